@@ -258,7 +258,9 @@ def test_a_file_that_nobody_reads_is_told_of(tmp_path: Path) -> None:
     assert 'the capability "calendars" is not installed' in found.stderr
 
 
-def test_an_engine_is_left_where_all_are_taken_out_and_a_screen_says_what_it_lacks(tmp_path: Path) -> None:
+def test_an_engine_and_its_status_are_left_where_all_are_taken_out_and_a_command_says_what_it_lacks(
+    tmp_path: Path,
+) -> None:
     here, there = plain(tmp_path / "here"), plain(tmp_path / "there")
     for _ in range(2):
         run_once(here, clock=FrozenClock())
@@ -270,10 +272,12 @@ def test_an_engine_is_left_where_all_are_taken_out_and_a_screen_says_what_it_lac
     assert load_state_root(there) == load_state_root(here)
     assert python(engine, "-m", "lemming", "-C", str(there), "run-once", "--quiet").returncode == 0
     found = python(engine, "-m", "lemming", "-C", str(there), "status")
-    assert found.returncode == 3
-    assert 'status cannot continue: the capability "' in found.stderr
-    assert '" is not installed: ' in found.stderr
-    assert "internal error" not in found.stderr
+    assert found.returncode == 0, found.stderr
+    assert "ada" in found.stdout
+    refused = python(engine, "-m", "lemming", "-C", str(there), "ask", "ada", "how much?")
+    assert refused.returncode != 0
+    assert 'the capability "requests" is not installed: lemming.capabilities.requests is missing' in refused.stderr
+    assert "internal error" not in refused.stderr
 
 
 def test_a_run_that_is_to_send_batches_is_refused_before_it_begins(tmp_path: Path) -> None:

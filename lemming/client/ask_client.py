@@ -10,10 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from lemming.capabilities.requests.current_requests import RequestsSnapshot, find_request, load_requests
-from lemming.capabilities.requests.request_entries import write_request
-from lemming.capabilities.requests.request_people import choose_person, get_conversation_assignee, mark_as_read
-from lemming.capabilities.requests.typed_answers import Json, make_answer_parser, require_usable
 from lemming.client.ask_outcome import AskOutcome, NotAnswered, Unanswered
 from lemming.client.request_waiter import StopOrTimeout, Waiter, WorkProgress, find_active_assignees
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline
@@ -22,6 +18,10 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.times.parse_times import Expiry
 from lemming.kernel.journal.engine_events import Observer, ignore_event
 from lemming.kernel.org.organisation import Organisation
+from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
+from lemming.obligations.request_entries import write_request
+from lemming.obligations.request_people import choose_person, get_conversation_assignee, mark_as_read
+from lemming.obligations.typed_answers import Json, make_answer_parser, require_usable
 
 __all__ = [
     "AskOptions",

@@ -6,10 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from lemming.capabilities.requests.request_view import End, RequestView
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import to_line
+from lemming.obligations.request_view import End, RequestView
 
 Unanswered = Literal["timeout", "stopped", "failing", "nothing_to_do", "too_many_ticks", "waits_for_asker"]
 T = TypeVar("T")

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.capabilities.approvals.write_decisions import decide
-from lemming.capabilities.requests.request_entries import write_answer
-from lemming.capabilities.requests.waiting_items import PersonInboxItem, list_person_inbox
 from lemming.kernel.base.aliases import accept_old_keywords
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.organisation import Organisation
+from lemming.obligations.request_entries import write_answer
+from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
+from lemming.obligations.write_decisions import decide
 
 __all__ = ["PersonInboxItem", "answer", "approve", "deny", "list_person_inbox"]
 PendingItem = str | PersonInboxItem

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lemming import engine
-from lemming.capabilities.requests.current_requests import RequestsSnapshot, load_requests
-from lemming.capabilities.requests.request_view import AllRequests, RequestView
 from lemming.client.ask_outcome import AskOutcome
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline
@@ -33,6 +31,8 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
 from lemming.kernel.turn.context_provider_chain import agent_capabilities
 from lemming.kernel.turn.turn_hooks import SkipReason
+from lemming.obligations.current_requests import RequestsSnapshot, load_requests
+from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.operations.engine_progress import find_running_engine
 
 FIRST_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.05, 1.0, 1.3

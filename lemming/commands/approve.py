@@ -6,20 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.capabilities.approvals.ledger_calls import find_blocking_requests
-from lemming.capabilities.approvals.pending_approvals import DecisionKind
-from lemming.capabilities.approvals.standing_approvals import add_standing_approval, require_gate_exists
-from lemming.capabilities.approvals.write_decisions import decide, find_approved, find_pending_request, preapprove_call
-from lemming.capabilities.requests.current_requests import load_requests
-from lemming.capabilities.requests.request_view import RequestView
-from lemming.capabilities.requests.waiting_items import PersonInboxItem
-from lemming.capabilities.requests.waiting_items import list_person_inbox as what_waits
 from lemming.commands.command_context import AsPerson, CommandContext, argument, option, parse_json_object
 from lemming.commands.terminal import print_notice
 from lemming.commands.waiting import print_call, print_wrapped
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import require_fact
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.decisions import DecisionKind
+from lemming.obligations.ledger_calls import find_blocking_requests
+from lemming.obligations.request_view import RequestView
+from lemming.obligations.waiting_items import PersonInboxItem
+from lemming.obligations.waiting_items import list_person_inbox as what_waits
+from lemming.obligations.write_decisions import decide, find_approved, find_pending_request, preapprove_call
 
 
 def list_waiting_calls(
@@ -130,7 +130,7 @@ def _approve_one(
     if is_for_tool and call is None:
         raise UsageError("no call of this tool is pending at a gate", hint="lemming approve ID")
     if is_for_tool and call:
-        require_gate_exists(base, call, request.asker)
+        require_fact("gates.require_gate_exists")(base, call, request.asker)
     entry = decide(base, reference, "approve", person=person, edits=edits)
     context.print_entry(entry)
     if call:
@@ -140,7 +140,8 @@ def _approve_one(
 
 
 def _add_standing_approval(base: OrgPath, request: RequestView, call: dict[str, Any]) -> None:
-    for line in add_standing_approval(base, call, request.asker).describe(is_written=True):
+    standing_approval = require_fact("gates.add_standing_approval")(base, call, request.asker)
+    for line in standing_approval.describe(is_written=True):
         print_notice(line)
 
 

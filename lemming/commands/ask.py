@@ -11,9 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.capabilities.requests.current_requests import load_requests, request_to_json
-from lemming.capabilities.requests.request_costs import compute_request_costs
-from lemming.capabilities.requests.request_people import choose_person, require_reachable
 from lemming.client.ask_client import AskOutcome, WorkProgress
 from lemming.client.ask_client import ask as ask_and_wait
 from lemming.commands.command_context import (
@@ -50,6 +47,10 @@ from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
 from lemming.kernel.journal.engine_events import Event, ModelWrote, ProblemFound, TickBegins
 from lemming.kernel.journal.journal_records import TurnEnded
 from lemming.kernel.org.organisation import OrgPath
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_costs import compute_request_costs
+from lemming.obligations.request_json import request_to_json
+from lemming.obligations.request_people import choose_person, require_reachable
 from lemming.operations.engine_progress import find_running_engine
 
 NOT_ANSWERED, NO_ANSWER_YET = 1, 9

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from lemming.capabilities.requests.current_requests import load_requests
-from lemming.capabilities.requests.request_people import choose_person
 from lemming.capabilities.trust.endorsements import build_payload
 from lemming.capabilities.trust.sidecar_labels import compute_file_digest
 from lemming.commands.command_context import AsPerson, CommandContext, argument
@@ -19,6 +17,8 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_people import choose_person
 
 
 def endorse(

@@ -7,18 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.capabilities.requests.answer_fields import describe_field, get_answer_schema, get_properties, parse_field
-from lemming.capabilities.requests.current_requests import (
-    RequestsSnapshot,
-    find_request,
-    find_unreachable_assignees,
-    load_requests,
-    request_to_json,
-)
-from lemming.capabilities.requests.request_costs import RequestCost, RequestCosts, compute_request_costs
-from lemming.capabilities.requests.request_entries import choose_answerer, describe_fields, write_answer, write_cancel
-from lemming.capabilities.requests.request_view import RequestView
-from lemming.capabilities.requests.waiting_items import describe_deadline, is_scheduled_later
 from lemming.commands.command_context import (
     AsPerson,
     CommandContext,
@@ -41,9 +29,21 @@ from lemming.commands.terminal import (
     style_text,
     to_text,
 )
-from lemming.commands.waiting import resolve_reference
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.inboxes.answer_payload import parse_answer
+from lemming.obligations.answer_fields import describe_field, get_answer_schema, get_properties, parse_field
+from lemming.obligations.current_requests import (
+    RequestsSnapshot,
+    find_request,
+    find_unreachable_assignees,
+    load_requests,
+)
+from lemming.obligations.request_costs import RequestCost, RequestCosts, compute_request_costs
+from lemming.obligations.request_entries import choose_answerer, describe_fields, write_answer, write_cancel
+from lemming.obligations.request_json import request_to_json
+from lemming.obligations.request_view import RequestView
+from lemming.obligations.waiting_items import describe_deadline, is_scheduled_later
+from lemming.obligations.write_decisions import decide, find_pending_request
 
 _TEXT_WIDTH = 70
 
@@ -225,10 +225,8 @@ def answer(
       lemming answer 3fa9c1 --refuse "ask the editor"
     """
     base = context.org
-    snapshot, request, call = resolve_reference(base, reference)
+    snapshot, request, call = find_pending_request(base, reference)
     if call is not None and not field:
-        from lemming.capabilities.approvals.write_decisions import decide
-
         entry = decide(base, reference, "deny" if refuse else "answer", person=person, text=join_text_argument(text))
         context.print_entry(entry)
         return

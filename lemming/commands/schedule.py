@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from lemming.capabilities.requests.waiting_items import list_person_inbox, summarize_inbox
 from lemming.commands.command_context import CommandContext, option
 from lemming.commands.terminal import one_line, print_columns, print_data, print_json, print_list, style_text
 from lemming.commands.trust import load_settings
@@ -15,6 +14,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.turn_dependencies import TurnWaits
+from lemming.obligations.waiting_items import list_person_inbox, summarize_inbox
 from lemming.queries.forecast import TickForecast, explain_wait, forecast_tick, list_upcoming
 
 NAMES_SHOWN = 6

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.capabilities.requests.waiting_items import summarize_inbox
 from lemming.commands.command_context import CommandContext, describe_engine, option, parse_seconds
 from lemming.commands.terminal import (
     describe_totals,
@@ -26,6 +25,7 @@ from lemming.kernel.base.clock import SystemClock, parse_timestamp
 from lemming.kernel.base.times.format_times import format_remaining_time
 from lemming.kernel.org.config import Config
 from lemming.kernel.tick.firing_plan import format_pause
+from lemming.obligations.waiting_items import summarize_inbox
 from lemming.queries.checks.health_checks import HealthIssue
 from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
 from lemming.queries.pending import describe_pending

@@ -14,9 +14,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.capabilities.requests.current_requests import RequestsSnapshot, find_request, load_requests
-from lemming.capabilities.requests.request_view import RequestView
-from lemming.capabilities.requests.waiting_items import list_person_inbox as what_waits
 from lemming.commands.command_context import CommandContext, Limit, argument, option, require_agent_folder
 from lemming.commands.terminal import get_terminal_width, print_data, print_notice, style_text
 from lemming.kernel.base.errors import ConfigError
@@ -24,7 +21,11 @@ from lemming.kernel.base.invisible_text import find_suspicious_text, show_invisi
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.messages import parse_identities, read_entry
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capability_loader import missing_for_command
+from lemming.obligations.ledger_calls import find_pending_call
+from lemming.obligations.pending_approvals import SHOW
+from lemming.obligations.request_view import RequestView
+from lemming.obligations.waiting_items import list_person_inbox as what_waits
+from lemming.obligations.write_decisions import find_pending_request
 
 _MISSING_FILE = "(missing)"
 _MAX_SPACES, _MAX_EMPTY_LINES, _MIN_WIDTH = 60, 3, 20
@@ -125,7 +126,7 @@ def waiting(
         require_agent_folder(base, person)
     items = [item for item in what_waits(base) if person in (None, item.person)]
     if reference is not None:
-        request, call = resolve_reference(base, reference)[1:]
+        request, call = find_pending_request(base, reference)[1:]
         items = [item for item in items if item.identity == request.identity]
         if call and not context.as_json:
             print_call(_expand_call(base, request, call), [(item.person, item.at_deadline) for item in items])
@@ -141,21 +142,8 @@ def waiting(
     raise typer.Exit(1 if items else 0)
 
 
-def resolve_reference(base: OrgPath, reference: str) -> tuple[RequestsSnapshot, RequestView, dict[str, Any] | None]:
-    """Resolve a reference to the requests, the request, and the waiting call or None."""
-    if missing_for_command("approve"):
-        snapshot = load_requests(base)
-        return snapshot, find_request(snapshot.requests, reference), None
-    from lemming.capabilities.approvals.write_decisions import find_pending_request
-
-    return find_pending_request(base, reference)
-
-
 def _expand_call(base: OrgPath, request: RequestView, call: dict[str, Any]) -> dict[str, Any]:
     """Return a call as displayed, including the entry of an approval that shows an entry."""
-    from lemming.capabilities.approvals.ledger_calls import find_pending_call
-    from lemming.capabilities.approvals.pending_approvals import SHOW
-
     expanded = find_pending_call(request, {request.identity: call}) or call
     with contextlib.suppress(ConfigError, FileNotFoundError, StopIteration):
         if call["tool"] == SHOW:

@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.org.organisation import Organisation
+from lemming.obligations.waiting_items import list_person_inbox
 from lemming.queries.credit_accounts import Account, load_removed_accounts
 from lemming.queries.views.change_token import compute_change_token
 from lemming.queries.views.header_view import build_broken_status, build_status

@@ -5,16 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lemming.capabilities.requests.answer_fields import get_answer_schema, parse_field
-from lemming.capabilities.requests.current_requests import find_request, load_requests
-from lemming.capabilities.requests.request_entries import (
-    retract_entry,
-    write_answer,
-    write_cancel,
-    write_payload,
-    write_request,
-)
-from lemming.capabilities.requests.request_people import choose_person, get_conversation_assignee
 from lemming.dashboard.file_edits import fork_to_sibling, save_file
 from lemming.kernel.access.code_guard import guard_code
 from lemming.kernel.agents import survey_agents
@@ -23,6 +13,19 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_loader import require_fact
+from lemming.obligations.answer_fields import get_answer_schema, parse_field
+from lemming.obligations.current_requests import find_request, load_requests
+from lemming.obligations.ledger_calls import find_blocking_requests
+from lemming.obligations.request_entries import (
+    retract_entry,
+    write_answer,
+    write_cancel,
+    write_payload,
+    write_request,
+)
+from lemming.obligations.request_people import choose_person, get_conversation_assignee
+from lemming.obligations.write_decisions import decide, find_pending_request
 
 Json = dict[str, Any]
 DECISIONS = ("approve", "deny", "answer")
@@ -59,13 +62,6 @@ def _require_code_trust(org: Organisation) -> None:
 
 def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json:
     """Approve a waiting call (optionally with edited arguments), deny the call, or answer with a result."""
-    from lemming.capabilities.approvals.ledger_calls import find_blocking_requests
-    from lemming.capabilities.approvals.standing_approvals import (  # optional capability
-        add_standing_approval,
-        require_gate_exists,
-    )
-    from lemming.capabilities.approvals.write_decisions import decide, find_pending_request
-
     reference, decision = _get_text(arguments, "id"), _get_text(arguments, "word")
     if decision not in DECISIONS:
         raise UsageError(f'decision must be one of {", ".join(DECISIONS)}, got "{decision[:40]}"')
@@ -73,10 +69,10 @@ def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json
     _, request, call = find_pending_request(org, reference)
     is_for_tool = arguments.get("always") is True and decision == "approve" and call is not None
     if is_for_tool and call:
-        require_gate_exists(org, call, request.asker)
+        require_fact("gates.require_gate_exists")(org, call, request.asker)
     entry = decide(org, reference, decision, person=person, text=_get_text(arguments, "text"), edits=edits)  # type: ignore[arg-type]
     if is_for_tool and call:
-        standing_approval = add_standing_approval(org, call, request.asker)
+        standing_approval = require_fact("gates.add_standing_approval")(org, call, request.asker)
         return {
             **_entry_to_json(entry),
             "gate": standing_approval.line,
@@ -95,13 +91,10 @@ def _preview_standing_approval(org: Organisation, arguments: Json, _person: str 
     """Return the gate line of a standing approval and the calls the gate would allow, without writing
     anything.
     """
-    from lemming.capabilities.approvals.standing_approvals import preview_standing_approval
-    from lemming.capabilities.approvals.write_decisions import find_pending_request
-
     _, request, call = find_pending_request(org, _get_text(arguments, "id"))
     if call is None:
         raise UsageError("only tool calls can be approved for all later calls")
-    standing_approval = preview_standing_approval(org, call, request.asker)
+    standing_approval = require_fact("gates.preview_standing_approval")(org, call, request.asker)
     return {"gate": standing_approval.line, "told": standing_approval.describe(is_written=False)}
 
 

@@ -9,8 +9,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.requests.current_requests import load_requests
-from lemming.capabilities.requests.request_people import require_person, require_reachable, suggest_permission
 from lemming.engine import run_opened
 from lemming.evals.case_responder import CaseResponder
 from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
@@ -31,6 +29,8 @@ from lemming.kernel.tick.runtime import Runtime, open_org
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_people import require_person, require_reachable, suggest_permission
 from lemming.operations.burst import BurstController
 from lemming.queries.case_format import Case, CaseMessage
 

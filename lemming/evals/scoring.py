@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lemming.capabilities.requests.current_requests import load_requests
 from lemming.evals.case_run import CaseRun
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ContractError, ProviderError, UsageError
@@ -22,6 +21,7 @@ from lemming.kernel.providers import Request, require_usable_finish
 from lemming.kernel.turn.verdict import VERDICT_SCHEMA
 from lemming.libraries.conditions import predicates
 from lemming.libraries.conditions.regex_search import compile_regex
+from lemming.obligations.current_requests import load_requests
 from lemming.operations.alert_command import run_command
 from lemming.queries.case_format import (
     CommandCheck,

@@ -83,7 +83,7 @@ def build_observers(runtime: Runtime, config: Config) -> list[Observer]:
 
 def _iter_waiting_items(org: Organisation) -> Iterable[tuple[str, dict[str, Any]]]:
     """Yield the items waiting for people with a unique name: request and person."""
-    from lemming.capabilities.requests.waiting_items import list_person_inbox
+    from lemming.obligations.waiting_items import list_person_inbox
 
     for item in list_person_inbox(org):
         yield (f"{item.identity} {item.person}", {"about": item.person, "text": item.summary_line, "id": item.id})

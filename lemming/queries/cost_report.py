@@ -13,15 +13,6 @@ from decimal import Decimal, localcontext
 from functools import reduce
 from typing import Any, Literal, NamedTuple
 
-from lemming.journal_tools.journal_spending import (
-    CallCost,
-    LedgerCosts,
-    Progress,
-    TickCosts,
-    TurnCosts,
-    iter_tick_costs,
-    no_progress,
-)
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
@@ -35,6 +26,15 @@ from lemming.kernel.llm.call_cost import to_decimal
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import JUDGES
+from lemming.obligations.journal_spending import (
+    CallCost,
+    LedgerCosts,
+    Progress,
+    TickCosts,
+    TurnCosts,
+    iter_tick_costs,
+    no_progress,
+)
 
 By = Literal["agent", "model", "request", "tick", "day"]
 REMOVED = " (removed)"

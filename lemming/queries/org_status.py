@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.capabilities.requests.waiting_items import PersonInboxItem, list_person_inbox
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import CorruptState, LemmingError, Problem
@@ -26,6 +25,7 @@ from lemming.kernel.tick.next_tick import summarize_progress
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import TickView, find_skipped_agents, get_tick_interceptors, uses_clock
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
+from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
 from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete, load_last_committed_tick
 from lemming.queries.checks.check_registry import CheckScope
 from lemming.queries.checks.health_checks import HealthIssue, find_health_issues, seconds_since_tick

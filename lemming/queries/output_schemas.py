@@ -12,10 +12,10 @@ from decimal import Decimal
 from types import GenericAlias
 from typing import Any, NotRequired, TypedDict, get_type_hints
 
-from lemming.capabilities.requests.current_requests import RequestJson
-from lemming.capabilities.requests.waiting_items import PersonInboxItem
 from lemming.journal_tools.provenance.prompt_parser import ShownEntry
 from lemming.kernel.files.field_types import Schema, type_schema
+from lemming.obligations.request_json import RequestJson
+from lemming.obligations.waiting_items import PersonInboxItem
 from lemming.queries.channel_states import ChannelStatus
 from lemming.queries.cost_report import Cost
 from lemming.queries.credit_accounts import Account, AgentPresence

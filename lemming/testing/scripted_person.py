@@ -22,9 +22,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from lemming.capabilities.requests.all_requests import build_requests
-from lemming.capabilities.requests.request_index import RequestEntryIndex
-from lemming.capabilities.requests.request_view import AllRequests, RequestView
 from lemming.kernel.agents import list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
@@ -37,6 +34,9 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import is_person
 from lemming.libraries.conditions.regex_search import compile_regex
+from lemming.obligations.all_requests import build_requests
+from lemming.obligations.request_index import RequestEntryIndex
+from lemming.obligations.request_view import AllRequests, RequestView
 
 T = TypeVar("T")
 

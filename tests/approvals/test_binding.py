@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.approvals.file_bindings import (
+from lemming.kernel.agents import load_agent
+from lemming.obligations.file_bindings import (
     ALWAYS,
     MAX_SHOWN_CHARS,
     MISSING_FILE,
@@ -16,7 +17,6 @@ from lemming.capabilities.approvals.file_bindings import (
     compute_binding,
     find_unbindable_effects,
 )
-from lemming.kernel.agents import load_agent
 from lemming.testing import make_org, resume
 
 HOME = "agents/ada/workspace"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from approvals_org import ASK, LINE, Ring, edit, finished, lemming, make, requests, ring, tick
 
-from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.kernel.base.jsontext import parse
+from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import say
 
 

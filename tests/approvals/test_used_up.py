@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from approvals_org import ASK, Ring, edit, finished, kept_calls, lemming, make, requests, ring, shown, tick
 
-from lemming.capabilities.approvals.standing_approvals import add_standing_approval, require_gate_exists
+from lemming.capabilities.gates.standing_approvals import add_standing_approval, require_gate_exists
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import parse
 from lemming.testing import say

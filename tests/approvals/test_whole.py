@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import pytest
 from approvals_org import edit, finished, lemming, make, requests, tick
 
-from lemming.capabilities.approvals.file_bindings import MAX_LISTED_FILES
-from lemming.capabilities.approvals.pending_approvals import INSPECT_NOTE, describe_call
 from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.obligations.file_bindings import MAX_LISTED_FILES
+from lemming.obligations.pending_approvals import INSPECT_NOTE, describe_call
 
 HOME = "agents/ada/workspace"
 

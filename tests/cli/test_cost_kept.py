@@ -10,10 +10,10 @@ import pytest
 from test_cost import busy
 
 from lemming.engine import run_once
-from lemming.journal_tools.journal_spending import CACHE_FORMAT, cached_idle_ticks
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import raw_journal
+from lemming.obligations.journal_spending import CACHE_FORMAT, cached_idle_ticks
 from lemming.queries.cost_report import CostReport, compute_costs
 from lemming.testing import Crash, crash_at
 

@@ -13,7 +13,6 @@ import pytest
 import typer
 from terminal import Lemming
 
-from lemming.capabilities.requests.current_requests import load_requests
 from lemming.cli import make_app
 from lemming.dashboard.page_actions import run_action
 from lemming.engine import run_once
@@ -22,6 +21,7 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.obligations.current_requests import load_requests
 from lemming.queries.views.view_registry import VIEWS, build_view
 from lemming.testing import FrozenClock, make_org, resume, say
 

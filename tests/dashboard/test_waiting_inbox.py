@@ -9,10 +9,10 @@ from typing import Any
 from in_browser import opened, playwright
 from page_org import LETTER
 
-from lemming.capabilities.approvals.write_decisions import decide
 from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
 from lemming.kernel.messages import read_outbox_entries
+from lemming.obligations.write_decisions import decide
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 
 

@@ -10,7 +10,6 @@ import pytest
 from parts import by_hand
 from refused import asked_with_each_look_refused, run_with_each_look_refused
 
-from lemming.capabilities.requests.request_deadlines import DeadlineExtensions
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, DiskError
@@ -24,6 +23,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.pending_work import find_pending_work, immediate_snapshot, is_stalled
 from lemming.kernel.tick.recorded_permissions import find_refused_paths
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.obligations.request_deadlines import DeadlineExtensions
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.testing.fault_injection import fail_nth_lookup
 

@@ -14,7 +14,6 @@ from obedient import order
 from page_server import Pages, serving
 
 from lemming.capabilities.gates.default_gates import standard_gates
-from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
@@ -22,6 +21,7 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
+from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import FrozenClock, make_org, resume, tree
 
 KEY = "PRIVATE-NOTES-7f3a"

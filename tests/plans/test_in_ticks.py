@@ -10,7 +10,6 @@ import pytest
 from asked import ask, tick
 from planned import planned_org, step, write_plan
 
-from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.engine import run_once
 from lemming.engine import ticks as ticks_of
 from lemming.journal_tools.repair.unknown_calls import find_unknown_calls, mark_call
@@ -23,6 +22,7 @@ from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.memory import list_memories, load_memory
 from lemming.kernel.messages import read_outbox_entries, write_person_entry
+from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import FrozenClock, resume, say, tree
 
 SCRIPT: list[dict[str, Any]] = [

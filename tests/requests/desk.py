@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.requests.all_requests import build_requests
-from lemming.capabilities.requests.request_view import AllRequests, RequestView
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.messages import EntryName, OutboxEntry, entry_id, write_person_entry
 from lemming.kernel.org.resume import Agent, AgentPermissions
+from lemming.obligations.all_requests import build_requests
+from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.testing import make_org, resume
 
 NAMES = ("ada", "bob", "cyd")

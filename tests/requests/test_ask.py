@@ -20,13 +20,13 @@ from terminal import Lemming, start
 
 import lemming as package
 from lemming import engine
-from lemming.capabilities.requests.current_requests import load_requests
-from lemming.capabilities.requests.request_entries import write_answer
 from lemming.client.ask_client import AskOutcome, WorkProgress, ask
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_entries import write_answer
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 
 CHANGED = {"schedule": {"wake": "changed"}}

@@ -11,8 +11,6 @@ from terminal import Lemming
 from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
-from lemming.capabilities.requests.budgets import BudgetAmount, get_budget
-from lemming.capabilities.requests.current_requests import load_requests
 from lemming.client.ask_client import ask as put
 from lemming.engine import ticks
 from lemming.journal_tools.replay.tick_replay import replay_ticks
@@ -21,6 +19,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.budgets import BudgetAmount, get_budget
+from lemming.obligations.current_requests import load_requests
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 

@@ -12,13 +12,13 @@ from asked import PEOPLE
 from desk import named, organisation, put
 from terminal import Lemming
 
-from lemming.capabilities.requests.request_entries import retract_entry
 from lemming.engine import run_once
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.tick_counter import persist_tick
+from lemming.obligations.request_entries import retract_entry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, tree
 
 SCHEMA: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lemming.capabilities.requests.request_costs import NOTHING_SPENT, RequestCost
+from lemming.obligations.request_costs import NOTHING_SPENT, RequestCost
 
 
 def cost(dollars: float | None, calls: int = 1, **more: float) -> RequestCost:

@@ -11,8 +11,8 @@ from terminal import Lemming
 from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
-from lemming.capabilities.requests.current_requests import find_request, load_requests
 from lemming.kernel.messages import read_outbox_entries
+from lemming.obligations.current_requests import find_request, load_requests
 from lemming.testing import make_org, resume, say, write_script
 
 PEOPLE = {"human": {"provider": "human"}}

@@ -14,7 +14,6 @@ import pytest
 from asked import org_of
 
 from lemming.capabilities.approvals.read_decisions import find_preapprovals
-from lemming.capabilities.requests.request_deadlines import get_extended_last_tick
 from lemming.engine import ticks
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import Problem
@@ -25,6 +24,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.snapshot import take_snapshot
+from lemming.obligations.request_deadlines import get_extended_last_tick
 from lemming.testing import FrozenClock, resume, say
 
 FEW, MANY = 300, 3000

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import EVERYTHING
 
-from lemming.capabilities.requests.current_requests import load_requests
 from lemming.capabilities.requests.request_resolver import RequestResolver, iter_affecting_entries
-from lemming.capabilities.requests.request_view import RequestView
 from lemming.kernel.messages import EntryName, OutboxEntry, write_outbox_entry, write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.snapshot import take_snapshot
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_view import RequestView
 from lemming.testing import resume, say
 
 EVERYBODY = (*NAMES, "human")

@@ -9,8 +9,8 @@ import pytest
 from asked import PEOPLE, person
 from terminal import Lemming
 
-from lemming.capabilities.requests.current_requests import load_requests
 from lemming.client.ask_client import ask
+from lemming.obligations.current_requests import load_requests
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.testing.scripted_person import ScriptedPerson
 

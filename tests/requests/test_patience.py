@@ -10,7 +10,6 @@ import pytest
 from asked import ask, person
 from waited import ADDRESSED, NOTHING, Json, called, calling, clocked, paid, run
 
-from lemming.capabilities.requests.current_requests import find_request, load_requests
 from lemming.client.ask_client import AskOutcome, WorkProgress
 from lemming.client.ask_client import ask as put
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into
@@ -19,6 +18,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.current_requests import find_request, load_requests
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 

@@ -10,11 +10,11 @@ from asked import org_of, person
 from desk import put
 from terminal import Lemming
 
-from lemming.capabilities.requests.current_requests import load_requests
-from lemming.capabilities.requests.request_view import RequestView
-from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.client.ask_client import ask
 from lemming.engine import ticks
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_view import RequestView
+from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.testing.scripted_person import ScriptedPerson, answer_each_tick
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from asked import answers, ask, person, tried_once
 
-from lemming.capabilities.requests.current_requests import load_requests
 from lemming.client.ask_client import ask as put
 from lemming.engine import ticks
 from lemming.journal_tools.replay.tick_replay import replay_ticks
@@ -18,6 +17,7 @@ from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.messages import write_person_entry
+from lemming.obligations.current_requests import load_requests
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 Json = dict[str, Any]

@@ -8,7 +8,6 @@ import pytest
 from asked import ask, person
 from waited import ADDRESSED, NOTHING, Json, called, calling, clocked, paid, run
 
-from lemming.capabilities.requests.current_requests import load_requests
 from lemming.client.ask_client import ask as put
 from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.kernel.base.contract import ToolCall
@@ -18,6 +17,7 @@ from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.repeated_calls import RepeatDetector
+from lemming.obligations.current_requests import load_requests
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 

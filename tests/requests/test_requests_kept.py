@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from asked import ask, org_of
 
-from lemming.capabilities.requests.current_requests import load_requests
-from lemming.capabilities.requests.request_index import CACHE_FORMAT, load_cache
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_index import CACHE_FORMAT, load_cache
 from lemming.testing import Crash, crash_at, resume
 
 KEPT = ".lemming/requests.json"

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from lemming.capabilities.calendars.calendar_jobs import parse_agent_job
-from lemming.capabilities.requests.current_requests import load_requests
-from lemming.capabilities.requests.request_index import outbox_stamp, save_cache
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
 from lemming.journal_tools.verify.file_verification import verify_org
@@ -20,6 +18,8 @@ from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.messages import OutboxEntry, read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_index import outbox_stamp, save_cache
 from lemming.queries.org_validation import validate_config
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
 

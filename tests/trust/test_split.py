@@ -13,12 +13,12 @@ from obedient import KEYS, orders_in
 from page_server import Pages, serving
 from test_researcher import Research
 
-from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import LLMProvider, Message, register_provider
+from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import resume
 
 TICKS, EACH = 5, 4

@@ -11,15 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.approvals.approval_recovery import mark_calls_made
 from lemming.capabilities.approvals.entry_approvals import bind_entries, publish, request_entry_approval
-from lemming.capabilities.approvals.pending_approvals import (
-    NAME,
-    PUBLISH,
-    SPEND,
-    PendingAction,
-    action_digest,
-    parse_pending_action,
-)
-from lemming.capabilities.requests.request_deadlines import get_last_tick, parse_deadline_time
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.jsontext import parse, to_line
 from lemming.kernel.files.effects import FileEffect
@@ -35,6 +26,15 @@ from lemming.kernel.turn.dialogue import CallResults, drop_unanswered, list_call
 from lemming.kernel.turn.guards import ApprovalRequest
 from lemming.kernel.turn.notices import is_notice
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
+from lemming.obligations.pending_approvals import (
+    NAME,
+    PUBLISH,
+    SPEND,
+    PendingAction,
+    action_digest,
+    parse_pending_action,
+)
+from lemming.obligations.request_deadlines import get_last_tick, parse_deadline_time
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState

@@ -6,9 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lemming.capabilities.approvals.pending_approvals import NAME, parse_decision
 from lemming.capabilities.approvals.read_decisions import parse_preapproval, read_entry
-from lemming.capabilities.requests.request_payloads import references_entry
 from lemming.kernel.base.json_equality import is_equal_json
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_records import Record, ToolStarted
@@ -16,6 +14,9 @@ from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.obligations.decisions import parse_decision
+from lemming.obligations.pending_approvals import NAME
+from lemming.obligations.request_payloads import references_entry
 
 
 def approval_mismatch(inputs: TurnInputs, tick_context: TickContext) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from lemming.capabilities.approvals.approval_recovery import approval_mismatch, drop_used_approvals
 from lemming.capabilities.approvals.entry_review import EntryReview, create_review
-from lemming.capabilities.approvals.pending_approvals import NAME, SPEND, parse_decision, validate_pending_action
 from lemming.capabilities.approvals.read_decisions import (
     apply_decisions,
     collect_decided_calls,
@@ -18,11 +17,10 @@ from lemming.capabilities.approvals.read_decisions import (
 )
 from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_agent
-from lemming.capabilities.requests.request_view import RequestView
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import to_value
-from lemming.kernel.inboxes.capability_state import CallNote, PendingApproval
+from lemming.kernel.inboxes.capability_state import CallNote
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import EntryLister, EntryReader, RequestOutcomes
 from lemming.kernel.inboxes.turn_task import Task
@@ -31,7 +29,6 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.journal.state_subjects import StateCheck
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
 from lemming.kernel.turn.guards import ApprovalBroker
 from lemming.kernel.turn.prompt_labels import PromptLabels
@@ -40,6 +37,7 @@ from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnCont
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.obligations.pending_approvals import NAME, SPEND, validate_pending_action
 
 MAX_STORED_DENIALS = 256
 """Maximum number of denied calls that are remembered, the latest."""
@@ -90,16 +88,6 @@ class ApprovalsCapability(Capability):
             for sub_request, call in pairs
             if (call["tool"], call["gate"], sub_request.end) == (SPEND, line, "approved")
         }
-
-    def can_decide(self, payload: Mapping[str, Any]) -> bool:
-        """Return True if a response with this payload decides a pending action."""
-        return parse_decision(payload) is not None
-
-    def pending_approvals(self, org: Organisation, requests: Iterable[RequestView]) -> Mapping[str, PendingApproval]:
-        """Return the calls among these requests that wait for a person, by the request's identity."""
-        from lemming.capabilities.approvals.ledger_calls import pending_approvals
-
-        return pending_approvals(org, requests)
 
     def call_note(self, state: Json) -> CallNote:
         """Return the note about the approval of a call."""

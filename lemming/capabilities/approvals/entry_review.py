@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lemming.capabilities.approvals.pending_approvals import NAME, SHOW, PendingAction
 from lemming.capabilities.approvals.read_decisions import refresh_sub_requests
 from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_format import Gate, GateRule
@@ -21,6 +20,7 @@ from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.obligations.pending_approvals import NAME, SHOW, PendingAction
 
 MAX_REVIEW_REQUESTS = 16
 """Approximate maximum of new requests in a turn; the next turn asks about the rest."""

@@ -12,13 +12,6 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.approvals.file_bindings import (
-    compute_binding,
-    describe_changed_files,
-    find_changed_files,
-    find_changes_after_decision,
-)
-from lemming.capabilities.approvals.pending_approvals import NAME, PendingAction, action_digest, too_many_message
 from lemming.capabilities.gates.gate_settings import find_approvers
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.json_equality import is_equal_json
@@ -33,6 +26,13 @@ from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.guards import ApprovalOutcome, ApprovalRequest
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.obligations.file_bindings import (
+    compute_binding,
+    describe_changed_files,
+    find_changed_files,
+    find_changes_after_decision,
+)
+from lemming.obligations.pending_approvals import NAME, PendingAction, action_digest, too_many_message
 
 Json = dict[str, Any]
 MAX_REQUEST_BYTES = ENTRY_LIMIT_BYTES // 2

@@ -11,10 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from lemming.capabilities.approvals.pending_approvals import NAME, SHOW, SPEND, Decision, is_amount, parse_decision
-from lemming.capabilities.requests.request_deadlines import extend_deadlines, is_expired, is_in_time
-from lemming.capabilities.requests.request_entry_kinds import EntryClassifier
-from lemming.capabilities.requests.request_payloads import decision_sort_key, is_cancellation, references_entry
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.json_equality import is_equal_json
 from lemming.kernel.files.field_types import Json
@@ -25,6 +21,11 @@ from lemming.kernel.journal.open_requests import OpenRequest, SubRequest, descri
 from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.tool_results import render_result
+from lemming.obligations.decisions import Decision, is_amount, parse_decision
+from lemming.obligations.pending_approvals import NAME, SHOW, SPEND
+from lemming.obligations.request_deadlines import extend_deadlines, is_expired, is_in_time
+from lemming.obligations.request_entry_kinds import EntryClassifier
+from lemming.obligations.request_payloads import decision_sort_key, is_cancellation, references_entry
 
 PENDING_NOTE = "(it is made as this turn begins)"
 

@@ -12,9 +12,6 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from lemming.capabilities.calendars.calendar_file import Calendar, CalendarJob, find_calendar_agent, load_calendar
-from lemming.capabilities.requests.all_requests import build_requests
-from lemming.capabilities.requests.request_index import RequestEntryIndex
-from lemming.capabilities.requests.request_view import RequestView
 from lemming.kernel.agents import Survey, list_agent_folders
 from lemming.kernel.base.clock import is_timestamp, parse_timestamp, timestamp
 from lemming.kernel.base.times.zones import zone_error
@@ -26,6 +23,9 @@ from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.first_clock_readings import find_first_reading
 from lemming.kernel.tick.tick_hooks import TickView
 from lemming.libraries.cron_expressions import DueTimes, find_cron_error, find_due_times, iter_occurrences
+from lemming.obligations.all_requests import build_requests
+from lemming.obligations.request_index import RequestEntryIndex
+from lemming.obligations.request_view import RequestView
 
 TOOL, MEMORY = "keep_job", "calendar"
 MAX_UPCOMING = 200

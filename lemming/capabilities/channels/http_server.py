@@ -21,8 +21,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from lemming.capabilities.channels.channel import ChannelContext
 from lemming.capabilities.channels.channel_gateway import ReportProblem, make_channel
 from lemming.capabilities.channels.http_channel import HttpChannel
-from lemming.capabilities.requests.current_requests import load_requests
-from lemming.capabilities.requests.request_view import RequestView
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.clock import Clock
@@ -37,6 +35,8 @@ from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.concurrency.connection_limits import BoundedHandler, BoundedServer, bind_server, run_server
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_view import RequestView
 
 MAX_WAIT_S, POLL_S = 60.0, 0.5
 METRICS_TOKEN_ENV = "LEMMING_METRICS_TOKEN"  # noqa: S105 - the name of it

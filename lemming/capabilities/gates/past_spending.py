@@ -9,7 +9,6 @@ from functools import reduce
 from typing import NamedTuple
 
 from lemming.capabilities.gates.spending_limit import NOTHING, ZERO, LimitWindow, SpendAmount
-from lemming.journal_tools.journal_spending import CostReader, TurnCosts
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.integers import to_int
@@ -18,6 +17,7 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.llm.call_cost import to_decimal
 from lemming.kernel.org.organisation import Organisation
+from lemming.obligations.journal_spending import CostReader, TurnCosts
 
 _CACHED_TICKS = 20_000
 

@@ -21,11 +21,11 @@ from lemming.capabilities.plans.plan_format import END, FAIL, AgentPlan, parse_p
 from lemming.capabilities.plans.plan_mermaid import to_mermaid
 from lemming.capabilities.plans.plan_rules import require_valid
 from lemming.capabilities.plans.reference_validation import find_named_step
-from lemming.capabilities.requests.typed_answers import make_answer_parser
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.tools.tool_decorator import get_declaration
+from lemming.obligations.typed_answers import make_answer_parser
 
 Json = dict[str, Any]
 _FILE = "plan.json"

@@ -17,12 +17,12 @@ from lemming.capabilities.plans.plan_format import (
 )
 from lemming.capabilities.plans.plan_run import PREFIX, ActionState, PlanRun, parse_run
 from lemming.capabilities.plans.step_requests import describe_wait
-from lemming.capabilities.requests.current_requests import load_requests
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.memory import load_memories
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.obligations.current_requests import load_requests
 
 
 @dataclass(frozen=True, kw_only=True)

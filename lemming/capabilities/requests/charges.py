@@ -12,9 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lemming.capabilities.requests.budgets import BudgetAmount, Unit, get_budget
-from lemming.capabilities.requests.request_costs import RequestCosts, TurnForRequest, turns_for_requests
-from lemming.capabilities.requests.request_payloads import accepts_first_answer, required_answers
 from lemming.capabilities.requests.sub_request_tracker import load_entry
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.turn_numbers import list_turn_keys
@@ -24,6 +21,9 @@ from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.obligations.budgets import BudgetAmount, Unit, get_budget
+from lemming.obligations.request_costs import RequestCosts, TurnForRequest, turns_for_requests
+from lemming.obligations.request_payloads import accepts_first_answer, required_answers
 
 _MAX_CACHED_TICKS = 2_000
 _MAX_HOPS = 100

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lemming.capabilities.requests.request_deadlines import get_last_tick, parse_deadline_time
-from lemming.capabilities.requests.request_payloads import required_answers
 from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.messages import OutboxEntry
+from lemming.obligations.request_deadlines import get_last_tick, parse_deadline_time
+from lemming.obligations.request_payloads import required_answers
 
 
 def is_question(entry: OutboxEntry) -> bool:

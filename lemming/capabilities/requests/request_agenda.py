@@ -13,8 +13,6 @@ from heapq import merge
 from itertools import islice
 from operator import itemgetter
 
-from lemming.capabilities.requests.request_entry_kinds import EntryClassifier
-from lemming.capabilities.requests.request_payloads import accepts_first_answer, get_count
 from lemming.capabilities.requests.request_resolver import RequestResolver, iter_affecting_entries
 from lemming.capabilities.requests.sub_request_tracker import SubRequestTracker, load_entry
 from lemming.kernel.inboxes.entry_index import EntryNames
@@ -27,6 +25,8 @@ from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.resume import Take
+from lemming.obligations.request_entry_kinds import EntryClassifier
+from lemming.obligations.request_payloads import accepts_first_answer, get_count
 
 DEFAULT_WITHIN_TICKS = 10
 """For so many ticks a request to several is one agent's, unless it says otherwise."""

@@ -1,7 +1,7 @@
 """Resolve single requests as an agent may see them in a turn, from the entries that concern each request.
 
-`lemming.capabilities.requests.all_requests` builds all requests at once. Both modules apply events with
-`lemming.capabilities.requests.request_outcome`.
+`lemming.obligations.all_requests` builds all requests at once. Both modules apply events with
+`lemming.obligations.request_outcome`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from lemming.capabilities.requests.request_deadlines import get_extended_last_tick
-from lemming.capabilities.requests.request_outcome import (
+from lemming.kernel.inboxes.payload_references import parse_reference
+from lemming.kernel.inboxes.visibility import MailView
+from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
+from lemming.obligations.request_deadlines import get_extended_last_tick
+from lemming.obligations.request_outcome import (
     RequestEvent,
     RequestEventContext,
     apply_events,
@@ -23,10 +26,7 @@ from lemming.capabilities.requests.request_outcome import (
     is_parent_request,
     request_from_entry,
 )
-from lemming.capabilities.requests.request_view import Position, RequestView
-from lemming.kernel.inboxes.payload_references import parse_reference
-from lemming.kernel.inboxes.visibility import MailView
-from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
+from lemming.obligations.request_view import Position, RequestView
 
 AffectingEntries = Callable[[str, int], Iterable[tuple[EntryName, OutboxEntry]]]
 """Yields an author's entries since a tick that may move or end a request."""

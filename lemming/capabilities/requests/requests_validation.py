@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lemming.capabilities.requests.current_requests import load_requests
 from lemming.capabilities.requests.requests_settings import TeamSettings
 from lemming.kernel.agents import Agent, suggest_agent, survey_agents
 from lemming.kernel.base import paths
@@ -12,6 +11,7 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.validation.inventory import Inventory
+from lemming.obligations.current_requests import load_requests
 
 
 def validate_requests(base: OrgPath, agent_name: str | None = None) -> Iterator[Problem]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
-from lemming.capabilities.requests.request_deadlines import extend_deadlines
 from lemming.capabilities.requests.request_resolver import AffectingEntries, RequestResolver
 from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.inboxes.reader_view import ReaderView
@@ -17,7 +16,8 @@ from lemming.kernel.inboxes.request_policy import RequestOutcomes, RequestPolicy
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
-from lemming.kernel.plugins.capability_loader import requesting_capability
+from lemming.obligations.decisions import is_approval_request
+from lemming.obligations.request_deadlines import extend_deadlines
 
 
 class SubRequestTracker:
@@ -115,9 +115,7 @@ class SubRequestTracker:
         """Return True if a reference names an earlier sub-request of the agent."""
         name = self._own_entries.get(reference.rpartition("_")[2])
         entry = self._mail.read(name) if name else None
-        return isinstance(entry, OutboxEntry) and (
-            "parent" in entry.payload or bool(requesting_capability(entry.payload))
-        )
+        return isinstance(entry, OutboxEntry) and ("parent" in entry.payload or is_approval_request(entry.payload))
 
     @cached_property
     def _own_entries(self) -> dict[str, EntryName]:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from lemming.capabilities.requests.budgets import get_budget
 from lemming.capabilities.requests.current_request import OWN_REQUESTS, CurrentRequest
 from lemming.capabilities.requests.request_agenda import accepts_requests
 from lemming.capabilities.requests.requests_settings import get_team
@@ -30,6 +29,7 @@ from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.tool_results import RESULTS_CHARS, render_result
 from lemming.kernel.turn.turn_hooks import Rejected
+from lemming.obligations.budgets import get_budget
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState

@@ -19,7 +19,7 @@ _MODULES = {
     "building": "builder",
     "building.organisations": "builder.org_builder",
     "building.plans": "capabilities.plans.plan_builder",
-    "capabilities.approvals.always": "capabilities.approvals.standing_approvals",
+    "capabilities.approvals.always": "capabilities.gates.standing_approvals",
     "capabilities.batches.api": "capabilities.batches.batch_api",
     "capabilities.cluster.calls": "capabilities.cluster.cluster_calls",
     "capabilities.conditions": "libraries.conditions",
@@ -127,7 +127,7 @@ _MEMBERS = {
         "tracing=taint_tracker why_not=resume_blocker given_up=on_turn_abandoned purpose_in=parse_purpose "
         "awaits=reply_hold keeps=retention_hold kept_results=results_after_abandon "
         "rest=skip_reason "
-        "asked=sub_requests raises=limit_raises decides=can_decide waiting=pending_approvals note=call_note "
+        "asked=sub_requests raises=limit_raises note=call_note "
         "tools_named=tool_references "
         "roots_outside=external_roots files_outside=external_files questions=auxiliary_prompts "
         "renaming=wrap_rename reaches=required_permissions facts=status_lines settings=org_settings_type "

@@ -22,14 +22,6 @@ class CallNote(NamedTuple):
     entry: str
 
 
-class PendingApproval(NamedTuple):
-    """A pending approval: the exact call, a description, and the action needed from a person."""
-
-    call: Json
-    text: str
-    needs: str
-
-
 def find_sub_requests(state: AgentState) -> Iterator[SubRequest]:
     """Yield an agent's sub-requests stored by capabilities, outside the agent's open requests."""
     for name, capability_state in state.kept.items():

@@ -38,9 +38,6 @@ FOLDER = "lemming.capabilities."
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 
 
-_REQUESTS = tuple((spec.name, spec.request_path) for spec in SHIPPED.values() if spec.request_path)
-
-
 def register_capability(kind: Any) -> Any:
     """Register a class as the capability of its name, in a plugin module. Usable as a decorator.
 
@@ -99,21 +96,6 @@ def find_capability(name: str) -> Any:
 def can_begin_turn(name: str) -> bool:
     """Return True if a capability may call a model, or show content, before a turn's own first call."""
     return name not in LISTED or LISTED[name].can_begin
-
-
-def requesting_capability(payload: Mapping[str, Any]) -> str:
-    """Return the capability that created a request payload, or an empty text for other requests.
-
-    >>> requesting_capability({"call": {"gate": "config/org.json#/gates/0"}})
-    'approvals'
-    """
-    for name, path in _REQUESTS:
-        value: Any = payload
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-        if value is not None:
-            return name
-    return ""
 
 
 def missing_for_gate(then: str) -> str:

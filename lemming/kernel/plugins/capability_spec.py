@@ -21,8 +21,7 @@ class CapabilitySpec(NamedTuple):
     needs the capability. `facts` maps names such as "gates.rules" to functions for commands, queries and the page,
     which never import a capability (`capability_loader.find_fact`).
 
-    Participation: `request_path`: path in the payload of the capability's own
-    requests. `needs`: capabilities that must be installed too. `can_begin`: the capability may call a model,
+    Participation: `needs`: capabilities that must be installed too. `can_begin`: the capability may call a model,
     or show content, before the turn's own first call. `has_reply_holds`: the capability can hold expired
     entries awaiting a reply. `after`: capabilities called earlier at every common hook. `is_used` decides the
     use from an agent and the settings, besides keys and grants. `is_requested` decides from the asker and the
@@ -58,7 +57,6 @@ class CapabilitySpec(NamedTuple):
     schedule: Mapping[str, str] = NO_KEYS
     commands: Mapping[str, str] = NO_KEYS
     facts: Mapping[str, str] = NO_KEYS
-    request_path: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     can_begin: bool = False
     has_reply_holds: bool = False

@@ -24,7 +24,7 @@ from lemming.kernel.plugins.capability_conditions import (
 )
 from lemming.kernel.plugins.capability_spec import CapabilitySpec
 
-JUDGES, REQUESTS, STRATEGIES = "judges", "requests", "strategies"
+APPROVALS, JUDGES, REQUESTS, STRATEGIES = "approvals", "judges", "requests", "strategies"
 
 
 def _has_attachments(agent: Any, config: Any) -> bool:
@@ -56,9 +56,7 @@ def _can_have_requests(inputs: Any) -> Any:
     """Return True if a turn serves, shows or can create requests: to a team or to persons."""
     is_shown = inputs.open_requests or inputs.said_requests
     has_requests = inputs.task or is_shown or inputs.state.requests or "team" in inputs.agent.extensions
-    participants = {
-        name for name in inputs.given if name == REQUESTS or name not in LISTED or LISTED[name].request_path
-    }
+    participants = {name for name in inputs.given if name in (REQUESTS, APPROVALS) or name not in LISTED}
     return has_requests or participants
 
 
@@ -73,12 +71,11 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             participates=lambda inputs: "output" in inputs.agent.extensions,
         ),
         CapabilitySpec(
-            "approvals",
+            APPROVALS,
             "lemming.capabilities.approvals.approvals_capability:ApprovalsCapability",
             gates=frozenset({"ask"}),
             turn=("max_approvals",),
             commands=dict.fromkeys(("approve", "deny"), ""),
-            request_path=("call", "gate"),
             needs=("gates", REQUESTS),
             can_begin=True,
             is_used=should_ask_people,
@@ -151,6 +148,10 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             commands={"gates": "lemming.capabilities.gates.gates_command:app"},
             facts={
                 "gates.spending_limits": "lemming.capabilities.gates.gate_settings:list_spending_limits",
+            }
+            | {
+                f"gates.{name}": f"lemming.capabilities.gates.standing_approvals:{name}"
+                for name in ("add_standing_approval", "preview_standing_approval", "require_gate_exists")
             },
             has_side_effects=has_gate_judges,
         ),
@@ -241,7 +242,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "lemming.capabilities.requests.requests_capability:RequestsCapability",
             resume={"team": "lemming.capabilities.requests.requests_settings:RequestsResumeSettings"},
             turn=("take",),
-            commands=dict.fromkeys(("answer", "ask", "cancel", "chat", "requests", "waiting"), ""),
+            commands=dict.fromkeys(("answer", "ask", "cancel", "chat"), ""),
             has_reply_holds=True,
             participates=_can_have_requests,
         ),

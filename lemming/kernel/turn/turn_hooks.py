@@ -21,7 +21,7 @@ from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.capability_state import CallNote, PendingApproval
+from lemming.kernel.inboxes.capability_state import CallNote
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import Record, ToolFinished
@@ -228,14 +228,6 @@ class Capability:
 
     def limit_raises(self, state: Json, line: str) -> Mapping[str, Json]:
         """Return the raises of the limit in a line, by the request that asked for each raise."""
-        return {}
-
-    def can_decide(self, payload: Mapping[str, Any]) -> bool:
-        """Return True if a response with this payload decides a request of the capability."""
-        return True
-
-    def pending_approvals(self, org: Organisation, requests: Iterable[Any]) -> Mapping[str, PendingApproval]:
-        """Return the items that wait for a person, by request, among the open requests shown in `requests`."""
         return {}
 
     def call_note(self, state: Json) -> CallNote:

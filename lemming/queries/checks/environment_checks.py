@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from lemming.capabilities.requests.waiting_items import list_person_inbox, summarize_inbox
 from lemming.journal_tools.repair.damage_repair import find_repairs
 from lemming.kernel.base.errors import NotAnOrg, Problem
 from lemming.kernel.base.version import __version__
@@ -21,6 +20,7 @@ from lemming.kernel.plugins.capability_loader import executor_class
 from lemming.kernel.plugins.capability_table import EXECUTORS
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
+from lemming.obligations.waiting_items import list_person_inbox, summarize_inbox
 from lemming.operations.engine_progress import describe_engine, find_running_engine
 from lemming.operations.model_prices import find_price, find_shutdown_date
 from lemming.queries.capability_status import list_capability_names, validate_agents_use

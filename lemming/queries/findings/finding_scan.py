@@ -9,10 +9,6 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import chain
 
-from lemming.capabilities.requests.all_requests import build_requests
-from lemming.capabilities.requests.current_requests import load_requests
-from lemming.capabilities.requests.request_index import load_request_entry
-from lemming.capabilities.requests.request_view import AllRequests, RequestView
 from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
 from lemming.kernel.agents import Agent, Survey, list_agent_folders, survey_agents
 from lemming.kernel.base import paths
@@ -28,6 +24,10 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.settings_blocks import FindingSettings
 from lemming.kernel.tick.firing_plan import find_people, has_model_turns
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.all_requests import build_requests
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_index import load_request_entry
+from lemming.obligations.request_view import AllRequests, RequestView
 
 MAX_TURNS = 2000
 """Maximum turns in the window; with many turns in a tick it ends with the newest."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lemming.capabilities.requests.request_view import Assignment, RequestView
-from lemming.capabilities.requests.waiting_items import is_scheduled_later
 from lemming.journal_tools.recorded_tick import TurnRecord
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
@@ -13,6 +11,8 @@ from lemming.kernel.base.wording import format_count
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.verdicts import UNPASSED_REMARKS
 from lemming.kernel.messages import OutboxEntry, parse_file_names
+from lemming.obligations.request_view import Assignment, RequestView
+from lemming.obligations.waiting_items import is_scheduled_later
 from lemming.queries.findings.finding import Finding, format_evidence, limit_evidence, quote_text
 from lemming.queries.findings.finding_scan import FindingScan
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from lemming.capabilities.requests.current_requests import load_requests
-from lemming.capabilities.requests.request_view import AllRequests, RequestView
 from lemming.kernel.agents import Agent, list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
@@ -19,6 +17,8 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.queries.views.moments import TickTimes
 from lemming.queries.views.sentences import entry_to_message
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lemming.capabilities.requests.waiting_items import list_person_inbox
 from lemming.kernel.agents import Survey
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import timestamp
@@ -16,6 +15,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.firing_plan import format_pause, has_model_turns
+from lemming.obligations.waiting_items import list_person_inbox
 from lemming.queries.checks.health_checks import HealthIssue
 from lemming.queries.credit_accounts import Account, load_accounts, load_removed_accounts, sum_accounts
 from lemming.queries.org_status import load_tick_status

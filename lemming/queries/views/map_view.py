@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from math import cos, pi, sin
 from typing import Any, Literal
 
-from lemming.capabilities.requests.request_outcome import get_targets
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
@@ -26,6 +25,7 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import has_model_turns, is_person_model
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
+from lemming.obligations.request_outcome import get_targets
 from lemming.queries.views.tick_summaries import summarize_ticks
 
 Kind = Literal["reads", "asks", "hands"]

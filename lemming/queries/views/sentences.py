@@ -11,7 +11,7 @@ from typing import Any
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.plugins.capability_loader import requesting_capability
+from lemming.obligations.decisions import is_approval_request
 
 Json = dict[str, Any]
 MAX_VALUE_CHARS = 160
@@ -84,7 +84,7 @@ def entry_text(payload: Mapping[str, Any]) -> str:
     'wants to run `ls`'
     """
     call, text = payload.get("call"), payload.get("text")
-    if requesting_capability(payload) and isinstance(call, Mapping) and isinstance(args := call.get("args"), Mapping):
+    if is_approval_request(payload) and isinstance(call, Mapping) and isinstance(args := call.get("args"), Mapping):
         return f"wants to {describe_call(str(call.get('tool')), args)}"
     return text if isinstance(text, str) else ""
 

@@ -8,10 +8,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from lemming.capabilities.requests.answer_fields import describe_field, get_answer_schema, get_properties
-from lemming.capabilities.requests.current_requests import RequestsSnapshot, load_requests
-from lemming.capabilities.requests.request_view import RequestView
-from lemming.capabilities.requests.waiting_items import PersonInboxItem, build_person_inbox
 from lemming.journal_tools.provenance.prompt_parser import parse_prompt
 from lemming.journal_tools.recorded_tick import TurnRecord, load_tick_record
 from lemming.kernel.agents import survey_agents
@@ -24,6 +20,10 @@ from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import is_channel_model, is_person_model
+from lemming.obligations.answer_fields import describe_field, get_answer_schema, get_properties
+from lemming.obligations.current_requests import RequestsSnapshot, load_requests
+from lemming.obligations.request_view import RequestView
+from lemming.obligations.waiting_items import PersonInboxItem, build_person_inbox
 from lemming.queries.views.feed_view import make_trust_lookup
 from lemming.queries.views.moments import TickTimes
 from lemming.queries.views.sentences import describe_call, describe_payload, entry_text, truncate_value

@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
-from lemming.capabilities.requests.budgets import Unit
-from lemming.capabilities.requests.request_view import AllRequests, RequestView
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.journal.journal_file import journal_ticks, raw_journal
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.plugins.capability_table import PROVIDER_OWNERS
+from lemming.obligations.budgets import Unit
+from lemming.obligations.journal_spending import cached_idle_ticks
+from lemming.obligations.request_view import AllRequests, RequestView
 
 FEW_TICKS = 200
 """Number of journals that are faster to read than the cache of the others."""
@@ -158,21 +158,12 @@ def compute_request_costs(
     turns: list[TurnForRequest] = []
     if oldest is not None:
         ticks = [tick for tick in journal_ticks(base) if tick >= oldest]
-        idle = _load_idle_ticks(base) if len(ticks) > FEW_TICKS else ()
+        idle = cached_idle_ticks(base) if len(ticks) > FEW_TICKS else ()
         for tick in ticks:
             if tick not in idle:
                 progress(f"the journal of tick {tick}")
                 turns += turns_for_requests(base, tick)
     return RequestCosts(turns)
-
-
-def _load_idle_ticks(base: OrgPath) -> Collection[int]:
-    """Return the ticks known to have no turn for a request."""
-    if missing_reason("money"):
-        return ()
-    from lemming.journal_tools.journal_spending import cached_idle_ticks
-
-    return cached_idle_ticks(base)
 
 
 def turns_for_requests(base: OrgPath, tick: int) -> Iterator[TurnForRequest]:

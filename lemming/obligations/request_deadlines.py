@@ -12,8 +12,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from lemming.capabilities.requests.request_payloads import get_count
-from lemming.capabilities.requests.request_view import Position
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.integers import add_ticks
 from lemming.kernel.base.times.parse_times import normalize_moment
@@ -23,6 +21,8 @@ from lemming.kernel.journal.journal_file import journal_ticks, load_plan
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.org.organisation import Organisation
+from lemming.obligations.request_payloads import get_count
+from lemming.obligations.request_view import Position
 
 FIRST_PLACE = -2  # before all entries of a tick
 TICKS_REMEMBERED, DEADLINES_REMEMBERED = 4096, 4096

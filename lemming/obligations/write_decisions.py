@@ -6,14 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.approvals.file_bindings import FILE_ARGUMENTS, compute_binding
-from lemming.capabilities.approvals.ledger_calls import find_pending_calls
-from lemming.capabilities.approvals.pending_approvals import SPEND, DecisionKind, is_amount
-from lemming.capabilities.requests.answer_fields import get_answer_schema, get_properties
-from lemming.capabilities.requests.current_requests import RequestsSnapshot, find_request, load_requests
-from lemming.capabilities.requests.request_entries import choose_answerer, require_open, write_payload
-from lemming.capabilities.requests.request_people import choose_person, require_reachable
-from lemming.capabilities.requests.request_view import RequestView
 from lemming.kernel import messages
 from lemming.kernel.access.allowed_paths import Access, resolve_path
 from lemming.kernel.agents import load_agent
@@ -22,8 +14,16 @@ from lemming.kernel.base.json_schema.schema_violations import describe_violation
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capability_loader import requesting_capability
 from lemming.kernel.tools import Tool, get_toolset
+from lemming.obligations.answer_fields import get_answer_schema, get_properties
+from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
+from lemming.obligations.decisions import DecisionKind, is_amount, is_approval_request
+from lemming.obligations.file_bindings import FILE_ARGUMENTS, compute_binding
+from lemming.obligations.ledger_calls import find_pending_calls
+from lemming.obligations.pending_approvals import SPEND
+from lemming.obligations.request_entries import choose_answerer, require_open, write_payload
+from lemming.obligations.request_people import choose_person, require_reachable
+from lemming.obligations.request_view import RequestView
 
 Json = dict[str, Any]
 _CALL_ID = re.compile(r"[0-9]+/[^/]+/[0-9]+")
@@ -154,7 +154,7 @@ def _require_amounts(call: Json, args: Json) -> None:
 
 def _other_decision(request: RequestView, kind: DecisionKind, text: str) -> Json:
     """Return the decision on another kind of request, by the values in the request's schema."""
-    if requesting_capability(request.entry.payload):
+    if is_approval_request(request.entry.payload):
         hint = f"remove it from the list with `lemming cancel {request.id}`"
         raise UsageError("the request only shows a call; it does not ask for approval", hint=hint)
     field = get_properties(get_answer_schema(request)).get("decision")
@@ -172,7 +172,7 @@ def _other_decision(request: RequestView, kind: DecisionKind, text: str) -> Json
 
 def _require_undecided(request: RequestView) -> None:
     """Raise `UsageError` with the first decider: a second decision has no effect."""
-    if request.is_open or not request.closed_by or not requesting_capability(request.entry.payload):
+    if request.is_open or not request.closed_by or not is_approval_request(request.entry.payload):
         return require_open(request)
     decision = request.closed_by.payload.get("decision", "deny")
     raise UsageError(

@@ -1,6 +1,6 @@
 """Build all requests from a set of entries, as one reader sees them.
 
-`lemming.capabilities.requests.request_outcome` applies the events. Pure.
+`lemming.obligations.request_outcome` applies the events. Pure.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from lemming.capabilities.requests.request_deadlines import get_last_tick
-from lemming.capabilities.requests.request_outcome import (
+from lemming.kernel.inboxes.payload_references import parse_reference, parse_references
+from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.org.resume import Agent
+from lemming.obligations.request_deadlines import get_last_tick
+from lemming.obligations.request_outcome import (
     LastTick,
     RequestEvent,
     RequestEventContext,
@@ -20,10 +23,7 @@ from lemming.capabilities.requests.request_outcome import (
     is_parent_request,
     request_from_entry,
 )
-from lemming.capabilities.requests.request_view import AllRequests, Position, RequestView
-from lemming.kernel.inboxes.payload_references import parse_reference, parse_references
-from lemming.kernel.messages import EntryName, OutboxEntry
-from lemming.kernel.org.resume import Agent
+from lemming.obligations.request_view import AllRequests, Position, RequestView
 
 
 def may_concern_requests(raw: bytes) -> bool:

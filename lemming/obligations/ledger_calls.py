@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from lemming.capabilities.approvals.pending_approvals import NAME, describe_call
-from lemming.capabilities.requests.current_requests import RequestsSnapshot
-from lemming.capabilities.requests.request_view import RequestView
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.files.json_documents import to_value
-from lemming.kernel.inboxes.capability_state import PendingApproval
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import requesting_capability
+from lemming.obligations.current_requests import RequestsSnapshot
+from lemming.obligations.decisions import is_approval_request
+from lemming.obligations.pending_approvals import NAME, describe_call
+from lemming.obligations.request_view import RequestView
 
 Json = dict[str, Any]
+
+
+class PendingApproval(NamedTuple):
+    """A pending approval: the exact call, a description, and the action needed from a person."""
+
+    call: Json
+    text: str
+    needs: str
 
 
 def find_pending_calls(org: Organisation, requests: Iterable[RequestView]) -> dict[str, Json]:
@@ -25,7 +32,7 @@ def find_pending_calls(org: Organisation, requests: Iterable[RequestView]) -> di
 
     A request that shows a call missing in the ledgers is omitted: the approval has no effect.
     """
-    askers = {request.asker for request in requests if requesting_capability(request.entry.payload) == NAME}
+    askers = {request.asker for request in requests if is_approval_request(request.entry.payload)}
     return {identity: call for asker in sorted(askers) for identity, call in _load_pending_calls(org, asker).items()}
 
 
@@ -97,9 +104,9 @@ def _are_amounts(value: object) -> bool:
     return all(type(value.get(key)) in (int, float) for key in ("spent", "limit", "call"))
 
 
-def pending_approvals(org: Organisation, requests: Iterable[RequestView]) -> dict[str, PendingApproval]:
+def find_pending_approvals(org: Organisation, requests: Iterable[RequestView]) -> dict[str, PendingApproval]:
     """Return the calls among these requests that wait for a person, by the request's identity."""
-    request_list = [*requests]
+    request_list = [request for request in requests if is_approval_request(request.entry.payload)]
     calls = find_pending_calls(org, request_list)
     calls_by_identity = {request.identity: find_pending_call(request, calls) for request in request_list}
     return {

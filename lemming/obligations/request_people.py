@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from lemming.capabilities.requests.current_requests import RequestsSnapshot
-from lemming.capabilities.requests.request_view import RequestView
 from lemming.kernel.agents import suggest_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
@@ -14,6 +12,8 @@ from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.org.organisation import OrgPath
+from lemming.obligations.current_requests import RequestsSnapshot
+from lemming.obligations.request_view import RequestView
 
 USUAL_PERSON = "human"
 

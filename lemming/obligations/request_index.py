@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from lemming.capabilities.requests.all_requests import concerns_requests, may_concern_requests
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, DiskError
 from lemming.kernel.base.jsontext import dump_compact, parse
@@ -24,6 +23,7 @@ from lemming.kernel.files.stat_cache import has_stable_mtime, open_folder, to_id
 from lemming.kernel.inboxes.entry_index import NO_NAMES, EntryIndex, EntryNames
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, parse_file_names
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.obligations.all_requests import concerns_requests, may_concern_requests
 
 
 class RequestEntryIndex:

@@ -6,11 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.requests.answer_fields import get_answer_schema, get_properties
-from lemming.capabilities.requests.budgets import parse_amount
-from lemming.capabilities.requests.current_requests import RequestsSnapshot, find_request, load_requests
-from lemming.capabilities.requests.request_people import choose_person, describe_assignees, require_reachable
-from lemming.capabilities.requests.request_view import RequestView
 from lemming.kernel import messages
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
@@ -25,9 +20,14 @@ from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.messages import OutboxEntry, parse_identities, read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capability_loader import requesting_capability
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.answer_fields import get_answer_schema, get_properties
+from lemming.obligations.budgets import parse_amount
+from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
+from lemming.obligations.decisions import is_approval_request
+from lemming.obligations.request_people import choose_person, describe_assignees, require_reachable
+from lemming.obligations.request_view import RequestView
 
 PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 
@@ -95,7 +95,7 @@ def write_answer(
         {**answer_fields, **payload} if needs_answer_key(get_answer_schema(request)) else {**payload, **answer_fields}
     )
     if refuse:
-        is_decision = bool(requesting_capability(request.entry.payload))
+        is_decision = is_approval_request(request.entry.payload)
         refusal = {**payload, "status": "refused"}
         return write_payload(base, author, "response", refusal, is_decision=is_decision)
     require_valid_answer(request, payload)
@@ -156,7 +156,7 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
         for assignee in request.assignees
         if requests_snapshot.may_read(assignee, reader)
     }
-    if requesting_capability(request.entry.payload):  # a person who may not approve may not deny either
+    if is_approval_request(request.entry.payload):  # a person who may not approve may not deny either
         readable = {*requests_snapshot.people.intersection(request.assignees)}
     eligible = readable | requests_snapshot.people.intersection([request.asker])
     author = (
@@ -171,7 +171,7 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
         "cancels": requests_snapshot.requests.get_reference(request),
         "target": list(request.assignees),
     }
-    is_decision = bool(requesting_capability(request.entry.payload))
+    is_decision = is_approval_request(request.entry.payload)
     full_payload = {**({"text": text} if text else {}), **payload}
     return write_payload(base, author, "status", full_payload, is_decision=is_decision)
 

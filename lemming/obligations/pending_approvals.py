@@ -1,4 +1,4 @@
-"""Pending actions and the decisions of persons on them. Pure: docs/approvals.md.
+"""Pending actions, as ledgers and requests for approval hold them. Pure: docs/approvals.md.
 
 The exact action is stored in the agent's ledger; the request for approval only shows the action to people.
 Changes of the request do not change the action.
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.base.jsontext import dump_compact, to_line
 from lemming.kernel.base.times.parse_times import Expiry, expiry_payload
-from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 
 Json = dict[str, Any]
 NAME = "approvals"
@@ -24,7 +23,6 @@ INSPECT_NOTE = "LOOK CLOSELY: there is more to it than is seen; `lemming approva
 ARGS_CHARS, DIFF_CHARS = 300, 8000
 SHOW, SPEND, PUBLISH = "show", "spend", "publish"
 """Names in place of a tool: showing an entry, spending more, writing an entry."""
-DecisionKind = Literal["approve", "deny", "answer"]
 
 DECISION: Json = {
     "type": "object",
@@ -37,18 +35,6 @@ DECISION: Json = {
     "required": ["decision"],
 }
 """The JSON Schema of a decision, which requests for approval carry."""
-
-
-class Decision(NamedTuple):
-    """Decision of a person. `args`: edited arguments. `text`: the reason or the result.
-
-    `binds`: digests of the files named by `args` at the time of the decision, if present.
-    """
-
-    kind: DecisionKind
-    text: str = ""
-    args: Json | None = None
-    binds: Json | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,15 +133,6 @@ def validate_pending_action(raw: Mapping[str, Any]) -> None:
         raise ValueError("approvals: a pending expense must name its amount")
 
 
-def is_amount(value: object) -> bool:
-    """Return True for a valid raise of a limit.
-
-    >>> is_amount(2), is_amount(0.5), is_amount(0), is_amount(-3), is_amount(True), is_amount("3")
-    (True, True, False, False, False, False)
-    """
-    return isinstance(value, int | float) and value is not True and 0 < value <= MAX_AMOUNT
-
-
 def too_many_message(max_approvals: int) -> str:
     """Return the message to a turn that has reached the maximum number of approval requests."""
     return (
@@ -200,28 +177,3 @@ def truncate(text: str, max_chars: int = ARGS_CHARS) -> str:
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}… (NOT WHOLE: {len(text)} characters; `lemming approvals ID` shows all)"
-
-
-def parse_decision(payload: Mapping[str, Any]) -> Decision | None:
-    """Return the decision in a response's payload, or None.
-
-    >>> parse_decision({'decision': 'deny', 'reason': 'not on a Friday'})
-    Decision(kind='deny', text='not on a Friday', args=None, binds=None)
-    >>> parse_decision({"text": "yes please"})
-    """
-    if payload.get("status") in ("refused", "failed"):
-        return Decision("deny", _text_field(payload, "reason"))
-    match payload.get("decision"):
-        case "approve":
-            args, binds = payload.get("args"), payload.get("binds")
-            is_sound = isinstance(args, dict | None) and isinstance(binds, dict | None)
-            return Decision("approve", args=args, binds=binds) if is_sound else None
-        case "deny":
-            return Decision("deny", _text_field(payload, "reason"))
-        case "answer" if text := _text_field(payload, "answer"):
-            return Decision("answer", text)
-    return None
-
-
-def _text_field(payload: Mapping[str, Any], key: str) -> str:
-    return next((text for name in (key, "text") if isinstance(text := payload.get(name), str) and text), "")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.capabilities.requests.request_view import RequestView
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
+from lemming.obligations.request_view import RequestView
 
 Json = dict[str, Any]
 

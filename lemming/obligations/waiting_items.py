@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.requests.current_requests import RequestsSnapshot, load_requests, require_agents
-from lemming.capabilities.requests.request_view import Assignment, RequestView
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.inboxes.capability_state import PendingApproval
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import find_capability, requesting_capability
 from lemming.kernel.tick.firing_plan import find_people
+from lemming.obligations.current_requests import RequestsSnapshot, load_requests, require_agents
+from lemming.obligations.request_view import Assignment, RequestView
+
+if TYPE_CHECKING:
+    from lemming.obligations.ledger_calls import PendingApproval
 
 TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
 FIELDS_NAMED = 8
@@ -86,9 +87,11 @@ def summarize_inbox(items: Sequence[PersonInboxItem]) -> str:
 
 def build_person_inbox(snapshot: RequestsSnapshot, org: Organisation) -> list[PersonInboxItem]:
     """Return the person inbox from requests loaded earlier."""
-    pending_approvals = collect_pending_approvals(org, snapshot.requests.unresolved_requests)
+    from lemming.obligations.ledger_calls import find_pending_approvals  # few organisations have a person
+
+    approvals = find_pending_approvals(org, snapshot.requests.unresolved_requests)
     return [
-        _make_item(request, assignment, snapshot.requests.tick, pending_approvals.get(request.identity))
+        _make_item(request, assignment, snapshot.requests.tick, approvals.get(request.identity))
         for request in snapshot.requests.unresolved_requests
         if not is_scheduled_later(request)
         for assignment in _person_assignments(request, snapshot)
@@ -168,16 +171,3 @@ def _pluralize(number: int, noun: str) -> str:
 def _truncate(text: str, width: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
-
-
-def collect_pending_approvals(org: Organisation, requests: Iterable[RequestView]) -> dict[str, PendingApproval]:
-    """Return the pending approvals of capabilities among open requests, by the request's identity."""
-    approvals: dict[str, PendingApproval] = {}
-    by_name: dict[str, list[RequestView]] = {}
-    for request in requests:
-        if name := requesting_capability(request.entry.payload):
-            by_name.setdefault(name, []).append(request)
-    for name, capability_requests in by_name.items():
-        if (capability := find_capability(name)) is not None:
-            approvals |= capability.pending_approvals(org, capability_requests)
-    return approvals

@@ -6,24 +6,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import Any, TypedDict
 
-from lemming.capabilities.requests.all_requests import build_requests
-from lemming.capabilities.requests.request_costs import RequestCostJson, RequestCosts
-from lemming.capabilities.requests.request_deadlines import get_extended_last_tick
-from lemming.capabilities.requests.request_index import RequestEntryIndex
-from lemming.capabilities.requests.request_view import AllRequests, RequestView
 from lemming.kernel.agents import Survey, list_agent_folders, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.inboxes.answer_payload import parse_answer
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.all_requests import build_requests
+from lemming.obligations.request_deadlines import get_extended_last_tick
+from lemming.obligations.request_index import RequestEntryIndex
+from lemming.obligations.request_view import AllRequests, RequestView
 
 SHOWN_WHEN_AMBIGUOUS = 10
 
@@ -138,95 +135,6 @@ def find_request(requests: AllRequests, reference: str) -> RequestView:
         did_you_mean(reference, [*requests.ids, *requests.by_identity]) or "list the requests with `lemming requests`"
     )
     raise UsageError(f'there is no request "{reference}"', hint=hint)
-
-
-class HandoffJson(TypedDict):
-    """A handoff of a request as JSON output."""
-
-    tick: int
-    by: str
-    to: str
-    file: str
-
-
-class AnswerJson(TypedDict):
-    """The answer of one target as JSON output."""
-
-    agent: str
-    tick: int
-    file: str
-    answer: Any
-
-
-class RequestJson(TypedDict):
-    """A request as printed by `lemming requests --json`: `docs/requests.md`."""
-
-    id: str
-    file: str
-    asker: str
-    targets: list[str]
-    holders: list[str]
-    out_of_reach: list[str]
-    tick: int
-    age_ticks: int
-    text: str
-    conversation: str
-    not_before: str
-    parent: str | None
-    children: list[str]
-    deadline: int | None
-    not_after: str
-    end: str | None
-    end_tick: int | None
-    closed_by: str | None
-    held_since: dict[str, int]
-    hops: list[HandoffJson]
-    answers: list[AnswerJson]
-    default: Any
-    cost: RequestCostJson
-    cost_with_children: RequestCostJson
-
-
-def request_to_json(request: RequestView, snapshot: RequestsSnapshot, costs: RequestCosts) -> RequestJson:
-    """Return a request as JSON values: asker, assignees, handoffs, cost and result."""
-    requests, closed = snapshot.requests, request.closed_by
-    return {
-        "id": request.id,
-        "file": request.entry.file,
-        "asker": request.asker,
-        "targets": list(request.targets),
-        "holders": list(request.assignees),
-        "out_of_reach": find_unreachable_assignees(request, snapshot),
-        "tick": request.tick,
-        "age_ticks": request.age_ticks(requests.tick),
-        "text": request.text,
-        "conversation": request.conversation,
-        "not_before": request.not_before,
-        "parent": request.parent,
-        "children": list(request.children),
-        "deadline": request.deadline,
-        "not_after": request.not_after,
-        "end": request.end,
-        "end_tick": request.end_tick,
-        "closed_by": closed.file if closed else None,
-        "held_since": {assignment.assignee: assignment.since for assignment in request.open_assignments},
-        "hops": [
-            {"tick": handoff.tick, "by": handoff.by, "to": handoff.to, "file": handoff.entry.file}
-            for handoff in request.handoffs
-        ],
-        "answers": [
-            {
-                "agent": answer.agent,
-                "tick": answer.tick,
-                "file": answer.file,
-                "answer": parse_answer(answer.payload, request.schema),
-            }
-            for answer in request.answers
-        ],
-        "default": request.default_answer if request.end == "expired" else None,
-        "cost": costs.get_cost(request).as_json(),
-        "cost_with_children": costs.get_tree_cost(request, requests).as_json(),
-    }
 
 
 def find_unreachable_assignees(request: RequestView, snapshot: RequestsSnapshot) -> list[str]:

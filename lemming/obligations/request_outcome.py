@@ -1,6 +1,6 @@
 """Apply events to a request: answers, handoffs and cancellations (docs/requests.md). Pure.
 
-Used for all requests (`lemming.capabilities.requests.all_requests`) and for an agent's own turn
+Used for all requests (`lemming.obligations.all_requests`) and for an agent's own turn
 (`lemming.capabilities.requests.request_resolver`).
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from lemming.capabilities.requests.request_deadlines import expiry_position, is_expired, is_in_time, parse_deadline_time
-from lemming.capabilities.requests.request_payloads import decision_sort_key, required_answers
-from lemming.capabilities.requests.request_view import Assignment, End, Handoff, Position, RequestView
 from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.resume import Agent
-from lemming.kernel.plugins.capability_loader import find_capability, requesting_capability
+from lemming.obligations.decisions import is_approval_request, parse_decision
+from lemming.obligations.request_deadlines import expiry_position, is_expired, is_in_time, parse_deadline_time
+from lemming.obligations.request_payloads import decision_sort_key, required_answers
+from lemming.obligations.request_view import Assignment, End, Handoff, Position, RequestView
 
 PERSON_RANK = -1  # an author without a turn in a tick wrote before its turns
 
@@ -121,7 +121,7 @@ def apply_events(
 
 def _order_events(request: RequestView, events: Iterable[RequestEvent]) -> Iterable[RequestEvent]:
     """Return the events of a request in order. Among decisions of persons, the first decision counts."""
-    if not requesting_capability(request.entry.payload):
+    if not is_approval_request(request.entry.payload):
         return events
     return sorted(events, key=lambda event: decision_sort_key(event.entry))
 
@@ -153,8 +153,8 @@ def _apply_event(request: RequestView, event: RequestEvent, facts: RequestEventC
         return not request.is_open
     # Whoever was handed a second one of them owes one answer to both.
     assignments = [assignment for assignment in request.open_assignments if assignment.assignee == entry.agent]
-    capability_name = requesting_capability(request.entry.payload)
-    if not assignments or (capability_name and not _is_valid_decision(capability_name, event)):
+    is_approval = is_approval_request(request.entry.payload)
+    if not assignments or (is_approval and not _is_decision(event)):
         return False
     for assignment in assignments:
         if event.action == "hands_on":
@@ -163,23 +163,19 @@ def _apply_event(request: RequestView, event: RequestEvent, facts: RequestEventC
             assignment.end, assignment.answer = _response_outcome(entry), entry
     if event.action == "hands_on":
         return False
-    request.end = _response_outcome(entry) if capability_name else _outcome_of_assignments(request)
+    request.end = _response_outcome(entry) if is_approval else _outcome_of_assignments(request)
     return not request.is_open
 
 
-def _is_valid_decision(capability_name: str, event: RequestEvent) -> bool:
-    """Return True if an entry decides about a pending request: handoffs and some answers do not.
-
-    `by`: the capability behind the request. Without this capability no entry decides.
-    """
-    capability = find_capability(capability_name) if event.action == "answers" else None
-    return capability is not None and capability.can_decide(event.entry.payload)
+def _is_decision(event: RequestEvent) -> bool:
+    """Return True if an entry decides about a pending action: handoffs and some answers do not."""
+    return event.action == "answers" and parse_decision(event.entry.payload) is not None
 
 
 def _can_cancel(request: RequestView, author: str, facts: RequestEventContext) -> bool:
     if author == request.asker:
         return True
-    if requesting_capability(request.entry.payload):
+    if is_approval_request(request.entry.payload):
         return author in request.assignees
     return author in facts.people and any(facts.may_read(holder, author) for holder in request.assignees)
 

@@ -1,0 +1,99 @@
+"""Requests as JSON values: `lemming requests --json`, described in docs/requests.md."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from lemming.kernel.inboxes.answer_payload import parse_answer
+from lemming.obligations.current_requests import RequestsSnapshot, find_unreachable_assignees
+from lemming.obligations.request_costs import RequestCostJson, RequestCosts
+from lemming.obligations.request_view import RequestView
+
+
+class HandoffJson(TypedDict):
+    """A handoff of a request as JSON output."""
+
+    tick: int
+    by: str
+    to: str
+    file: str
+
+
+class AnswerJson(TypedDict):
+    """The answer of one target as JSON output."""
+
+    agent: str
+    tick: int
+    file: str
+    answer: Any
+
+
+class RequestJson(TypedDict):
+    """A request as printed by `lemming requests --json`: `docs/requests.md`."""
+
+    id: str
+    file: str
+    asker: str
+    targets: list[str]
+    holders: list[str]
+    out_of_reach: list[str]
+    tick: int
+    age_ticks: int
+    text: str
+    conversation: str
+    not_before: str
+    parent: str | None
+    children: list[str]
+    deadline: int | None
+    not_after: str
+    end: str | None
+    end_tick: int | None
+    closed_by: str | None
+    held_since: dict[str, int]
+    hops: list[HandoffJson]
+    answers: list[AnswerJson]
+    default: Any
+    cost: RequestCostJson
+    cost_with_children: RequestCostJson
+
+
+def request_to_json(request: RequestView, snapshot: RequestsSnapshot, costs: RequestCosts) -> RequestJson:
+    """Return a request as JSON values: asker, assignees, handoffs, cost and result."""
+    requests, closed = snapshot.requests, request.closed_by
+    return {
+        "id": request.id,
+        "file": request.entry.file,
+        "asker": request.asker,
+        "targets": list(request.targets),
+        "holders": list(request.assignees),
+        "out_of_reach": find_unreachable_assignees(request, snapshot),
+        "tick": request.tick,
+        "age_ticks": request.age_ticks(requests.tick),
+        "text": request.text,
+        "conversation": request.conversation,
+        "not_before": request.not_before,
+        "parent": request.parent,
+        "children": list(request.children),
+        "deadline": request.deadline,
+        "not_after": request.not_after,
+        "end": request.end,
+        "end_tick": request.end_tick,
+        "closed_by": closed.file if closed else None,
+        "held_since": {assignment.assignee: assignment.since for assignment in request.open_assignments},
+        "hops": [
+            {"tick": handoff.tick, "by": handoff.by, "to": handoff.to, "file": handoff.entry.file}
+            for handoff in request.handoffs
+        ],
+        "answers": [
+            {
+                "agent": answer.agent,
+                "tick": answer.tick,
+                "file": answer.file,
+                "answer": parse_answer(answer.payload, request.schema),
+            }
+            for answer in request.answers
+        ],
+        "default": request.default_answer if request.end == "expired" else None,
+        "cost": costs.get_cost(request).as_json(),
+        "cost_with_children": costs.get_tree_cost(request, requests).as_json(),
+    }
