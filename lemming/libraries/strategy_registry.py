@@ -45,12 +45,16 @@ Given = Callable[[StrategyInputs], dict[str, Any]]
 
 
 class RegisteredStrategy(NamedTuple):
-    """A strategy, the dataclass of its options, and a function for its inputs."""
+    """A strategy, the dataclass of its options, and a function for its inputs.
+
+    `has_memory`: the strategy keeps its state in a memory of the agent, without which it restarts.
+    """
 
     name: str
     steps: Strategy
     options: type[Any] = NoOptions
     given: Given | None = None
+    has_memory: bool = False
 
     def parse_options(self, raw: Mapping[str, Any]) -> Any:
         """Return the options in a resume. Raise `ConfigError` with all problems."""

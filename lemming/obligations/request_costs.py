@@ -16,7 +16,7 @@ from lemming.kernel.journal.journal_file import journal_ticks, raw_journal
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capability_table import PROVIDER_OWNERS
+from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS
 from lemming.obligations.budgets import Unit
 from lemming.obligations.journal_spending import cached_idle_ticks
 from lemming.obligations.request_view import AllRequests, RequestView
@@ -103,7 +103,7 @@ class TurnForRequest(NamedTuple):
 def _report_cost(report: TurnReport) -> RequestCost:
     write_off = WriteOff.from_json(report.lost)
     # answers of a capability's own provider are no calls of a model
-    calls = 0 if report.model in PROVIDER_OWNERS else report.calls
+    calls = 0 if report.model in SPEAKING_PROVIDERS else report.calls
     cost = RequestCost(1, calls, report.credits, report.cost_usd, report.input_tokens + report.output_tokens)
     written_off = RequestCost(0, write_off.calls, write_off.credits, write_off.cost_usd, write_off.tokens)
     return cost.add(written_off) if write_off else cost

@@ -18,9 +18,8 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.built_in_capabilities import BUILT_IN
 from lemming.kernel.plugins.capability_loader import get_capability, missing_reason
-from lemming.kernel.plugins.capability_table import SHIPPED
+from lemming.kernel.plugins.capability_table import PREFIXES, SHIPPED, TOOL_SOURCES
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.firing_plan import has_model_turns
@@ -34,10 +33,9 @@ T = TypeVar("T")
 def list_capability_names(config: Config, agents: Iterable[Agent]) -> list[str]:
     """Return the names of shipped capabilities and of capabilities named in settings or resumes."""
     named = dict.fromkeys(name for agent in agents for name in sorted(agent.capabilities))
-    active_subcapabilities = {
-        name: spec for name, spec in BUILT_IN.items() if spec.has_own_tools and spec.has_own_tools(config.org, None)
-    }
-    return [*{**SHIPPED, **active_subcapabilities, **config.org.capabilities, **named}]
+    listed_sources = (source for source in TOOL_SOURCES if source not in PREFIXES and getattr(config.org, source))
+    sources = {TOOL_SOURCES[source][0]: None for source in listed_sources}
+    return [*{**SHIPPED, **sources, **config.org.capabilities, **named}]
 
 
 def validate_org(name: str, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
@@ -46,8 +44,8 @@ def validate_org(name: str, base: OrgPath, config: Config, only: str | None) -> 
     `only` restricts the search to a single agent.
     """
     spec = SHIPPED.get(name)
-    for file in spec.files if spec and only is None and missing_reason(name) else ():
-        if path_exists(f"{base}/{file}"):
+    for file, role in spec.files.items() if spec and only is None and missing_reason(name) else ():
+        if role == "settings" and path_exists(f"{base}/{file}"):
             hint = "install lemming-engine again, or remove the file"
             yield Problem(f"the file needs a capability that is not installed: {missing_reason(name)}", file, hint=hint)
 

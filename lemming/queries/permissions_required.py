@@ -19,8 +19,20 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.built_in_capabilities import HOSTED, MODEL_SERVERS
-from lemming.kernel.plugins.capability_loader import get_capability, missing_reason
-from lemming.kernel.plugins.capability_table import LISTED
+from lemming.kernel.plugins.capability_loader import load_provided, missing_reason
+from lemming.kernel.plugins.capability_table import (
+    EXECUTORS,
+    MODEL_PROVIDERS,
+    NO_MODELS,
+    ORG_KEYS,
+    PERMISSIONS,
+    PREFIXES,
+    RESUME_KEYS,
+    SPEAKING_PROVIDERS,
+    TOOL_SOURCES,
+    find_key_owners,
+    find_member_capabilities,
+)
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.libraries.compatible_servers import SERVERS
 
@@ -89,13 +101,33 @@ def _list_settings_permissions(base: OrgPath, config: Config, agents: Iterable[A
 def _list_capability_permissions(
     org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
 ) -> Iterator[RequiredPermission]:
-    """Yield the permissions required by installed capabilities."""
-    for name, spec in LISTED.items():
-        may_need_permission = spec.has_side_effects and (
-            spec.has_side_effects(config, agents) or (spec.prefix and servers)
-        )
-        if may_need_permission and not missing_reason(name):
-            yield from get_capability(name).required_permissions(org, config, agents, servers)
+    """Yield the permissions required by the installed capabilities in use."""
+    used = {*_find_used_capabilities(config, agents, servers)}
+    for name in PERMISSIONS:
+        if name in used and not missing_reason(name):
+            yield from load_provided(PERMISSIONS, name)(org, config, agents, servers)
+
+
+def _find_used_capabilities(config: Config, agents: Sequence[Agent], servers: Collection[str]) -> Iterator[str]:
+    """Yield the capabilities that settings, model entries, resumes or granted tools name."""
+    model_keys = {agent.model.key for agent in agents}
+    for key, entry in config.models.items():
+        if key in model_keys or entry.provider not in NO_MODELS:  # two such entries are there by default
+            yield {**SPEAKING_PROVIDERS, **MODEL_PROVIDERS}.get(entry.provider, ("", ""))[0]
+    yield EXECUTORS.get(config.org.executor, ("", ""))[0]
+    yield from find_key_owners(ORG_KEYS, config.org.extensions)
+    for agent in agents:
+        yield from find_key_owners(RESUME_KEYS, agent.extensions)
+        yield from find_member_capabilities(agent)
+    for source, (name, _) in TOOL_SOURCES.items():
+        if source not in PREFIXES:
+            is_used = bool(getattr(config.org, source))
+        else:
+            is_used = bool(servers) or any(
+                tool.startswith(source) for agent in agents for tool in agent.permissions.tools
+            )
+        if is_used:
+            yield name
 
 
 def _list_model_permissions(entry: ModelEntry) -> Iterator[RequiredPermission]:

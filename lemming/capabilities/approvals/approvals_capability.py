@@ -47,6 +47,7 @@ class ApprovalsCapability(Capability):
     """Approvals for gates that say "ask"."""
 
     name = NAME
+    can_begin = True
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider with decisions and new questions of a turn."""

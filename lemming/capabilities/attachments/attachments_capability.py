@@ -9,12 +9,13 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lemming.capabilities.attachments.attach_tool import KEY, fill_digests
+from lemming.capabilities.attachments.attach_tool import KEY, AttachTool, fill_digests
 from lemming.kernel.access.agent_files import compute_file_digest, read_raw
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.grant_syntax import grant_error
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError, Unusable
+from lemming.kernel.base.name_patterns import is_any_match
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import MODELS_FILE
@@ -40,7 +41,9 @@ class AttachmentsCapability(Capability):
         return ImageContextProvider(context)
 
     def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
-        """Return the interceptor of attachments."""
+        """Return the interceptor of attachments; that of a turn without the tool and without images does nothing."""
+        if not (snapshot or is_any_match(AttachTool.name, turn_state.inputs.agent.permissions.tools)):
+            return super().interceptor(turn_state, snapshot)
         return AttachmentsInterceptor(self.name, turn_state, snapshot)
 
     def before_model_call(

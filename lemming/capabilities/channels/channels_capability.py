@@ -28,16 +28,17 @@ class ChannelsCapability(Capability):
         if isinstance(subject, OrgCheck) and subject.only is None and subject.config.has_channels:
             yield from validate_channels(subject.base, survey_agents(subject.base), subject.config)
 
-    def required_permissions(
-        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
-    ) -> Iterator[RequiredPermission]:
-        """Yield the permissions required by channels of agents, and by all command channels."""
-        used = {agent.model.key for agent in agents}
-        for key, entry in config.models.items():
-            if key in config.channel_keys and entry.provider == "command":
-                yield program_permission(org, f"{MODELS_FILE} {key}", entry.options)
-            elif key in config.channel_keys & used:
-                yield from _channel_permissions(key, entry.provider, entry.options)
+
+def iter_permissions(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[RequiredPermission]:
+    """Yield the permissions required by channels of agents, and by all command channels."""
+    used = {agent.model.key for agent in agents}
+    for key, entry in config.models.items():
+        if key in config.channel_keys and entry.provider == "command":
+            yield program_permission(org, f"{MODELS_FILE} {key}", entry.options)
+        elif key in config.channel_keys & used:
+            yield from _channel_permissions(key, entry.provider, entry.options)
 
 
 def _channel_permissions(key: str, provider: str, options: Mapping[str, Any]) -> Iterator[RequiredPermission]:

@@ -17,9 +17,10 @@ class ClusterCapability(Capability):
 
     name = "cluster"
 
-    def required_permissions(
-        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
-    ) -> Iterator[RequiredPermission]:
-        """Yield the permission for the cluster: answers are unpickled, and unpickling may run any code."""
-        address = config.org.executor_address
-        yield code_permission(f"has its calls made by the cluster at {address}, which may run code here")
+
+def iter_permissions(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[RequiredPermission]:
+    """Yield the permission for the cluster: answers are unpickled, and unpickling may run any code."""
+    address = config.org.executor_address
+    yield code_permission(f"has its calls made by the cluster at {address}, which may run code here")

@@ -35,6 +35,7 @@ class WindowsCapability(Capability):
     """Windows and summaries, requested by the key `memory` of a resume."""
 
     name = "windows"
+    can_begin = True
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider that applies the window."""

@@ -102,16 +102,6 @@ class GatesCapability(Capability):
             if subject.only is None:
                 yield from _validate_settings(subject.base, None, subject.config)
 
-    def required_permissions(
-        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
-    ) -> Iterator[RequiredPermission]:
-        """Yield the permissions required by judge programs at gates."""
-        from lemming.capabilities.gates.judge_problems import gate_judge_programs
-
-        yield from gate_judge_programs(org.base, config.org)
-        for agent in agents:
-            yield from gate_judge_programs(org.base, agent)
-
 
 def _validate_references(subject: ReferenceCheck) -> Iterator[PointerProblem]:
     from lemming.capabilities.gates.dead_gates import validate_gate
@@ -132,6 +122,19 @@ def _validate_settings(base: OrgPath, agent: Agent | None, config: Config) -> It
         from lemming.capabilities.gates.judge_problems import validate_gate_judges
 
         yield from validate_gate_judges(base, agent, config)
+
+
+def iter_permissions(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[RequiredPermission]:
+    """Yield the permissions required by judge programs at gates."""
+    sources: list[OrgSettings | Agent] = [config.org, *agents]
+    judged = [source for source in sources if any(gate.by for gate in get_gates(source))]
+    if judged:
+        from lemming.capabilities.gates.judge_problems import gate_judge_programs
+
+        for source in judged:
+            yield from gate_judge_programs(org.base, source)
 
 
 class GatesContextProvider(ContextProvider):

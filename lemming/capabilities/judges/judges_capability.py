@@ -64,14 +64,15 @@ class JudgesCapability(Capability):
                 if reason_and_hint := judge_error(subject.names, settings.by):
                     yield from to_problems([(f"{pointer}/by", *reason_and_hint)])
 
-    def required_permissions(
-        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
-    ) -> Iterator[RequiredPermission]:
-        """Yield the permissions for programs that judge agents' drafts."""
-        for agent in agents:
-            for pointer, author, settings in iter_named_judges(agent):
-                location = f"{resume_file(agent.name)}#{pointer}"
-                yield from program_permission(org.base, settings.by, f"what {author} writes", location)
+
+def iter_permissions(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[RequiredPermission]:
+    """Yield the permissions for programs that judge agents' drafts."""
+    for agent in agents:
+        for pointer, author, settings in iter_named_judges(agent):
+            location = f"{resume_file(agent.name)}#{pointer}"
+            yield from program_permission(org.base, settings.by, f"what {author} writes", location)
 
 
 class JudgesContextProvider(ContextProvider):

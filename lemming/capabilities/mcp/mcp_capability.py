@@ -26,25 +26,26 @@ class McpCapability(Capability):
         if isinstance(subject, OrgCheck) and subject.only is None:
             yield from validate_servers(subject.base)
 
-    def required_permissions(
-        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
-    ) -> Iterator[RequiredPermission]:
-        """Yield the permissions for servers used by agents, and for servers named by a person."""
-        mcp_settings = load_mcp_config(org)
-        agent_servers = match_servers(
-            {item for granted_agent in agents for item in granted_agent.permissions.tools}, mcp_settings.servers
-        )
-        for name in dict.fromkeys([*agent_servers, *(item for item in servers if item in mcp_settings.servers)]):
-            server, variables = mcp_settings.servers[name], referenced_variables(mcp_settings.servers[name])
-            variables_note = f", and what the variables {', '.join(variables)} hold," if variables else ""
-            if server.command:
-                bound_settings = {key: getattr(server, key) for key in ("command", "cwd", "env", "variables")}
-                location = f"{mcp_settings.files[name]} {name}"
-                yield code_permission(
-                    f"runs the program: {' '.join(server.command)}, the MCP server {name}{variables_note.rstrip(',')}",
-                    digest_command(org, location, bound_settings, server.command, server.cwd),
-                )
-            else:
-                yield RequiredPermission(
-                    f"sends calls{variables_note} to {server.url.partition('?')[0]}, the MCP server {name}"
-                )
+
+def iter_permissions(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[RequiredPermission]:
+    """Yield the permissions for servers used by agents, and for servers named by a person."""
+    mcp_settings = load_mcp_config(org)
+    agent_servers = match_servers(
+        {item for granted_agent in agents for item in granted_agent.permissions.tools}, mcp_settings.servers
+    )
+    for name in dict.fromkeys([*agent_servers, *(item for item in servers if item in mcp_settings.servers)]):
+        server, variables = mcp_settings.servers[name], referenced_variables(mcp_settings.servers[name])
+        variables_note = f", and what the variables {', '.join(variables)} hold," if variables else ""
+        if server.command:
+            bound_settings = {key: getattr(server, key) for key in ("command", "cwd", "env", "variables")}
+            location = f"{mcp_settings.files[name]} {name}"
+            yield code_permission(
+                f"runs the program: {' '.join(server.command)}, the MCP server {name}{variables_note.rstrip(',')}",
+                digest_command(org, location, bound_settings, server.command, server.cwd),
+            )
+        else:
+            yield RequiredPermission(
+                f"sends calls{variables_note} to {server.url.partition('?')[0]}, the MCP server {name}"
+            )

@@ -10,13 +10,11 @@ from lemming.capabilities.judges.judges_validation import program_permission
 from lemming.capabilities.plans.plan_format import find_awaited_files, is_planner, load_plan, plan_file
 from lemming.capabilities.plans.plan_rules import load_valid_plan
 from lemming.capabilities.plans.plan_run import PREFIX, get_waits, is_redirected, is_wait_done, run_key
-from lemming.capabilities.plans.proposed_plans import build_proposal
 from lemming.capabilities.plans.step_requests import describe_wait
 from lemming.kernel.access.agent_files import readable_digest
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import ConfigError, PermissionDenied, Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.open_requests import OpenRequest
@@ -41,10 +39,6 @@ class PlansCapability(Capability):
         wake, take = agent.schedule.wake or "addressed", agent.turn.take or "one"
         return TurnPolicy(wake, take, is_written=True)
 
-    def entries_from_call(self, call: ToolCall) -> Sequence[NewEntry]:
-        """Return the request with a proposed plan."""
-        return [build_proposal(call)]
-
     def context_provider(self, context: TurnContext) -> ContextProvider | None:
         """Return the context provider for the waits of a plan."""
         return PlanContextProvider(context)
@@ -68,19 +62,20 @@ class PlansCapability(Capability):
 
             yield from validate_agent_plan(subject.base, subject.agent, subject.config)
 
-    def required_permissions(
-        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
-    ) -> Iterator[RequiredPermission]:
-        """Yield the permissions for programs that judge answers of steps.
 
-        Invalid plans are reported elsewhere.
-        """
-        for agent in agents:
-            with contextlib.suppress(ConfigError):  # its turns fail, and run nothing
-                judges = load_plan(org, agent.name).value.iter_judges() if is_planner(agent, config) else ()
-                for author, judge_settings, pointer in judges:
-                    location = f"{plan_file(agent.name)}#{pointer}"
-                    yield from program_permission(org.base, judge_settings.by, f"what {author} writes", location)
+def iter_permissions(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[RequiredPermission]:
+    """Yield the permissions for programs that judge answers of steps.
+
+    Invalid plans are reported elsewhere.
+    """
+    for agent in agents:
+        with contextlib.suppress(ConfigError):  # its turns fail, and run nothing
+            judges = load_plan(org, agent.name).value.iter_judges() if is_planner(agent, config) else ()
+            for author, judge_settings, pointer in judges:
+                location = f"{plan_file(agent.name)}#{pointer}"
+                yield from program_permission(org.base, judge_settings.by, f"what {author} writes", location)
 
 
 class PlanInterceptor(TurnInterceptor):

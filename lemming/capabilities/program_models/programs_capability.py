@@ -17,10 +17,11 @@ class ProgramsCapability(Capability):
 
     name = "programs"
 
-    def required_permissions(
-        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
-    ) -> Iterator[RequiredPermission]:
-        """Yield a permission for the program of each line, because any resume may use any line."""
-        for key, entry in config.models.items():
-            if entry.provider == "cli":
-                yield program_permission(org, f"{MODELS_FILE} {key}", entry.options)
+
+def iter_permissions(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[RequiredPermission]:
+    """Yield a permission for the program of each line, because any resume may use any line."""
+    for key, entry in config.models.items():
+        if entry.provider == "cli":
+            yield program_permission(org, f"{MODELS_FILE} {key}", entry.options)

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from lemming.capabilities.requests.charges import Charges
 from lemming.capabilities.requests.current_request import CurrentRequest
 from lemming.capabilities.requests.current_request_builder import build_current_request
 from lemming.capabilities.requests.request_agenda import build_agenda
-from lemming.capabilities.requests.request_resolver import is_awaited_entry
 from lemming.capabilities.requests.requests_interceptor import RequestsInterceptor
 from lemming.capabilities.requests.requests_settings import get_team
 from lemming.capabilities.requests.team_tools import build_team_tools, collect_team_facts, fill_answered_results
@@ -25,7 +23,6 @@ from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import RequestPolicy
 from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_records import ModelReplied, Record
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.write_offs import write_off_total
@@ -35,7 +32,6 @@ from lemming.kernel.tools import Tool
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
 from lemming.kernel.turn.loop_breaker import loop_limits
 from lemming.kernel.turn.prompt_labels import PromptLabels
-from lemming.kernel.turn.turn_context import ReplyHold
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
@@ -73,10 +69,6 @@ class RequestsCapability(Capability):
                     state.requests, cost, counts=counts, calls=len(replies)
                 )
         return state
-
-    def reply_hold(self, mail: MailView) -> ReplyHold:
-        """Return a predicate: True for an open request or an answer not seen by the asker."""
-        return partial(is_awaited_entry, mail)
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield team members that are missing or not readable, and open requests and answers without a reader."""

@@ -8,6 +8,10 @@ from lemming.libraries.strategy_registry import RegisteredStrategy
 
 REACT = RegisteredStrategy("react", react)
 PLAN_EXECUTE = RegisteredStrategy(
-    "plan_execute", plan_execute.plan_execute, plan_execute.PlanExecuteOptions, plan_execute.load_inputs
+    "plan_execute",
+    plan_execute.plan_execute,
+    plan_execute.PlanExecuteOptions,
+    plan_execute.load_inputs,
+    has_memory=True,
 )
 REFLEXION = RegisteredStrategy("reflexion", reflexion.reflexion, reflexion.ReflexionOptions, reflexion.load_inputs)

@@ -39,16 +39,17 @@ class ToolboxCapability(Capability):
                 base = Organisation.from_path(subject.base).base
                 yield from find_empty_patterns(base, subject.config.org.tool_files)
 
-    def required_permissions(
-        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
-    ) -> Iterator[RequiredPermission]:
-        """Yield a permission for the code of each tool file; for each pattern if the patterns are invalid."""
-        patterns = config.org.tool_files
-        try:
-            for file in find_files(org.base, patterns)[0]:
-                yield code_permission(
-                    f"runs the Python code in {file}", digest_files(org, add_neighbour_modules(org.base, [file]))
-                )
-        except ConfigError:
-            for pattern in patterns:
-                yield code_permission(f"runs the Python code in {pattern}")
+
+def iter_permissions(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[RequiredPermission]:
+    """Yield a permission for the code of each tool file; for each pattern if the patterns are invalid."""
+    patterns = config.org.tool_files
+    try:
+        for file in find_files(org.base, patterns)[0]:
+            yield code_permission(
+                f"runs the Python code in {file}", digest_files(org, add_neighbour_modules(org.base, [file]))
+            )
+    except ConfigError:
+        for pattern in patterns:
+            yield code_permission(f"runs the Python code in {pattern}")

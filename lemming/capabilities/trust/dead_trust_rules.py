@@ -10,7 +10,8 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.org.capability_usage import provider_capability
 from lemming.kernel.org.config import Config
-from lemming.kernel.plugins.capability_table import MEMORY_STRATEGIES
+from lemming.kernel.plugins.capability_loader import load_provided
+from lemming.kernel.plugins.capability_table import STRATEGY_OWNERS
 from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
 from lemming.libraries.conditions.predicates import iter_fields
 
@@ -62,7 +63,8 @@ def validate_clean_turns(agent: Agent, trust: TrustSettings | None, config: Conf
     if brain := provider_capability(agent, config):
         message = f"{brain} depend on their memory, which clean turns may hide: they would restart each time"
         yield PointerProblem("/trust", message, "remove this, or choose another model key")
-    if (strategy := agent.turn.strategy) in MEMORY_STRATEGIES:
+    strategy = agent.turn.strategy
+    if strategy and strategy in STRATEGY_OWNERS and load_provided(STRATEGY_OWNERS, strategy).has_memory:
         message = f"{strategy} depends on its memory, which clean turns may hide: it would restart each time"
         yield PointerProblem("/turn/strategy", message, "remove this, or remove trust.clean")
     if agent.turn.take != "one":

@@ -121,16 +121,15 @@ _MEMBERS = {
     ),
     "kernel.turn.turn_hooks.Capability": (
         "settings_in=org_settings settings_of=agent_settings habits=turn_policy "
-        "entries_of=entries_from_call prepare=context_provider part=interceptor holder=approval_broker "
+        "prepare=context_provider part=interceptor holder=approval_broker "
         "model_of=resolve_model completes=before_model_call looks_at_calls=tool_call_guard "
         "limits=tick_limits gathers=call_batcher shares=shared_resources words=trust_labeler "
         "tracing=taint_tracker why_not=resume_blocker given_up=on_turn_abandoned purpose_in=parse_purpose "
-        "awaits=reply_hold keeps=retention_hold kept_results=results_after_abandon "
-        "rest=skip_reason "
+        "keeps=retention_hold kept_results=results_after_abandon rest=skip_reason "
         "asked=sub_requests raises=limit_raises note=call_note "
         "tools_named=tool_references "
         "roots_outside=external_roots files_outside=external_files questions=auxiliary_prompts "
-        "renaming=wrap_rename reaches=required_permissions facts=status_lines settings=org_settings_type "
+        "renaming=wrap_rename facts=status_lines settings=org_settings_type "
         "resume_settings=agent_settings_type"
     ),
     "kernel.turn.context_provider.ContextProvider": (

@@ -9,7 +9,15 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.resume import Agent, Take
 from lemming.kernel.org.schedule import Wake
 from lemming.kernel.plugins.capability_loader import find_capability
-from lemming.kernel.plugins.capability_table import PROVIDER_OWNERS, SHIPPED, USED
+from lemming.kernel.plugins.capability_table import (
+    GATE_ACTIONS,
+    ORG_KEYS,
+    RESUME_KEYS,
+    SCHEDULE_KEYS,
+    SPEAKING_PROVIDERS,
+    USES,
+    find_key_owners,
+)
 
 
 class TurnPolicy(NamedTuple):
@@ -27,27 +35,25 @@ class TurnPolicy(NamedTuple):
 
 def find_used_capabilities(agent: Agent, config: Config) -> AbstractSet[str]:
     """Return the names of the capabilities used by a resume or by the settings."""
-    names = {name for name, is_used in USED.items() if is_used(agent, config)}
+    entry = config.models.get(agent.model.key)
+    names = {name for name, uses in USES.items() if uses(agent, entry)}
+    names.update(name for key, (name, _) in SCHEDULE_KEYS.items() if getattr(agent.schedule, key) is not None)
     if agent.capabilities or config.org.capabilities:
         names |= {*agent.capabilities, *config.org.capabilities}
-    if provider_name := provider_capability(agent, config):
-        names.add(provider_name)
+    if entry and entry.provider in SPEAKING_PROVIDERS:
+        names.add(SPEAKING_PROVIDERS[entry.provider][0])
     if not (agent.extensions or config.org.extensions):
         return names
-    return names | {
-        capability.name
-        for capability in SHIPPED.values()
-        if not (
-            capability.resume.keys().isdisjoint(agent.extensions)
-            and capability.org.keys().isdisjoint(config.org.extensions)
-        )
-    }
+    names.update(find_key_owners(RESUME_KEYS, agent.extensions), find_key_owners(ORG_KEYS, config.org.extensions))
+    rules = (rule for source in (config.org, agent) for rule in source.extensions.get("gates", ()))
+    names.update(GATE_ACTIONS[rule.then][0] for rule in rules if rule.then in GATE_ACTIONS)
+    return names
 
 
 def provider_capability(agent: Agent, config: Config) -> str:
     """Return the capability whose provider speaks for an agent, or an empty string."""
     entry = config.models.get(agent.model.key)
-    return PROVIDER_OWNERS.get(entry.provider, "") if entry else ""
+    return SPEAKING_PROVIDERS[entry.provider][0] if entry and entry.provider in SPEAKING_PROVIDERS else ""
 
 
 def resolve_turn_policy(agent: Agent, config: Config) -> TurnPolicy:

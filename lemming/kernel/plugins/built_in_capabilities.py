@@ -18,54 +18,57 @@ BUILT_IN: Mapping[str, CapabilitySpec] = {
         CapabilitySpec(
             "toolbox",
             "lemming.capabilities.toolbox.toolbox_capability:ToolboxCapability",
-            tools={
-                "file_read": "lemming.capabilities.toolbox.file_tools:FileReadTool",
-                "file_write": "lemming.capabilities.toolbox.file_tools:FileWriteTool",
-                "file_list": "lemming.capabilities.toolbox.file_tools:FileListTool",
-                "file_edit": "lemming.capabilities.toolbox.edit_tools:FileEditTool",
-                "file_append": "lemming.capabilities.toolbox.edit_tools:FileAppendTool",
-                "file_move": "lemming.capabilities.toolbox.edit_tools:FileMoveTool",
-                "file_search": "lemming.capabilities.toolbox.file_search:FileSearchTool",
-                "search": "lemming.capabilities.toolbox.search_tool:SearchTool",
-                "shell": "lemming.capabilities.toolbox.shell_tool:ShellTool",
-                "memory_read": "lemming.capabilities.toolbox.memory_tools:MemoryReadTool",
-                "memory_write": "lemming.capabilities.toolbox.memory_tools:MemoryWriteTool",
-                "store_read": "lemming.capabilities.toolbox.store_tools:StoreReadTool",
-                "store_write": "lemming.capabilities.toolbox.store_tools:StoreWriteTool",
-                "read_document": "lemming.capabilities.toolbox.document_tool:ReadDocumentTool",
-                "http_get": "lemming.capabilities.toolbox.http_tools:HttpGetTool",
-                "http_post": "lemming.capabilities.toolbox.http_tools:HttpPostTool",
-                "remind_me": "lemming.capabilities.toolbox.reminders:RemindMeTool",
-                "create_agent": "lemming.capabilities.toolbox.agent_tools:CreateAgentTool",
-                "list_agents": "lemming.capabilities.toolbox.agent_tools:ListAgentsTool",
-                "tool_search": "lemming.capabilities.toolbox.tool_search:ToolSearch",
+            keys=dict.fromkeys(("org.http", "org.reminders", "org.shell"), ".toolbox_settings:ToolboxOrgSettings"),
+            provides={
+                "tools": {
+                    "file_read": ".file_tools:FileReadTool",
+                    "file_write": ".file_tools:FileWriteTool",
+                    "file_list": ".file_tools:FileListTool",
+                    "file_edit": ".edit_tools:FileEditTool",
+                    "file_append": ".edit_tools:FileAppendTool",
+                    "file_move": ".edit_tools:FileMoveTool",
+                    "file_search": ".file_search:FileSearchTool",
+                    "search": ".search_tool:SearchTool",
+                    "shell": ".shell_tool:ShellTool",
+                    "memory_read": ".memory_tools:MemoryReadTool",
+                    "memory_write": ".memory_tools:MemoryWriteTool",
+                    "store_read": ".store_tools:StoreReadTool",
+                    "store_write": ".store_tools:StoreWriteTool",
+                    "read_document": ".document_tool:ReadDocumentTool",
+                    "http_get": ".http_tools:HttpGetTool",
+                    "http_post": ".http_tools:HttpPostTool",
+                    "remind_me": ".reminders:RemindMeTool",
+                    "create_agent": ".agent_tools:CreateAgentTool",
+                    "list_agents": ".agent_tools:ListAgentsTool",
+                    "tool_search": ".tool_search:ToolSearch",
+                },
+                "tool_sources": {"tool_files": ".functions.tool_files:FunctionToolSource"},
+                "function_tools": {"function": ".functions.function_tool:FunctionTool"},
+                "permissions": {"toolbox": ".toolbox_capability:iter_permissions"},
             },
-            org=dict.fromkeys(
-                ("http", "reminders", "shell"), "lemming.capabilities.toolbox.toolbox_settings:ToolboxOrgSettings"
-            ),
-            source="lemming.capabilities.toolbox.functions.tool_files:FunctionToolSource",
-            has_own_tools=lambda settings, _: settings.tool_files,
-            has_side_effects=lambda config, _: config.org.tool_files,
-            function_tool="lemming.capabilities.toolbox.functions.function_tool:FunctionTool",
         ),
         CapabilitySpec(
             "scripted",
             "lemming.capabilities.scripted_models.scripted_capability:ScriptedAnswersCapability",
-            backends={
-                "scripted": "lemming.capabilities.scripted_models.scripted_provider:ScriptedProvider",
-                "replay": "lemming.capabilities.scripted_models.journal_provider:ReplayProvider",
+            provides={
+                "model_providers": {
+                    "scripted": ".scripted_provider:ScriptedProvider",
+                    "replay": ".journal_provider:ReplayProvider",
+                }
             },
         ),
         CapabilitySpec(
             HOSTED,
             "lemming.capabilities.hosted_models.hosted_capability:HostedModelsCapability",
-            server_profiles="lemming.capabilities.hosted_models.rejected_fields:ServerProfiles",
-            backends={
-                "openai": "lemming.capabilities.hosted_models.openai_provider:OpenAIProvider",
-                "anthropic": "lemming.capabilities.hosted_models.anthropic_provider:AnthropicProvider",
-                "ollama": "lemming.capabilities.hosted_models.ollama_provider:OllamaProvider",
-            }
-            | {name: f"lemming.capabilities.hosted_models.compatible_providers:{name}" for name in MODEL_SERVERS},
+            provides={
+                "model_providers": {
+                    "openai": ".openai_provider:OpenAIProvider",
+                    "anthropic": ".anthropic_provider:AnthropicProvider",
+                    "ollama": ".ollama_provider:OllamaProvider",
+                }
+                | {name: f".compatible_providers:{name}" for name in MODEL_SERVERS},
+                "server_profiles": {"hosted": ".rejected_fields:ServerProfiles"},
+            },
         ),
     )
 }

@@ -14,24 +14,38 @@ from importlib import import_module
 from typing import Any
 
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.plugins.capability_spec import CapabilitySpec
 from lemming.kernel.plugins.capability_table import (
-    BACKEND_OWNERS,
     COMMANDS,
     EXECUTORS,
     FACTS,
     FORMATS,
+    FUNCTION_TOOLS,
+    GATE_ACTIONS,
+    GATEWAYS,
     LISTED,
-    PROVIDER_OWNERS,
+    MEMBER_KEYS,
+    MODEL_KEYS,
+    MODEL_PROVIDERS,
+    ORG_KEYS,
+    PREFIXES,
+    PRICING,
     RECORDED,
-    REMOVABLE_PATTERNS,
     REQUESTS,
-    SCHEDULED,
-    SHIPPED,
-    SOURCES,
-    find_missing_folder,
+    RESUME_KEYS,
+    SCHEDULE_KEYS,
+    SERVER_PROFILES,
+    SPEAKING_PROVIDERS,
+    TEMPORARY_FILES,
+    TICK_INTERCEPTORS,
+    TOOL_ENTRIES,
+    TOOL_SOURCES,
+    TOOLS,
+    TURN_KEYS,
+    Owned,
+    find_key_owners,
 )
 from lemming.kernel.plugins.plugin_registry import collect_items, find_unimported, load_installed_plugins, register
+from lemming.kernel.plugins.shipped_capabilities import find_missing_folder
 
 Load = Callable[[], Any]
 FOLDER = "lemming.capabilities."
@@ -95,17 +109,21 @@ def find_capability(name: str) -> Any:
 
 def can_begin_turn(name: str) -> bool:
     """Return True if a capability may call a model, or show content, before a turn's own first call."""
-    return name not in LISTED or LISTED[name].can_begin
+    return name not in LISTED or bool(_load_shipped(name).can_begin)
 
 
 def missing_for_gate(then: str) -> str:
     """Return the missing capability of a gate's `then` as text, or an empty text."""
-    return next((missing_reason(spec.name) for spec in SHIPPED.values() if then in spec.gates), "")
+    return _missing_owner(GATE_ACTIONS, then)
 
 
 def missing_for_command(command: str) -> str:
     """Return the missing capability of a command as text, or an empty text."""
-    return missing_reason(COMMANDS[command][0]) if command in COMMANDS else ""
+    return _missing_owner(COMMANDS, command)
+
+
+def _missing_owner(owned: Owned, name: str) -> str:
+    return missing_reason(owned[name][0]) if name in owned else ""
 
 
 def command_path(command: str) -> str:
@@ -128,60 +146,65 @@ def require_fact(name: str) -> Any:
 
 def missing_for_tool(tool: str) -> str:
     """Return the missing capability of a tool as text, or an empty text."""
-    return next((missing_reason(spec.name) for spec in LISTED.values() if _has_tool(spec, tool)), "")
+    return _missing_owner(TOOLS, tool) or _missing_owner(TOOL_SOURCES, _find_prefix(tool))
 
 
-def _has_tool(spec: CapabilitySpec, tool: str) -> bool:
-    return tool in spec.tools or bool(spec.prefix and tool.startswith(spec.prefix))
+def _find_prefix(tool: str) -> str:
+    return next((prefix for prefix in PREFIXES if tool.startswith(prefix)), "")
 
 
 def installed_tools() -> dict[str, str]:
     """Return the import paths of the tools of installed capabilities, by name."""
-    installed = (spec for spec in LISTED.values() if spec.tools and not missing_reason(spec.name))
-    return {tool: import_path for spec in installed for tool, import_path in spec.tools.items()}
+    return {tool: import_path for tool, (name, import_path) in TOOLS.items() if not missing_reason(name)}
 
 
 def server_capability(tool: str) -> str:
     """Return the capability with server tools of this name or pattern, or an empty text."""
-    return next((spec.name for spec in SOURCES.values() if spec.prefix and tool.startswith(spec.prefix)), "")
+    prefix = _find_prefix(tool)
+    return TOOL_SOURCES[prefix][0] if prefix else ""
 
 
-def tool_source_class(name: str) -> Any:
-    """Return the tool source class of a shipped capability. Raises `ConfigError` if not installed."""
-    return _load_class(name, LISTED[name].source)
+def tool_source_class(source: str) -> Any:
+    """Return the class of a tool source, by its prefix or key. Raises `ConfigError` if not installed."""
+    return _load_class(*TOOL_SOURCES[source])
 
 
 def gateway_classes() -> list[Any]:
     """Return the gateway classes of installed capabilities."""
-    installed = (spec for spec in LISTED.values() if spec.gateway and not missing_reason(spec.name))
-    return [_load_class(spec.name, spec.gateway) for spec in installed]
+    return [*load_installed(GATEWAYS)]
 
 
 def make_function_tool(function: Any) -> Any:
     """Return a tool made from a function with `@tool`. Raises `ConfigError` if no capability makes one."""
-    name = next(spec.name for spec in LISTED.values() if spec.function_tool)
-    return _load_class(name, LISTED[name].function_tool)(function)
+    return _load_class(*FUNCTION_TOOLS["function"])(function)
+
+
+def find_tool_entry(tool: str) -> Callable[[Any], Any] | None:
+    """Return the function from a call of a tool to the entry that a successful call writes, or None.
+
+    Raises `ConfigError` if the capability is not installed.
+    """
+    return _load_class(*TOOL_ENTRIES[tool]) if tool in TOOL_ENTRIES else None
 
 
 def missing_for_provider(provider: str) -> str:
     """Return the missing capability of a provider as text, or an empty text."""
-    capability_name = PROVIDER_OWNERS.get(provider) or BACKEND_OWNERS.get(provider)
-    return missing_reason(capability_name) if capability_name else ""
+    return _missing_owner(SPEAKING_PROVIDERS, provider) or _missing_owner(MODEL_PROVIDERS, provider)
 
 
 def missing_for_executor(executor: str) -> str:
     """Return the missing capability of an `executor` as text, or an empty text."""
-    return missing_reason(EXECUTORS[executor][0]) if executor in EXECUTORS else ""
+    return _missing_owner(EXECUTORS, executor)
 
 
 def missing_for_turn() -> Mapping[str, str]:
     """Return the `turn` keys of missing capabilities, each with the missing capability as text."""
-    return {key: missing for spec in SHIPPED.values() if (missing := missing_reason(spec.name)) for key in spec.turn}
+    return {key: missing for key in TURN_KEYS if (missing := _missing_owner(TURN_KEYS, key))}
 
 
 def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
     """Yield problems in capability keys of a resume's `schedule`: key, message, hint."""
-    for key, name, import_path in SCHEDULED:
+    for key, (name, import_path) in SCHEDULE_KEYS.items():
         if (value := getattr(schedule, key)) is not None:
             missing = missing_reason(name)
             problem = (missing, "remove the key, or install lemming-engine again") if missing else None
@@ -191,7 +214,7 @@ def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
 
 def missing_for_model() -> Mapping[str, str]:
     """Return the model entry keys of missing capabilities, each with the missing capability as text."""
-    return {key: missing for spec in SHIPPED.values() if (missing := missing_reason(spec.name)) for key in spec.model}
+    return {key: missing for key in MODEL_KEYS if (missing := _missing_owner(MODEL_KEYS, key))}
 
 
 @cache
@@ -204,8 +227,7 @@ def _load_shipped(name: str) -> Any:
 
 def capabilities_of_resume(agent: Any) -> list[str]:
     """Return the installed capabilities with keys in a resume."""
-    named = (name for name, spec in SHIPPED.items() if not spec.resume.keys().isdisjoint(agent.extensions))
-    return [name for name in named if not missing_reason(name)]
+    return [name for name in find_key_owners(RESUME_KEYS, agent.extensions) if not missing_reason(name)]
 
 
 def format_class(name: str) -> Any:
@@ -229,8 +251,7 @@ def executor_class(executor: str) -> Any:
 @cache
 def load_pricing() -> Any:
     """Return the function that computes a call's cost in dollars from model entry and tokens, or None."""
-    installed = (spec for spec in LISTED.values() if spec.pricing and not missing_reason(spec.name))
-    return next((_load_class(spec.name, spec.pricing) for spec in installed), None)
+    return next(load_installed(PRICING), None)
 
 
 def is_removable(file: str) -> bool:
@@ -239,17 +260,17 @@ def is_removable(file: str) -> bool:
     >>> is_removable("agents/desk/memory/run-3fa9.json"), is_removable("agents/desk/memory/a.json")
     (True, False)
     """
-    return any(fnmatchcase(file, pattern) for pattern in REMOVABLE_PATTERNS)
+    return any(fnmatchcase(file, pattern) for pattern in TEMPORARY_FILES)
 
 
 def server_profiles_class() -> Any:
     """Return the class of the server profiles. Raises `ConfigError` if not installed."""
-    return next(_load_class(spec.name, spec.server_profiles) for spec in LISTED.values() if spec.server_profiles)
+    return next(_load_class(*owned) for owned in SERVER_PROFILES.values())
 
 
 def tick_interceptor_class(name: str) -> Any:
     """Return the tick interceptor class of a capability. Raises `ConfigError` if not installed."""
-    return _load_class(name, LISTED[name].tick)
+    return _load_class(*TICK_INTERCEPTORS[name])
 
 
 def plugin_capabilities(plugins: Iterable[str] | None) -> Mapping[str, Any]:
@@ -316,29 +337,31 @@ def resume_keys() -> Mapping[str, Load]:
 
     The loader raises `ConfigError` if the capability is not installed.
     """
-    return {
-        key: partial(_load_class, spec.name, import_path)
-        for spec in SHIPPED.values()
-        for key, import_path in spec.resume.items()
-    }
+    return _loaders(RESUME_KEYS)
 
 
 def member_keys() -> Mapping[str, Load]:
     """Return the keys of team members read by capabilities, each with a loader of its class."""
-    return {
-        key: partial(_load_class, spec.name, import_path)
-        for spec in SHIPPED.values()
-        for key, import_path in spec.members.items()
-    }
+    return _loaders(MEMBER_KEYS)
 
 
 def org_keys() -> Mapping[str, Load]:
     """Return the keys of `config/org.json` read by capabilities, each with a loader of its class."""
-    return {
-        key: partial(_load_class, spec.name, import_path)
-        for spec in LISTED.values()
-        for key, import_path in spec.org.items()
-    }
+    return _loaders(ORG_KEYS)
+
+
+def _loaders(owned: Owned) -> Mapping[str, Load]:
+    return {key: partial(_load_class, *owner_and_path) for key, owner_and_path in owned.items()}
+
+
+def load_provided(owned: Owned, name: str) -> Any:
+    """Return an item of a table, loaded. Raises `ConfigError` if its capability is not installed."""
+    return _load_class(*owned[name])
+
+
+def load_installed(owned: Owned) -> Iterator[Any]:
+    """Yield the items of a table that belong to installed capabilities, loaded."""
+    yield from (_load_object(import_path) for name, import_path in owned.values() if not missing_reason(name))
 
 
 def _load_class(name: str, import_path: str) -> Any:

@@ -1,95 +1,87 @@
-"""The entries of the capability table in `lemming.kernel.plugins.capability_table`."""
+"""One entry of the table of capabilities, the same for capabilities that ship and for those of plugins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-NO_KEYS: Mapping[str, str] = {}
+NOTHING: Mapping[str, Any] = {}
 
 
 class CapabilitySpec(NamedTuple):
-    """Entry of the capability table. Import paths are "module:name".
+    """A capability as data. Import paths are "module:name"; ".module:name" begins in the capability's package.
 
-    Keys: `resume` and `org` map keys of a resume and of `config/org.json` to the class with the key as a
-    field. `members` maps keys of a team member to a function that parses the value at a given location.
-    `turn`: keys of a resume's `turn`. `schedule` maps keys of a resume's `schedule` to a function that
-    validates the value. `model`: keys of a model entry in `config/models.json`. `gates`: values of a gate's
-    `then` handled by the capability.
+    `needs`: capabilities that must be installed too. `after`: capabilities called earlier at every common hook.
 
-    Screens: `commands` maps commands to "module:name" of their code, or to "" for a command of `lemming.commands` that
-    needs the capability. `facts` maps names such as "gates.rules" to functions for commands, queries and the page,
-    which never import a capability (`capability_loader.find_fact`).
+    `keys` maps keys in user files, each by its place, to an import path, or to "" for a key that the kernel reads:
 
-    Participation: `needs`: capabilities that must be installed too. `can_begin`: the capability may call a model,
-    or show content, before the turn's own first call. `has_reply_holds`: the capability can hold expired
-    entries awaiting a reply. `after`: capabilities called earlier at every common hook. `is_used` decides the
-    use from an agent and the settings, besides keys and grants. `is_requested` decides from the asker and the
-    payload of a request. `participates` decides from the inputs of a turn, for a capability without a
-    snapshot.
+    - `resume.KEY`, `org.KEY`: class with the key as a field. The capability is used where the key is.
+    - `member.KEY`: function that parses the value in a member of a resume's team.
+    - `schedule.KEY`: function that yields problems of the value in a resume's `schedule`. The key is a use.
+    - `turn.KEY`, `model.KEY`: key of a resume's `turn`, or of an entry of `config/models.json`.
+    - `gate.then.VALUE`: value of a gate's `then`. A gate with the value is a use.
+    - `request.KEY`: key in a request's payload, by which an asker needs the capability.
 
-    Models: `backends` are providers that call models, without hooks in a turn. `providers` are names for
-    model keys; an agent with such a key uses the capability. `is_model_free`: the providers compute their
-    answers. `records`: record kinds written by the capability. `executors`: values of `executor` in
-    `config/org.json`, each with its executor class. `pricing`: function that computes the cost of a call in
-    dollars. `priced_providers`: providers with known prices. `server_profiles`: class of the server profiles.
+    `provides` maps kinds to items, each a name with its import path. `PLUGIN_KINDS` are open to plugins, which may give
+    the object instead of the path:
 
-    Ticks and files: `tick` is the tick interceptor (`tick.tick_hooks`). `files`: files read by this
-    capability only. `formats`: classes of file formats. `removable_files`: patterns of files removed by the
-    capability. `strategies` maps names to strategies; `memory_strategies` lists strategies with state in
-    memories.
+    - `tools`: tool classes.
+    - `model_providers`: providers that call models. `channel_providers`: channels. `computed_providers`: providers that
+      compute their answers, without costs. An agent with a provider of the latter two uses the capability.
+    - `strategies`: ways to take a turn, by values of `turn.strategy`.
+    - `commands`: commands of `lemming`, a function or a Typer application each; "" for code in `lemming.commands`.
+    - `facts`: functions for commands, queries and the page, which never import a capability.
+    - `tool_sources`: classes of further tools, by the prefix of the tools' names, or by the key of `config/org.json`
+      that lists them. `function_tools`: class that makes a tool from a function.
+    - `tool_entries`: functions that return the entry which a successful call of a tool writes, by tool.
+    - `tick_interceptors`: classes with the hooks of a tick. `gateways`: classes that carry messages between ticks.
+    - `reply_holds`: functions that keep expired entries which await a reply.
+    - `permissions`: functions that yield the side effects outside the folder that a person must agree to.
+    - `pricing`: function that computes a call's cost in dollars, by providers with known prices, and "*" for entries
+      with prices of their own. `server_profiles`: class of the profiles of model servers.
+    - `executors`: classes that make model calls elsewhere, by values of `executor`.
+    - `formats`: classes of file formats. `records`: classes of journal records, by kind.
 
-    Tools: `tools` maps names to tool classes. `source` is a `ToolSource` for further tools. `function_tool`
-    makes a tool from a function. `granted_by` maps tools to the resume key that grants them. `writers`: tools
-    with calls that make the turn write entries. `has_own_tools` decides from settings and resumes if `source`
-    may have tools. Names of server tools begin with `prefix`. `gateway` carries messages between ticks.
-    `has_side_effects` decides from settings and agents if the capability may act outside the organisation's
-    folder.
+    `files` maps patterns of files to "settings" (only this capability reads the file) or "temporary" (the capability
+    removes the file after its use).
+
+    `uses` decides from a resume and its model entry (or None) if an agent uses the capability, where no key and no
+    provider says so. Such a capability takes part in turns also without a recorded snapshot.
     """
 
     name: str
     import_path: str
-    resume: Mapping[str, str] = NO_KEYS
-    org: Mapping[str, str] = NO_KEYS
-    members: Mapping[str, str] = NO_KEYS
-    gates: frozenset[str] = frozenset()
-    turn: tuple[str, ...] = ()
-    schedule: Mapping[str, str] = NO_KEYS
-    commands: Mapping[str, str] = NO_KEYS
-    facts: Mapping[str, str] = NO_KEYS
     needs: tuple[str, ...] = ()
-    can_begin: bool = False
-    has_reply_holds: bool = False
     after: tuple[str, ...] = ()
-    is_used: Callable[[Any, Any], Any] | None = None
-    is_requested: Callable[[Any, Mapping[str, Any]], Any] | None = None
-    participates: Callable[[Any], Any] | None = None
-    backends: Mapping[str, str] = NO_KEYS
-    providers: Mapping[str, str] = NO_KEYS
-    is_model_free: bool = False
-    memory_strategies: tuple[str, ...] = ()
-    model: tuple[str, ...] = ()
-    records: Mapping[str, str] = NO_KEYS
-    executors: Mapping[str, str] = NO_KEYS
-    pricing: str = ""
-    server_profiles: str = ""
-    priced_providers: tuple[str, ...] = ()
-    tick: str = ""
-    files: tuple[str, ...] = ()
-    formats: Mapping[str, str] = NO_KEYS
-    removable_files: tuple[str, ...] = ()
-    strategies: Mapping[str, str] = NO_KEYS
-    tools: Mapping[str, str] = NO_KEYS
-    granted_by: Mapping[str, str] = NO_KEYS
-    writers: tuple[str, ...] = ()
-    source: str = ""
-    prefix: str = ""
-    has_own_tools: Callable[[Any, Any], Any] | None = None
-    function_tool: str = ""
-    gateway: str = ""
-    has_side_effects: Callable[[Any, Any], Any] | None = None
+    keys: Mapping[str, str] = NOTHING
+    provides: Mapping[str, Mapping[str, Any]] = NOTHING
+    files: Mapping[str, str] = NOTHING
+    uses: Callable[[Any, Any], Any] | None = None
 
     @property
     def package(self) -> str:
         """The package with the capability's code."""
         return self.import_path.rpartition(":")[0].rpartition(".")[0]
+
+    def keys_at(self, place: str) -> dict[str, str]:
+        """Return the keys that stand at a place, such as "resume", each with its full import path or ""."""
+        start = f"{place}."
+        return {
+            key.removeprefix(start): self.full_path(path) for key, path in self.keys.items() if key.startswith(start)
+        }
+
+    def items(self, kind: str) -> dict[str, Any]:
+        """Return the provided items of a kind by name, each with its full import path."""
+        return {name: self.full_path(path) for name, path in self.provides.get(kind, NOTHING).items()}
+
+    def full_path(self, path: Any) -> Any:
+        """Return an import path without its relative start.
+
+        >>> CapabilitySpec("gates", "lemming.capabilities.gates.gates_capability:Gates").full_path(".rules:find")
+        'lemming.capabilities.gates.rules:find'
+        """
+        return self.package + path if isinstance(path, str) and path.startswith(".") else path
+
+
+PLUGIN_KINDS = ("tools", "model_providers", "channel_providers", "strategies", "commands", "facts")
+"""The kinds of items that a plugin's capability may provide."""

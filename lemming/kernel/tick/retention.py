@@ -25,8 +25,8 @@ from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import get_capability, missing_reason
-from lemming.kernel.plugins.capability_table import WITH_REPLY_HOLDS
+from lemming.kernel.plugins.capability_loader import load_installed
+from lemming.kernel.plugins.capability_table import REPLY_HOLDS
 from lemming.kernel.tick.firing_plan import find_channels, find_people
 from lemming.kernel.tick.gateways import Gateways
 from lemming.kernel.turn.context_provider_chain import active_capabilities, agents_without_requests
@@ -120,8 +120,7 @@ def _has_reply_hold(entry: OutboxEntry, unshown: list[_ReaderMark], people: list
         return False
     readers = {reader.name for reader in unshown}
     persons = {person.name: any(map(person.has_missed, parse_identities([entry.identity]))) for person in people}
-    reply_holds = (get_capability(person).reply_hold(mail) for person in WITH_REPLY_HOLDS if not missing_reason(person))
-    return any(has_reply_hold is not None and has_reply_hold(entry, readers, persons) for has_reply_hold in reply_holds)
+    return any(has_reply_hold(mail, entry, readers, persons) for has_reply_hold in load_installed(REPLY_HOLDS))
 
 
 def _drop_future(

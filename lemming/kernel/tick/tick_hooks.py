@@ -27,7 +27,7 @@ from lemming.kernel.plugins.capability_loader import (
     sort_capabilities,
     tick_interceptor_class,
 )
-from lemming.kernel.plugins.capability_table import WITH_TICK_HOOKS
+from lemming.kernel.plugins.capability_table import TICK_INTERCEPTORS
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
 
@@ -131,7 +131,7 @@ def get_tick_interceptors(org: Organisation, survey: Survey, config: Config) -> 
     if not (cache.cached_for and cache.cached_for[0] is survey and cache.cached_for[1] is config):
         users: dict[str, list[str]] = {}
         for name, agent in survey.agents.items():
-            for capability in find_used_capabilities(agent, config) & WITH_TICK_HOOKS:
+            for capability in find_used_capabilities(agent, config) & TICK_INTERCEPTORS.keys():
                 users.setdefault(capability, []).append(name)
         available = [
             capability_name for capability_name in sort_capabilities(users) if not missing_reason(capability_name)
@@ -146,7 +146,7 @@ def get_tick_interceptors(org: Organisation, survey: Survey, config: Config) -> 
 
 def resume_read_paths(agent: Agent) -> Iterator[str]:
     """Yield the files an agent's turns read because of keys in its resume (`TickInterceptor.read_paths`)."""
-    for name in WITH_TICK_HOOKS.intersection(capabilities_of_resume(agent)):
+    for name in TICK_INTERCEPTORS.keys() & capabilities_of_resume(agent):
         yield from tick_interceptor_class(name)(()).read_paths(agent)
 
 

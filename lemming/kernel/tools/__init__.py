@@ -31,7 +31,7 @@ from lemming.kernel.plugins.capability_loader import (
     server_capability,
     tool_source_class,
 )
-from lemming.kernel.plugins.capability_table import SOURCES
+from lemming.kernel.plugins.capability_table import PREFIXES, TOOL_SOURCES
 from lemming.kernel.plugins.plugin_registry import collect_items, register, unregister
 from lemming.kernel.tools.arguments import Arguments, get_arguments
 from lemming.kernel.tools.tool_definition import ANYWHERE as ANYWHERE
@@ -117,11 +117,9 @@ def get_toolset(settings: OrgSettings, org: OrgPath | None = None) -> Toolset:
     if org is None:
         return base
     organisation = Organisation.from_path(org)
-    if not (capability_names := _find_sources(settings, get_latest_survey(organisation))):
+    if not (sources := _find_sources(settings, get_latest_survey(organisation))):
         return base
-    return organisation.get_cache(OrgToolset).get_toolset(
-        base, SHIPPED, _get_sources(organisation, capability_names), settings
-    )
+    return organisation.get_cache(OrgToolset).get_toolset(base, SHIPPED, _get_sources(organisation, sources), settings)
 
 
 def refresh_tools(settings: OrgSettings, org: Organisation) -> list[Problem]:
@@ -129,10 +127,10 @@ def refresh_tools(settings: OrgSettings, org: Organisation) -> list[Problem]:
 
     After a failed reload the previous tools stay. Raises `ConfigError` without previous tools.
     """
-    if not (capability_names := _find_sources(settings, get_latest_survey(org))):
+    if not (sources := _find_sources(settings, get_latest_survey(org))):
         return []
     base = collect_items("tool", tuple(settings.plugins), _make_toolset)
-    return [*org.get_cache(OrgToolset).refresh(base, SHIPPED, _get_sources(org, capability_names), settings)]
+    return [*org.get_cache(OrgToolset).refresh(base, SHIPPED, _get_sources(org, sources), settings)]
 
 
 def _make_toolset(tools: Mapping[str, Tool]) -> Toolset:
@@ -145,23 +143,27 @@ def has_own_tools(settings: OrgSettings, survey: Survey) -> bool:
 
 
 def _find_sources(settings: OrgSettings, survey: Survey) -> list[str]:
-    """Return the capabilities that provide the organisation's own tools."""
-    candidates = (
-        source for source in SOURCES.values() if source.has_own_tools and source.has_own_tools(settings, survey)
-    )
+    """Return the sources of the organisation's own tools: those that agents or the settings name."""
     return [
-        source.name for source in candidates if not (source.prefix and missing_reason(source.name))
-    ]  # agents that name them are excluded
+        source
+        for source, (name, _) in TOOL_SOURCES.items()
+        if (
+            any(tool.startswith(source) for tool in survey.by_tool) and not missing_reason(name)  # users are excluded
+            if source in PREFIXES
+            else getattr(settings, source)
+        )
+    ]
 
 
-def _get_sources(org: Organisation, capability_names: Iterable[str]) -> list[ToolSource]:
-    return [org.get_cache(tool_source_class(name)) for name in capability_names]
+def _get_sources(org: Organisation, sources: Iterable[str]) -> list[ToolSource]:
+    return [org.get_cache(tool_source_class(source)) for source in sources]
 
 
 def get_server_sources(org: OrgPath) -> dict[str, ServerSource]:
     """Return the available sources of server tools, by capability."""
-    available = (source for source in SOURCES.values() if source.prefix and not missing_reason(source.name))
-    return {source.name: Organisation.from_path(org).get_cache(tool_source_class(source.name)) for source in available}
+    owners = ((TOOL_SOURCES[prefix][0], prefix) for prefix in PREFIXES)
+    available = ((name, prefix) for name, prefix in owners if not missing_reason(name))
+    return {name: Organisation.from_path(org).get_cache(tool_source_class(prefix)) for name, prefix in available}
 
 
 def missing_server_tool_reason(org: OrgPath, pattern: str, *, today: bool = False) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import missing_for_tool
-from lemming.kernel.plugins.capability_table import GRANTED
+from lemming.kernel.plugins.capability_table import GRANTING_KEYS
 from lemming.kernel.plugins.catalogue import Catalogue
 from lemming.kernel.tools.tool_definition import Tool
 
@@ -148,8 +148,8 @@ class Toolset(Catalogue[Tool]):
     def _can_be_granted(self, name: str, agent: Agent) -> bool:
         """Return False if a tool certainly is not granted, so a shipped tool need not be imported."""
         permissions = agent.permissions
-        if key := GRANTED.get(name):
-            return key in agent.extensions
+        if keys := GRANTING_KEYS.get(name):
+            return not keys.isdisjoint(agent.extensions)
         if name in self._shared_tools or name in FOR_EVERYBODY or name in permissions.tools:
             return True
         if name == TOOL_SEARCH:

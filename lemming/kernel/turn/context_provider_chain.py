@@ -20,7 +20,15 @@ from lemming.kernel.org.capability_usage import TurnPolicy, find_used_capabiliti
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import get_capability, missing_reason, sort_capabilities
-from lemming.kernel.plugins.capability_table import REQUEST_CHECKS, REQUESTS, SHIPPED, USING_REQUESTS
+from lemming.kernel.plugins.capability_table import (
+    ORG_KEYS,
+    REQUESTS,
+    RESUME_KEYS,
+    SHIPPED,
+    USING_REQUESTS,
+    find_asked_capabilities,
+    find_key_owners,
+)
 from lemming.kernel.tools import Tool
 from lemming.kernel.turn.context_provider import ContextProvider
 from lemming.kernel.turn.guards import ContextCandidates, SharedResource, ToolCallGuard
@@ -202,12 +210,7 @@ def active_capabilities(config: Config, survey: Survey) -> list[Capability]:
     if not (org.extensions or survey.extension_keys or org.capabilities or survey.has_plugin_capabilities):
         return []
     names = {*org.capabilities, *(name for agent in survey.agents.values() for name in agent.capabilities)}
-    for descriptor in SHIPPED.values():
-        if not (
-            descriptor.org.keys().isdisjoint(org.extensions)
-            and descriptor.resume.keys().isdisjoint(survey.extension_keys)
-        ):
-            names.add(descriptor.name)
+    names.update(find_key_owners(ORG_KEYS, org.extensions), find_key_owners(RESUME_KEYS, survey.extension_keys))
     return [get_capability(name, org.plugins) for name in sort_capabilities(names, org.plugins)]
 
 
@@ -295,7 +298,7 @@ def _requested_capabilities(requests: Iterable[OutboxEntry | None], context: Tur
     resumes = context.tick_context.mail.resumes
     for request in requests:
         if request and (asker := resumes.get(request.agent)):
-            yield from (name for name, is_asked in REQUEST_CHECKS.items() if is_asked(asker, request.payload))
+            yield from find_asked_capabilities(asker, request.payload)
 
 
 def require_requested_capabilities(inbox: Iterable[OutboxEntry], context: TurnContext) -> None:

@@ -16,8 +16,8 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.plugins.capability_loader import get_capability
-from lemming.kernel.plugins.capability_table import REQUESTS, WRITERS
+from lemming.kernel.plugins.capability_loader import find_tool_entry, get_capability
+from lemming.kernel.plugins.capability_table import REQUESTS
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.guards import ApprovalRequest, PayloadWithDigests, TurnGuard
 from lemming.kernel.turn.turn_context import Drive, Rejected
@@ -133,9 +133,8 @@ def with_request_hooks(turn_state: Any) -> HookTable:
 
 def entries_from_call(call: ToolCall) -> Sequence[NewEntry]:
     """Return the entries that a successful call of a capability's tool writes."""
-    owner = WRITERS.get(call.tool)
-    entries: Sequence[NewEntry] = get_capability(owner).entries_from_call(call) if owner else ()
-    return entries
+    build_entry = find_tool_entry(call.tool)
+    return [build_entry(call)] if build_entry else ()
 
 
 def next_entry_id(inputs: TurnInputs, number: int, used_ids: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
-from lemming.kernel.plugins.capability_table import LISTED, PARTICIPATION_CHECKS, REQUESTS
+from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
 from lemming.kernel.providers import Message, Request
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
@@ -39,11 +39,23 @@ def build_hook_table(turn_state: TurnState, plugins: Sequence[str] | None = None
     """
     inputs = turn_state.inputs
     snapshots: Mapping[str, Json] = inputs.given
-    extra_names = [name for name, takes_part in PARTICIPATION_CHECKS if takes_part(inputs)]
+    extra_names = [*_find_unrecorded_names(inputs)]
     if not (extra_names or snapshots):
         return NO_HOOKS
     capabilities = starting_capabilities(inputs, plugins, extra_names)
     return HookTable({item.name: item.interceptor(turn_state, snapshots.get(item.name, {})) for item in capabilities})
+
+
+def _find_unrecorded_names(inputs: TurnInputs) -> Iterator[str]:
+    """Yield the capabilities that take part in a turn without a snapshot, by the other recorded inputs."""
+    if inputs.model.provider in SPEAKING_PROVIDERS:
+        yield SPEAKING_PROVIDERS[inputs.model.provider][0]
+    yield from (name for name, uses in USES.items() if uses(inputs.agent, inputs.model))
+    is_shown = inputs.open_requests or inputs.said_requests
+    has_requests = inputs.task or is_shown or inputs.state.requests or "team" in inputs.agent.extensions
+    # a plugin, too, may write requests that a person answers
+    if has_requests or any(name in (REQUESTS, APPROVALS) or name not in LISTED for name in inputs.given):
+        yield REQUESTS
 
 
 def complete_request(

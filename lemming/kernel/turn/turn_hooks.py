@@ -9,20 +9,17 @@ The record alone decides, so a turn that is resumed, replayed or explained has t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
-from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import CallNote
-from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.journal.ledger import AgentState
@@ -53,7 +50,6 @@ from lemming.kernel.turn.turn_context import (
     Drive,
     NoSettings,
     Rejected,
-    ReplyHold,
     RetentionHold,
     SkipReason,
     StatusContext,
@@ -93,15 +89,20 @@ __all__ = [
 class Capability:
     """Entry point of a capability for the engine: one stateless value per process.
 
-    `name` is the name in the table, in records and in ledgers. For a plugin, `org_settings_type` is the
-    dataclass of the block in `config/org.json`, `agent_settings_type` the dataclass of the block in a resume,
-    and `after` names the capabilities that run before it.
+    `name` is the name in the table, in records and in ledgers. `can_begin`: the capability may call a model, or
+    show content, before the turn's own first call, as a plugin's always may.
+
+    For a plugin, `org_settings_type` is the dataclass of the block in `config/org.json`, `agent_settings_type` the
+    dataclass of the block in a resume, `after` names the capabilities that run before it, and `provides` holds its
+    tools, providers, strategies, commands and facts (`kernel.plugins.capability_spec`).
     """
 
     name: str
+    can_begin: bool = False
     org_settings_type: type[Any] = NoSettings
     agent_settings_type: type[Any] = NoSettings
     after: tuple[str, ...] = ()
+    provides: Mapping[str, Mapping[str, Any]] = {}
 
     def org_settings(self, config: Config) -> Any:
         """Return the capability's block of `config/org.json`, or None if there is no block.
@@ -119,13 +120,6 @@ class Capability:
     def turn_policy(self, agent: Agent) -> TurnPolicy | None:
         """Return the turn policy of an agent whose model key names a provider of this capability, or None."""
         return None
-
-    def entries_from_call(self, call: ToolCall) -> Sequence[NewEntry]:
-        """Return the entries that a successful call of one of the tools writes.
-
-        Uses only the recorded call.
-        """
-        return ()
 
     def context_provider(self, context: TurnContext) -> ContextProvider | None:
         """Return the context provider of a turn, or None if the capability takes no part."""
@@ -206,10 +200,6 @@ class Capability:
         """
         return None
 
-    def reply_hold(self, mail: MailView) -> ReplyHold | None:
-        """Return the reply hold, which keeps expired entries that still await a reply, or None."""
-        return None
-
     def results_after_abandon(
         self, inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]]
     ) -> list[dict[str, Any]]:
@@ -268,12 +258,6 @@ class Capability:
     def wrap_rename(self, base: OrgPath, old_name: str, new_name: str) -> AbstractContextManager[None]:
         """Move the capability's file state along with renames inside the block. Runs again after a crash."""
         return nullcontext()
-
-    def required_permissions(
-        self, org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
-    ) -> Iterator[RequiredPermission]:
-        """Yield the side effects a person must agree to. `servers`: servers named outside the agents."""
-        yield from ()
 
     def status_lines(self, context: StatusContext) -> Iterable[CapabilityStatus]:
         """Return status lines for `lemming status` and cards for the web page. Read-only."""

@@ -189,7 +189,7 @@ def validate_blocks(
     for name, raw_block in blocks.items():
         at = f"/capabilities/{escape_pointer_key(name)}"
         if name in LISTED:
-            keys = ", ".join(f'"{key}"' for key in LISTED[name].resume)
+            keys = ", ".join(f'"{key}"' for key in LISTED[name].keys_at("resume"))
             hint = f"use its keys in a resume: {keys}" if keys else "use the keys in config/org.json"
             yield PointerProblem(at, f'capability "{name}" is part of LeMMing and has no block here', hint)
         elif name in inventory.capabilities:

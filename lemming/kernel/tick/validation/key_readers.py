@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from lemming.kernel.agents import Agent
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.plugins.capability_loader import get_capability
-from lemming.kernel.plugins.capability_table import SHIPPED
+from lemming.kernel.plugins.capability_table import (
+    ORG_KEYS,
+    RESUME_KEYS,
+    SHIPPED,
+    find_key_owners,
+    find_member_capabilities,
+)
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_hooks import Capability
@@ -18,11 +24,7 @@ def capabilities_with_keys(source: OrgSettings | Agent) -> list[Capability]:
     if not source.extensions:
         return []
     is_agent = isinstance(source, Agent)
-    members = source.extensions["team"].ask_members if is_agent and "team" in source.extensions else ()
-    of_members = {key for member in members for key in member.extensions}
-    keys = ((spec.name, spec.resume if is_agent else spec.org, spec.members) for spec in SHIPPED.values())
-    return [
-        get_capability(name)
-        for name, own_keys, member_keys in keys
-        if not (own_keys.keys().isdisjoint(source.extensions) and member_keys.keys().isdisjoint(of_members))
-    ]
+    names = {*find_key_owners(RESUME_KEYS if is_agent else ORG_KEYS, source.extensions)}
+    if is_agent:
+        names.update(find_member_capabilities(source))
+    return [get_capability(name) for name in SHIPPED if name in names]

@@ -1,0 +1,281 @@
+"""The capabilities that ship: import path, keys in user files, and the items that each one provides.
+
+A capability is a folder that can be deleted: only this list names a capability by its path.
+`lemming.kernel.plugins.capability_spec` explains the entries, `lemming.kernel.plugins.capability_table` indexes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from lemming.kernel.base.name_patterns import is_any_match
+from lemming.kernel.plugins.built_in_capabilities import BUILT_IN, HOSTED
+from lemming.kernel.plugins.capability_spec import CapabilitySpec
+
+APPROVALS, JUDGES, REQUESTS, STRATEGIES = "approvals", "judges", "requests", "strategies"
+
+
+def _has_attachments(agent: Any, entry: Any) -> bool:
+    return bool(entry and entry.images) or _has_attach(agent.permissions.tools)
+
+
+def _has_attach(tools: Collection[str]) -> bool:
+    """Return True if the grants include `attach` by name, or by a pattern while the capability is installed."""
+    return is_any_match("attach", tools) and ("attach" in tools or not find_missing_folder("attachments"))
+
+
+SHIPPED: Mapping[str, CapabilitySpec] = {
+    spec.name: spec
+    for spec in (
+        CapabilitySpec(
+            "answers",
+            "lemming.capabilities.output_schemas.answers_capability:AnswersCapability",
+            uses=lambda agent, _: "output" in agent.extensions,  # its turns need no snapshot
+            keys={"resume.output": ".answers_settings:AnswersResumeSettings", "request.schema": ""},
+        ),
+        CapabilitySpec(
+            APPROVALS,
+            "lemming.capabilities.approvals.approvals_capability:ApprovalsCapability",
+            needs=("gates", REQUESTS),
+            keys={"turn.max_approvals": "", "gate.then.ask": ""},
+            provides={"commands": {"approve": "", "deny": ""}},
+        ),
+        CapabilitySpec(
+            "attachments",
+            "lemming.capabilities.attachments.attachments_capability:AttachmentsCapability",
+            needs=("toolbox",),
+            uses=_has_attachments,
+            keys={"model.images": ""},
+            provides={
+                "tools": {"attach": ".attach_tool:AttachTool"},
+                "tick_interceptors": {"attachments": ".attachments_capability:AttachmentsTickInterceptor"},
+            },
+        ),
+        CapabilitySpec(
+            "batches",
+            "lemming.capabilities.batches.batches_capability:BatchesCapability",
+            needs=(HOSTED,),
+            keys={"model.batch_deadline_s": "", "model.batch_price_factor": "", "model.options.batches": ""},
+            provides={
+                "records": {
+                    "batch_announced": ".batch_records:BatchAnnounced",
+                    "batch_sent": ".batch_records:BatchSent",
+                    "batch_awaited": ".batch_records:BatchAwaited",
+                    "batch_ended": ".batch_records:BatchEnded",
+                }
+            },
+        ),
+        CapabilitySpec(
+            "channels",
+            "lemming.capabilities.channels.channels_capability:ChannelsCapability",
+            needs=("programs",),
+            provides={
+                "channel_providers": {
+                    "folder": ".folder_channel:FolderChannel",
+                    "http": ".http_channel:HttpChannel",
+                    "mail": ".email_channel:MailChannel",
+                    "command": ".command_channel:CommandChannel",
+                },
+                "gateways": {"channels": ".channel_gateway:ChannelGateway"},
+                "permissions": {"channels": ".channels_capability:iter_permissions"},
+                "commands": {"channels": ".channels_command:channels", "serve": ".serve_command:serve"},
+                "facts": {
+                    "channels.is_served": ".channel_service:is_served",
+                    "channels.serve": ".serve_command:open_channel_server",
+                    "channels.statuses": ".channel_status:get_channel_statuses",
+                },
+            },
+        ),
+        CapabilitySpec(
+            "cluster",
+            "lemming.capabilities.cluster.cluster_capability:ClusterCapability",
+            provides={
+                "permissions": {"cluster": ".cluster_capability:iter_permissions"},
+                "executors": {"dask": ".cluster_calls:DaskCalls"},
+            },
+        ),
+        CapabilitySpec(
+            "embedded",
+            "lemming.capabilities.embedded_models.embedded_capability:EmbeddedModelsCapability",
+            provides={
+                "model_providers": {"local": ".llama_provider:LocalProvider"},
+                "facts": {
+                    "embedded.copy_known_weights": ".model_weights:copy_known_weights",
+                    "embedded.pull_weights": ".model_weights:pull_weights",
+                },
+            },
+        ),
+        CapabilitySpec(
+            "gates",
+            "lemming.capabilities.gates.gates_capability:GatesCapability",
+            needs=("money",),
+            keys={"resume.gates": ".gate_settings:GatesResumeSettings", "org.gates": ".gate_settings:GatesOrgSettings"},
+            provides={
+                "permissions": {"gates": ".gates_capability:iter_permissions"},
+                "commands": {"gates": ".gates_command:app"},
+                "facts": {
+                    "gates.spending_limits": ".gate_settings:list_spending_limits",
+                    "gates.add_standing_approval": ".standing_approvals:add_standing_approval",
+                    "gates.preview_standing_approval": ".standing_approvals:preview_standing_approval",
+                    "gates.require_gate_exists": ".standing_approvals:require_gate_exists",
+                },
+            },
+        ),
+        CapabilitySpec(
+            JUDGES,
+            "lemming.capabilities.judges.judges_capability:JudgesCapability",
+            needs=(REQUESTS,),
+            keys={
+                "resume.verify": ".judges_settings:JudgesResumeSettings",
+                "member.verify": ".judges_settings:parse_judge_settings",
+                "request.verify": "",
+            },
+            provides={
+                "permissions": {JUDGES: ".judges_capability:iter_permissions"},
+                "facts": {
+                    "judges.parse_target": ".judges_settings:parse_judge_target",
+                    "judges.parse_verdict": ".judge_prompts:parse_verdict",
+                    "judges.rubric_prompt": ".judge_prompts:build_rubric_prompt",
+                },
+            },
+        ),
+        CapabilitySpec(
+            "mcp",
+            "lemming.capabilities.mcp.mcp_capability:McpCapability",
+            provides={
+                "tool_sources": {"mcp.": ".mcp_tools:McpToolSource"},
+                "permissions": {"mcp": ".mcp_capability:iter_permissions"},
+                "formats": {"mcp": ".mcp_settings:McpSettings", "mcp_lock": ".mcp_lock_file:McpLock"},
+                "commands": {"mcp": ".mcp_command:app"},
+            },
+        ),
+        CapabilitySpec(
+            "calendars",
+            "lemming.capabilities.calendars.calendars_capability:CalendarsCapability",
+            needs=(REQUESTS,),
+            provides={
+                "computed_providers": {"clock": ".clock_provider:ClockProvider"},
+                "tools": {"keep_job": ".keep_job_tool:KeepJobTool"},
+                "tick_interceptors": {"calendars": ".calendars_tick:CalendarTickInterceptor"},
+                "formats": {"calendar": ".calendar_file:Calendar"},
+                "commands": {"calendar": ".calendar_command:calendar"},
+                "facts": {"calendars.add_job": ".calendar_command:add_job"},
+            },
+            files={"config/calendar.json": "settings"},
+        ),
+        CapabilitySpec(
+            "cron",
+            "lemming.capabilities.cron.cron_capability:CronCapability",
+            keys={"schedule.cron": "lemming.libraries.cron_expressions:find_cron_error"},
+            provides={"tick_interceptors": {"cron": ".cron_tick:CronTickInterceptor"}},
+        ),
+        CapabilitySpec(
+            "money",
+            "lemming.capabilities.pricing.money_capability:MoneyCapability",
+            keys={"model.usd_per_million_input_tokens": "", "model.usd_per_million_output_tokens": ""},
+            provides={
+                "pricing": dict.fromkeys(("*", "openai", "anthropic"), ".prices:compute_cost_usd"),
+                "facts": {
+                    "money.max_call_cost": ".prices:max_call_cost",
+                    "money.price": ".prices:get_price",
+                    "money.shutdown_date": ".prices:get_shutdown_date",
+                },
+            },
+        ),
+        CapabilitySpec(
+            "plans",
+            "lemming.capabilities.plans.plans_capability:PlansCapability",
+            needs=("answers", JUDGES, REQUESTS),
+            provides={
+                "computed_providers": {"plan": ".plan_provider:PlanProvider"},
+                "tools": {"plan_propose": ".plan_propose_tool:PlanProposeTool"},
+                "tool_entries": {"plan_propose": ".proposed_plans:build_proposal"},
+                "tick_interceptors": {"plans": ".plans_tick:PlansTickInterceptor"},
+                "permissions": {"plans": ".plans_capability:iter_permissions"},
+                "formats": {"plan": ".plan_format:AgentPlan"},
+                "commands": {"plans": ".plans_command:app"},
+            },
+            files={"agents/*/memory/run-*.json": "temporary"},
+        ),
+        CapabilitySpec(
+            "programs",
+            "lemming.capabilities.program_models.programs_capability:ProgramsCapability",
+            provides={
+                "model_providers": {"cli": ".program_provider:CliProvider"},
+                "permissions": {"programs": ".programs_capability:iter_permissions"},
+            },
+        ),
+        CapabilitySpec(
+            REQUESTS,
+            "lemming.capabilities.requests.requests_capability:RequestsCapability",
+            keys={"resume.team": ".requests_settings:RequestsResumeSettings", "turn.take": ""},
+            provides={
+                "reply_holds": {REQUESTS: ".request_resolver:is_awaited_entry"},
+                "commands": {"answer": "", "ask": "", "cancel": "", "chat": ""},
+            },
+        ),
+        CapabilitySpec(
+            "skills",
+            "lemming.capabilities.skills.skills_capability:SkillsCapability",
+            keys=dict.fromkeys(("resume.guides", "resume.skills"), ".skills_settings:SkillsResumeSettings"),
+            provides={
+                "tools": {"skill_read": ".skill_read_tool:SkillReadTool"},
+                "tick_interceptors": {"skills": ".skills_tick:SkillsTickInterceptor"},
+                "commands": {"skills": ".skills_command:app"},
+                "facts": {"skills.of_agent": ".skill_lookup:list_agent_skills"},
+            },
+        ),
+        CapabilitySpec(
+            STRATEGIES,
+            "lemming.capabilities.strategies.strategies_capability:StrategiesCapability",
+            uses=lambda agent, _: agent.turn.strategy,
+            keys={"turn.strategy": "", "turn.options": ""},
+            provides={
+                "strategies": {
+                    "react": ".builtin_strategies:REACT",
+                    "plan_execute": ".builtin_strategies:PLAN_EXECUTE",
+                    "reflexion": ".builtin_strategies:REFLEXION",
+                }
+            },
+        ),
+        CapabilitySpec(
+            "trust",
+            "lemming.capabilities.trust.trust_capability:TrustCapability",
+            keys={
+                "resume.trust": ".trust_settings:TrustResumeSettings",
+                "org.trust": ".trust_settings:TrustOrgSettings",
+            },
+            provides={
+                "commands": {"endorse": ""},
+                "facts": {
+                    "trust.entry_labels": ".author_labels:make_entry_labels",
+                    "trust.import_label": ".sidecar_labels:make_import_label",
+                    "trust.trace": ".trust_trace:trace_trust",
+                    "trust.untrusted_files": ".sidecar_labels:iter_untrusted_files",
+                },
+            },
+        ),
+        CapabilitySpec(
+            "windows",
+            "lemming.capabilities.context_window.windows_capability:WindowsCapability",
+            # a turn that only makes calls needs no summary; a strategy may read hidden entries
+            after=(APPROVALS, STRATEGIES),
+            keys={"resume.memory": ".windows_settings:WindowsResumeSettings"},
+        ),
+    )
+}
+"""The capabilities with a folder each, which may be absent."""
+LISTED: Mapping[str, CapabilitySpec] = {**SHIPPED, **BUILT_IN}
+
+
+@cache
+def find_missing_folder(name: str) -> str:
+    """Return the missing folder of a shipped capability or of a capability it needs, or an empty text."""
+    folder = LISTED[name].package
+    module_spec = find_spec(folder)
+    if module_spec is None or module_spec.origin is None:  # an empty folder has none
+        return folder
+    return next(filter(None, map(find_missing_folder, LISTED[name].needs)), "")
