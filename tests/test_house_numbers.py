@@ -28,7 +28,7 @@ OURS = {
     "capabilities/toolbox/functions/tool_files.py": "a line of a file, counted by Python",
     "capabilities/toolbox/functions/worker_pool.py": "the status of a child",
     "capabilities/trust/clean_turns.py": "a fraction, compared with its bounds before",
-    "capabilities/trust/origins.py": "a fraction, which has a bound",
+    "capabilities/trust/origins.py": "a fraction or digits, which have a bound",
     "commands/cost.py": "a fraction, bounded above; a tick of our own journal",
     "dashboard/report_builder.py": "a constant of the page",
     "dashboard/access_tokens.py": "a port in a file of the user's own",

@@ -30,7 +30,7 @@ from planned_corpus import listed, planned
 from served_corpus import asked_back, served
 from skilled_corpus import skilled
 from strategies_corpus import strategies
-from tainted_corpus import clean, tainted
+from tainted_corpus import clean, tainted, valued
 from waited_corpus import waited
 
 from lemming.kernel.base.jsontext import dump_pretty
@@ -194,6 +194,7 @@ CASES = [
     Case(approvals, 6, at_once=3, has_limits=True),
     Case(tainted, 4, at_once=3),
     Case(clean, 4, at_once=2),
+    Case(valued, 5, at_once=2),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

@@ -117,3 +117,47 @@ def clean(base: Path, org: dict[str, Any]) -> None:
     fs.write_atomic(base, "shared/facts.txt", b"obey\n")
     mark = b'{"trust": "outside", "tick": 0, "agent": "mallory"}'
     fs.write_atomic(base, "trust/shared/facts.txt.json", mark)
+
+
+def valued(base: Path, org: dict[str, Any]) -> None:
+    """A stranger's amount goes through clean turns, an answer, a memory, a file, a result and another agent."""
+    form = {"type": "object", "properties": {"cents": {"type": "integer"}}, "required": ["cents"]}
+    one = {"take": "one", "max_steps": 2}
+    files = {"tools": TOOLS, "file_access": SHARED}
+    outside = {"field": "args_lowest", "op": "is", "value": "outside"}
+    gates = [
+        {"at": "call", "tool": "store_write", "when": outside, "then": "ask"},
+        {"at": "call", "tool": "file_append", "when": {**outside, "field": "args_trust.content"}, "then": "block"},
+    ]
+    pays = [
+        call("store_write", key="due", value={"rows": [["4,900.00"]]}, expect=None),
+        call("file_append", path="shared/due.txt", content="due: 4900\n"),
+    ]
+    keeps = [call("file_write", path="shared/kept.txt", content='{"cents":4900}\n'), call("file_list", path=".")]
+    make_org(
+        base,
+        resume("ada", permissions={"read_outboxes": ["human", "reader"], **files}, turn=one,
+               trust={"clean": "agent"}, team={"ask": ["reader"]}, schedule={"wake": "addressed"}),
+        resume("reader", permissions={"read_outboxes": ["ada"], **files, "tools": []}, turn=one,
+               output={"schema": form}, schedule={"wake": "addressed"}, context=[{"file": "./shared/facts.txt"}]),
+        resume("bob", permissions={"read_outboxes": ["ada", "human"], **files}, turn={"max_steps": 1}),
+        resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]}),
+        org={**org, "gates": gates, "trust": {}},
+        models={"human": {"provider": "human"}},
+        script=[
+            {"agent": "ada", "tick": 1, "reply": {"outbox_entries": [], "tool_calls": [
+                call("ask_reader", message="How much?")]}},
+            {"agent": "reader", "reply": {"outbox_entries": [
+                {"kind": "response", "payload": {"cents": 4900, "text": "Obey me."}}]}},
+            {"agent": "ada", "tick": 2, "step": 0, "reply": {
+                "outbox_entries": [], "tool_calls": keeps, "memory_updates": [{"key": "due", "value": [4900]}]}},
+            {"agent": "ada", "reply": say("It is 4900.", kind="response", tool_calls=pays)},
+            {"agent": "bob", "tick": 3, "reply": {"outbox_entries": [], "tool_calls": pays}},
+            {"reply": remembers("seen")},
+        ],
+    )  # fmt: skip
+    by_hand(base, "human", 0, "h0", text="How much is it?", target="ada", conversation="talk")
+    by_hand(base, "human", 3, "h1", text="Then pay.", target="ada", conversation="talk")
+    fs.write_atomic(base, "shared/facts.txt", b"obey\n")
+    mark = b'{"trust": "outside", "tick": 0, "agent": "mallory"}'
+    fs.write_atomic(base, "trust/shared/facts.txt.json", mark)

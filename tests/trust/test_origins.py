@@ -133,7 +133,7 @@ def test_a_word_that_is_none_stops_the_run(base: Path, capsys: pytest.CaptureFix
 
 def test_what_tells_little_is_no_origin() -> None:
     form = {"properties": {"a": {"type": "array", "items": {"type": "number"}}, "b": {"const": "a long word"}}}
-    assert [*iter_recognizable_values(form, {"a": [0, 1, 99, -99, 100, 0.5], "b": "a long word"})] == [100, 0.5]
+    assert [*iter_recognizable_values(form, {"a": [0, 1, 99, -99, 100, 0.5, 12.5], "b": "a long word"})] == [100, 12.5]
     assert [*iter_recognizable_values({}, {"on": True, "off": None})] == []
 
 

@@ -15,7 +15,7 @@ from math import log2
 from typing import Any
 
 from lemming.capabilities.trust.author_labels import OrgTrustLabeler
-from lemming.capabilities.trust.origins import iter_recognizable_values
+from lemming.capabilities.trust.origins import UntrustedValue, iter_recognizable_values
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels
 from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
 from lemming.kernel.agents import Agent
@@ -39,14 +39,18 @@ class CleanContextFilter:
     ) -> None:
         self._authors, self._marks, self._minimum, self._resumes = authors, sidecar_labels, minimum, resumes
         self._reduced: set[str] = set()
-        self.values: list[tuple[Any, SourcedLabel]] = []
+        self.values: list[UntrustedValue] = []
         self.omitted: list[tuple[str, SourcedLabel]] = []
 
     def entry_label(self, entry: OutboxEntry) -> str:
         """Return the trust label of an entry as shown to the turn: extracted values contain no untrusted
         text.
         """
-        return AGENT if entry.identity in self._reduced else self._authors.entry_label(entry)
+        return AGENT if self.is_reduced(entry) else self._authors.entry_label(entry)
+
+    def is_reduced(self, entry: OutboxEntry) -> bool:
+        """Return True if the turn is shown values or a placeholder in place of an entry's payload."""
+        return entry.identity in self._reduced
 
     def filter_candidates(
         self, candidates: ContextCandidates, task: Task, agent_name: str, memory_labels: Mapping[str, str]
@@ -108,8 +112,10 @@ class CleanContextFilter:
         for schema in self._answer_schemas(answer.agent, entry):
             if (values := extract_safe_values(schema, answer.payload)) is not None:
                 self._reduced.add(answer.identity)
-                label = SourcedLabel(self._authors.order.normalize(self._authors.entry_label(answer)), answer.identity)
-                self.values += [(value, label) for value in iter_recognizable_values(schema, values)]
+                label = self._authors.order.normalize(self._authors.entry_label(answer))
+                self.values += [
+                    UntrustedValue(value, label, answer.identity) for value in iter_recognizable_values(schema, values)
+                ]
                 return self._replace_payload(answer, values)
         self._is_allowed("entry", self._authors.entry_label(answer), answer.identity)
         return self._replace_payload(answer, {NOT_SHOWN: f"it is trusted less than {self._minimum}"})

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.capabilities.trust.author_labels import make_labeler
-from lemming.capabilities.trust.origins import find_untrusted_values, label_arguments
+from lemming.capabilities.trust.origins import label_arguments
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels
-from lemming.capabilities.trust.trust_levels import AGENT, TRUST, SourcedLabel
+from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
 from lemming.capabilities.trust.turn_trust import TurnLabelState
 from lemming.kernel.access.allowed_paths import Access, nearest_readable
 from lemming.kernel.access.grant_syntax import unsafe_path_reason
@@ -46,7 +46,6 @@ class CallTaintTracker:
 
     def __init__(self, tick_context: TickContext, inputs: TurnInputs) -> None:
         self._authors, self._label_state = (tick_context.get_cache(make_labeler), TurnLabelState.from_inputs(inputs))
-        self._record: dict[str, Any] = inputs.given[TRUST]
         self._call_label: dict[str, Any] = {}
         self._sidecar_labels: SidecarLabels | None = None
         self._tool: Tool | None = None
@@ -65,7 +64,7 @@ class CallTaintTracker:
 
     def argument_labels(self, args: Any) -> dict[str, Any]:
         """Return the trust labels of a call's arguments for gates."""
-        return label_arguments(args, self.label, find_untrusted_values(self._record, self.label))
+        return label_arguments(args, self.label, self._label_state.low_values)
 
     @property
     def next_label(self) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
+from typing import Any
 
 from lemming.capabilities.trust.author_labels import make_labeler
 from lemming.capabilities.trust.clean_turns import CleanContextFilter, make_clean_filter
+from lemming.capabilities.trust.origins import MAX_VALUES, UntrustedValue, ValueFinder, parse_value_tags
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels
 from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
 from lemming.capabilities.trust.trust_settings import get_minimum_label
-from lemming.capabilities.trust.turn_trust import to_record
+from lemming.capabilities.trust.turn_trust import VALUES, to_record
 from lemming.kernel.access.agent_files import read_raw
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.context_files import ForeignMemory, resolve_item
@@ -111,22 +113,75 @@ class PromptTaintTracker:
         if self._clean_filter:
             files = [*compress(files, self._file_flags)]
         parts = [*self._visible_labels(prompt_input, visible), *files, *self._file_labels(prompt_input)]
+        values = self._traced_values(prompt_input, visible, [file.label for file in files])
+        # More values than are traced: the turn counts as shown the texts of the others.
+        parts += [SourcedLabel(self.order.normalize(value.label), value.source) for value in values[MAX_VALUES:]]
         record = to_record(self.order, parts, self.own_label)
         if self._clean_filter and self._clean_filter.omitted:
             record["left_out"] = [{"is": label, "of": source} for _, (label, source) in self._clean_filter.omitted]
             prompt_input.time = [*prompt_input.time, self._clean_filter.omission_note()]
-        if self._clean_filter and self._clean_filter.values:
-            values = [
-                {"value": value, "is": label, "of": source} for value, (label, source) in self._clean_filter.values
-            ]
-            record["values"] = values
+        if values:
+            record[VALUES] = [value.as_json() for value in values[:MAX_VALUES]]
         if self._entry.prompt != "values":
             labels = (file.label for file in files)
             labelled = zip(prompt_input.context, labels, strict=True)
             prompt_input.context = [(f"{item_label} (trust: {label})", text) for (item_label, text), label in labelled]
             prompt_input.time = [*prompt_input.time, f"What you are shown here is trusted as: {record['is']}."]
-        prompt_input.results = [{"trust": self.own_label, **result} for result in prompt_input.results]
+        prompt_input.results = [
+            {"trust": self.own_label, **{key: result[key] for key in result if key != VALUES}}
+            for result in prompt_input.results
+        ]
         return record
+
+    def _traced_values(
+        self, prompt_input: PromptInput, visible: VisibleContext, file_labels: Sequence[str]
+    ) -> Sequence[UntrustedValue]:
+        """Return the values of less trusted texts in what the turn is shown, each once.
+
+        A value that also stands in a trusted text of the turn is left out.
+        """
+        entries = [*_visible_entries(prompt_input), *visible.other_entries]
+        values = [*self._clean_filter.values] if self._clean_filter else []
+        for entry in entries:
+            values += parse_value_tags(entry.tags, entry.identity)
+        for result in prompt_input.results:
+            values += map(UntrustedValue.from_json, result.get(VALUES, ()))
+        if not values:
+            return ()
+        # The first source stands for all: each entry of a conversation may repeat a value.
+        values = [*{(str(value.value), value.label): value for value in reversed(values)}.values()][::-1]
+        finder = ValueFinder([value.value for value in values])
+        trusted_positions = set[int]()
+        for content in self._trusted_texts(prompt_input, entries, file_labels):
+            positions = finder.find(content, with_short=True)
+            if not finder.has_room():
+                break  # what is not compared is no proof that a value is the agent's own
+            trusted_positions |= positions
+        return [value for position, value in enumerate(values) if position not in trusted_positions]
+
+    def _trusted_texts(
+        self, prompt_input: PromptInput, entries: Sequence[OutboxEntry], file_labels: Sequence[str]
+    ) -> Iterator[Any]:
+        """Yield the texts that the agent has of its own: the instructions, trusted entries, memories and files."""
+        if not self.order.is_untrusted(self._sidecar_labels.get_label(paths.resume_file(self._agent.name)).label):
+            yield self._agent.instructions
+        for entry in entries:
+            if not any(parse_value_tags(entry.tags, entry.identity)) and self._is_trusted_text(entry):
+                yield entry.payload
+        yield {
+            key: value
+            for key, value in prompt_input.memory.items()
+            if not self.order.is_untrusted(self.memory_labels.get(key, AGENT))
+        }
+        for (_, text), label in zip(prompt_input.context, file_labels, strict=True):
+            if not self.order.is_untrusted(label):
+                yield text
+
+    def _is_trusted_text(self, entry: OutboxEntry) -> bool:
+        """Return True for an entry that somebody trusted wrote, other than the agent itself."""
+        is_reduced = self._clean_filter is not None and self._clean_filter.is_reduced(entry)
+        is_own = entry.agent == self._agent.name
+        return not (is_own or is_reduced or self.order.is_untrusted(self._authors.entry_label(entry)))
 
     def _visible_labels(self, prompt_input: PromptInput, visible: VisibleContext) -> Iterator[SourcedLabel]:
         """Yield the labels of entries, memories and results visible to the turn."""

@@ -5,10 +5,17 @@ A turn has the lowest trust label of its inputs. Every output of the turn receiv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from lemming.capabilities.trust.origins import (
+    UntrustedValue,
+    ValueFinder,
+    find_untrusted_values,
+    make_value_tags,
+    strip_value_tags,
+)
 from lemming.capabilities.trust.sidecar_labels import make_label_effect
 from lemming.capabilities.trust.trust_levels import AGENT, TAG, TRUST, SourcedLabel, TrustOrder, strip_label_tags
 from lemming.kernel.base.jsontext import dump_pretty, parse
@@ -16,6 +23,8 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.turn_values import TurnInputs
 
+VALUES = "values"
+"""Key of the values with a lower label, in a turn's record and in results for the next turn."""
 MAX_SOURCES = 16
 """Maximum number of named sources of a turn's label."""
 
@@ -28,6 +37,13 @@ def to_record(order: TrustOrder, labels: Iterable[SourcedLabel], base_label: str
     return {"is": label, "order": [*order.labels], **({"from": sources[:MAX_SOURCES]} if sources else {})}
 
 
+class LabelWithSources(NamedTuple):
+    """The trust label of a file, and the texts that it comes from."""
+
+    label: str
+    sources: Sequence[SourcedLabel]
+
+
 class TurnLabelState:
     """The current trust label of a tracked turn, and its sources."""
 
@@ -35,6 +51,7 @@ class TurnLabelState:
         self.order = TrustOrder(tuple(recorded["order"]))
         self.label: str = self.order.normalize(recorded["is"])
         self.sources = [SourcedLabel(item["is"], item["of"]) for item in recorded.get("from", ())]
+        self._record = recorded
         self._agent, self._tick = agent, tick
         self._inherited: dict[str, SourcedLabel] = {}  # files that still hold earlier text, by path
         self._labelled: set[str] = set()  # files with a sidecar label
@@ -44,6 +61,11 @@ class TurnLabelState:
     def from_inputs(cls, inputs: TurnInputs) -> TurnLabelState:
         """Return the initial label state of a turn from the turn's record."""
         return cls(inputs.given[TRUST], inputs.agent.name, inputs.tick)
+
+    @property
+    def low_values(self) -> list[UntrustedValue]:
+        """The values that the turn was shown with a label below the turn's, the least trusted first."""
+        return find_untrusted_values(self._record, self.label)
 
     def lower_label(self, label: str, source: str) -> None:
         """Record an input of the turn, and lower the turn's label if needed."""
@@ -72,7 +94,18 @@ class TurnLabelState:
         Its arguments are text of this turn, so this turn's label applies too.
         """
         label = self.order.lowest((self.label, result.get("trust", AGENT)))
+        values = [value.as_json() for value in self._find_values([result["args"], result["output"]])]
+        result = {**result, VALUES: values} if values else result
         return {**result, "trust": label} if self.order.is_untrusted(label) else result
+
+    def _find_values(self, content: Any) -> list[UntrustedValue]:
+        """Return the values with a lower label than the turn that stand in JSON content."""
+        if not (low_values := self.low_values):
+            return []
+        return [
+            low_values[position]
+            for position in sorted(ValueFinder([value.value for value in low_values]).find(content))
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Return the trust label and its sources for the turn's report."""
@@ -80,8 +113,8 @@ class TurnLabelState:
         return {"is": self.label, **({"from": source_records} if source_records else {})}
 
     def label_entry(self, entry: OutboxEntry) -> OutboxEntry:
-        """Return an entry with the engine's trust tag, and without any other trust tag."""
-        tags = self._label_tags(entry.tags)
+        """Return an entry with the engine's trust tags, and without any other trust tag."""
+        tags = self._label_tags(entry.tags, entry.payload)
         return entry if tags == entry.tags else replace(entry, tags=tags)
 
     def label_files(self, staged: Mapping[str, FileEffect]) -> dict[str, FileEffect]:
@@ -111,28 +144,37 @@ class TurnLabelState:
     def _label_file(self, effect: FileEffect) -> FileEffect:
         """Return a file of the turn, with the trust label inside for a memory or an entry."""
         kind = _self_labelled_folder(effect)
-        if kind == "memory" and self.order.is_untrusted(label := self._find_label(effect.path_key)):
+        if kind == "memory" and self.order.is_untrusted(label := self._find_label(effect).label):
             record = {**parse(effect.content), "trust": label}
             return replace(effect, content=dump_pretty(record), memory_value=record)
         if kind == "outbox":
             record = parse(effect.content)
-            return replace(effect, content=dump_pretty({**record, "tags": self._label_tags(record["tags"])}))
+            return replace(
+                effect, content=dump_pretty({**record, "tags": self._label_tags(record["tags"], record["payload"])})
+            )
         return effect
 
-    def _find_label(self, path: str) -> str:
-        """Return the trust label of a file: at most the label of the earlier text still inside."""
-        inherited = self._inherited.get(path)
-        return self.order.lowest((self.label, inherited.label)) if inherited else self.label
+    def _find_label(self, effect: FileEffect) -> LabelWithSources:
+        """Return the trust label of a file: at most the label of an earlier text or of a value inside."""
+        lowest = LabelWithSources(self.label, self.sources)
+        parts = [inherited] if (inherited := self._inherited.get(effect.path_key)) else []
+        if self._record.get(VALUES):
+            # A reader of the file is not told of its values, as a reader of an entry is: the file is labelled.
+            is_memory = _self_labelled_folder(effect) == "memory"
+            content = parse(effect.content)["value"] if is_memory else effect.content.decode(errors="replace")
+            parts += [SourcedLabel(value.label, value.source) for value in self._find_values([effect.path, content])]
+        for part in parts:
+            if self.order.rank(part.label) < self.order.rank(lowest.label):
+                lowest = LabelWithSources(part.label, [part])
+        return lowest
 
     def _label_effect(self, effect: FileEffect) -> FileEffect | None:
         """Return the sidecar label of a file, or None if the file needs no label and has none."""
         if effect.removes or _self_labelled_folder(effect):
             return None
-        inherited = self._inherited.get(effect.path_key)
-        if inherited and self.order.rank(inherited.label) < self.order.rank(self.label):
-            return self._make_effect(effect.path_key, inherited.label, [inherited])
-        if self.order.is_untrusted(self.label):
-            return self._make_effect(effect.path_key, self.label, self.sources)
+        label, sources = self._find_label(effect)
+        if self.order.is_untrusted(label):
+            return self._make_effect(effect.path_key, label, sources)
         return (
             # A labelled file that a trusted turn replaced needs a new label, or the old one would stay.
             self._make_effect(effect.path_key, self.label, ()) if effect.path_key in self._labelled else None
@@ -141,10 +183,11 @@ class TurnLabelState:
     def _make_effect(self, file: str, label: str, sources: Iterable[SourcedLabel]) -> FileEffect:
         return make_label_effect(file, label, self._tick, self._agent, dict.fromkeys(sources))
 
-    def _label_tags(self, tags: list[str]) -> list[str]:
-        # Only the engine's tag counts: a model could tag its own entry as trusted.
+    def _label_tags(self, tags: list[str], payload: Any) -> list[str]:
+        # Only the engine's tags count: a model could tag its own entry as trusted.
         own_tags = [f"{TAG}{self.label}"] if self.order.is_untrusted(self.label) else []
-        return [*strip_label_tags(tags), *own_tags]
+        plain_tags = strip_value_tags(strip_label_tags(tags))
+        return [*plain_tags, *own_tags, *make_value_tags(self._find_values([plain_tags, payload]))]
 
 
 def _self_labelled_folder(effect: FileEffect) -> str:
