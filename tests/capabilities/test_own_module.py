@@ -19,65 +19,48 @@ from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 HEAD = """
 from dataclasses import replace
-from lemming.kernel.plugins.capability_loader import register_capability
-from lemming.kernel.base.contract import NewEntry
-from lemming.kernel.turn.turn_hooks import Capability, Rejected, ContextProvider
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
+from lemming.ext import CallTool, Capability, Rejected, WriteEntry, register_capability
 
-class Here(ContextProvider):
-    def snapshot(self):
+class Here(Capability):
+    def prepare(self, turn):
         return {"is": "here"}
 """
 SAYS = """
-class {kind}Part(TurnInterceptor):
-    def before_entry(self, new, at):
-        return NewEntry(new.kind, {{**new.payload, "text": new.payload["text"] + " {word}"}}, new.tags)
-
 @register_capability
-class {kind}(Capability):
+class {kind}(Here):
     name = "{name}"
     after = {after}
-    def context_provider(self, context):
-        return Here(context)
-    def interceptor(self, turn_state, snapshot):
-        return {kind}Part(self.name, turn_state, snapshot)
+    handles = (WriteEntry,)
+    def intercept(self, effect, turn):
+        return (yield replace(effect, payload={{**effect.payload, "text": effect.payload["text"] + " {word}"}}))
 """
 CALLS = """
-class Part(TurnInterceptor):
-    def before_call(self, call):
-        return Rejected("not in this house") if call.args["path"] == "secret.txt" else call
-
 @register_capability
-class House(Capability):
+class House(Here):
     name = "house"
-    def context_provider(self, context):
-        return Here(context)
-    def interceptor(self, turn_state, snapshot):
-        return Part(self.name, turn_state, snapshot)
+    handles = (CallTool,)
+    def intercept(self, effect, turn):
+        return Rejected("not in this house") if effect.args["path"] == "secret.txt" else None
 """
-REFUSES = CALLS.replace(
-    CALLS[: CALLS.index("@")],
-    """
-class Part(TurnInterceptor):
-    def before_entry(self, new, at):
+REFUSES = """
+@register_capability
+class House(Here):
+    name = "house"
+    handles = (WriteEntry,)
+    def intercept(self, effect, turn):
         return Rejected("too long, write it shorter\\nsecond line")
-
-""",
-)
+"""
 BREAKS = """
-class Part(TurnInterceptor):
-    def before_entry(self, new, at):
-        raise KeyError("before_entry")
-
 @register_capability
 class Breaks(Capability):
     name = "breaks"
-    def context_provider(self, context):
-        if context.agent.name == "cid":
-            raise KeyError("context_provider")
-        return Here(context) if context.agent.name == "ada" else None
-    def interceptor(self, turn_state, snapshot):
-        return Part(self.name, turn_state, snapshot)
+    handles = (WriteEntry,)
+    def prepare(self, turn):
+        if turn.agent.name == "cid":
+            raise KeyError("prepare")
+        return {"is": "here"} if turn.agent.name == "ada" else None
+    def intercept(self, effect, turn):
+        raise KeyError("intercept")
     def check(self, subject):
         raise KeyError(type(subject).__name__)
     def status_lines(self, used):
@@ -178,14 +161,14 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
     ada, bob, cid = run_once(base, clock=FrozenClock()).turns
     assert (ada.status, bob.status, cid.status) == ("failed", "done", "failed")
     module = next(code.glob("*.py"))
-    for turn, hook in ((ada, "before_entry"), (cid, "context_provider")):
+    for turn, hook in ((ada, "intercept"), (cid, "prepare")):
         line = 1 + module.read_text().splitlines().index(f'        {"    " * (turn is cid)}raise KeyError("{hook}")')
         assert turn.reason == (
             f"KeyError: '{hook}', in the capability breaks, {module.name}:{line} "
             "(fix the capability, or remove its block; the other agents continue)"
         )
     rows = {row["name"]: row for row in build_view(base, "agents")["rows"]}
-    assert "KeyError: 'context_provider'" in rows["cid"]["text"]
+    assert "KeyError: 'prepare'" in rows["cid"]["text"]
     assert run(["-C", str(base), "plan"]) == 0
     run(["-C", str(base), "status"])
     assert "breaks: broke: KeyError: 'status_lines', at " in capsys.readouterr().out

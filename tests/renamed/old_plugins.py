@@ -1,9 +1,9 @@
-"""Plugins as the pages of 0.2.0 printed them, and a channel and a capability that use many old names."""
+"""Plugins as the pages of 0.2.0 printed them, and a channel that uses many old names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,14 +12,8 @@ from pydantic import Field
 
 from lemming.capabilities.channels.channel import Channel, ChannelContext, Message, Outgoing, Soon
 from lemming.capabilities.gates.checks import Found, check
-from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.journal.events import Event, observer
 from lemming.kernel.journal.records import TurnCommitted
-from lemming.kernel.plugins.capabilities import register_capability
-from lemming.kernel.turn.draft import Draft
-from lemming.kernel.turn.places import Held
-from lemming.kernel.turn.seams import Capability, Moment, No, Preparation, TurnPart
-from lemming.kernel.turn.seen import Seen
 from lemming.providers import LLMProvider, register_provider
 from lemming.strategies import Called, Steps, Turn, strategy
 from lemming.tools import Tool, ToolContext, ToolRegistry, ToolResult, tool
@@ -107,48 +101,3 @@ class Door(Channel):
 
 
 register_provider("door", Door)
-
-
-@register_capability
-class Prudence(Capability):
-    name = "prudence"
-
-    def prepare(self, moment: Moment) -> Preparation | None:
-        return None if moment.own is None else Beforehand(moment)
-
-    def part(self, draft: Draft, given: dict[str, Any]) -> TurnPart:
-        return Cautious(self.name, draft, given)
-
-    def holder(self, now: Any, inputs: Any, finished: Any) -> Any:
-        return Porter()
-
-
-class Beforehand(Preparation):
-    def given(self) -> dict[str, Any]:
-        return {"tick": self.moment.now.tick}
-
-    def annotates(self, seen: Seen, shown: Any) -> None:
-        seen.added = [*seen.added, "more"]
-        SEEN.append(f"{seen.added} {shown.before}")
-
-    def sections(self) -> list[str]:
-        return ["Be prudent."]
-
-    def shows(self, shown: Any) -> Any:
-        return replace(shown, before=[("Rule", "No haste.")])
-
-
-class Cautious(TurnPart):
-    def leaving(self, new: NewEntry, at: str) -> NewEntry | No:
-        if new.payload.get("text") == "haste":
-            return No(why="too hasty")
-        return super().leaving(new, at)
-
-    def closes(self, *, is_applied: bool, holds_all: bool) -> dict[str, Any]:
-        kept = super().closes(is_applied=is_applied, holds_all=holds_all)
-        return {**kept, "turns": kept.get("turns", 0) + 1, "given": self.given["tick"]}
-
-
-class Porter:
-    def hold(self, call: ToolCall, *arguments: Any) -> Held:
-        return Held(None, kept={})

@@ -25,6 +25,7 @@ from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.dialogue import CallResults, drop_unanswered, list_call_ids, pair_with_calls, render_results
 from lemming.kernel.turn.guards import ApprovalRequest
 from lemming.kernel.turn.notices import is_notice
+from lemming.kernel.turn.turn_effects import AskPerson, Interception, Rejected, Suspended, WriteEntry
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.obligations.pending_approvals import (
     NAME,
@@ -48,6 +49,8 @@ class ApprovalsInterceptor(TurnInterceptor):
     `snapshot`: state of requests outside of calls (`asked`), persons to ask about new items (`new`, `spend`,
     `askable`), decisions on calls, and preapprovals.
     """
+
+    handles = (AskPerson,)
 
     def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
         super().__init__(name, turn_state, snapshot)
@@ -75,8 +78,13 @@ class ApprovalsInterceptor(TurnInterceptor):
         if NAME in result.state:
             self._used_grants.append((result.state[NAME], self.turn_state.source.had_side_effects(index)))
 
-    def on_approval_required(self, new: NewEntry, approval: ApprovalRequest, at: str) -> None:
-        """Ask persons about an entry that a gate stops."""
+    def intercept(self, effect: AskPerson) -> Interception:
+        """Ask persons about an entry. A result tells the model what it waits for."""
+        subject = effect.subject
+        if not isinstance(subject, WriteEntry):
+            return Rejected(f"{effect.reason}: no person can be asked about this")
+        approval = ApprovalRequest(effect.asked_by, effect.reason, effect.persons, effect.expires)
+        new, at = subject.new, subject.at
         people = self.snapshot.get("askable", {}).get(approval.line, [])
         turn_state = self.turn_state
         index = len(turn_state.results)
@@ -84,6 +92,7 @@ class ApprovalsInterceptor(TurnInterceptor):
         number = turn_state.call_numbers.reserve(index) if self.snapshot.get("numbered") else index
         identity = f"{turn_state.inputs.tick}/{turn_state.inputs.agent.name}/{number}"
         request_entry_approval(turn_state, identity, new, approval, people, at, self._changed_files)
+        return Suspended(effect)
 
     def pending_state(self, new: NewEntry) -> Json:
         """Return the pending action of an approval request."""

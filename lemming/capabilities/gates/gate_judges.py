@@ -17,7 +17,7 @@ from lemming.capabilities.gates.file_arguments import (
     path_parameters,
 )
 from lemming.capabilities.gates.gate_evaluation import CheckInterrupted, evaluate_gates
-from lemming.capabilities.gates.gate_format import GATES, Gate, GateRule
+from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.outcome_prediction import evaluate_partially
 from lemming.capabilities.gates.path_conditions import resolve_rule_paths
 from lemming.capabilities.judges.judge_prompts import (
@@ -36,7 +36,7 @@ from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
 from lemming.kernel.turn.prompt_prefix import TickContext
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_state import TurnState
+    from lemming.kernel.turn.turn_view import TurnView
 
 Json = dict[str, Any]
 
@@ -81,9 +81,9 @@ def get_judge(gate: Gate) -> JudgeSettings:
 class GateJudges:
     """Judges of the gates of one turn, by the location of the gate."""
 
-    def __init__(self, turn_state: TurnState, rules: Mapping[str, Gate]) -> None:
-        self._turn_state = turn_state
-        records = turn_state.inputs.given[GATES]["rules"]
+    def __init__(self, turn: TurnView, rules: Mapping[str, Gate]) -> None:
+        self._turn = turn
+        records = turn.snapshot["rules"]
         self._judges = {record["line"]: load_recorded_judge(record["judge"]) for record in records if "judge" in record}
         tool_records = [record for record in records if "tools" in record]
         self._tools: dict[str, dict[str, str]] = {record["line"]: record["tools"] for record in tool_records}
@@ -95,10 +95,10 @@ class GateJudges:
 
         Raises: CheckFunctionError if there is no verdict.
         """
-        turn_state, judge = self._turn_state, self._judges[rule.line]
+        turn, judge = self._turn, self._judges[rule.line]
         try:
-            messages = build_gate_prompt(judge, turn_state.inputs.agent.name, turn_state.inputs.tick, fields)
-            passes, reason = ask_judge(turn_state, judge, messages)
+            messages = build_gate_prompt(judge, turn.agent.name, turn.tick, fields)
+            passes, reason = ask_judge(turn, judge, messages)
         except NoVerdict as error:
             raise CheckFunctionError(f"{judge.by}: {error}") from error
         except Exception as error:  # the engine stops, or a recording ends: no verdict, and nothing to block
@@ -142,13 +142,13 @@ class GateJudges:
     def _facts_with_arguments(self, call: ToolCall, rule: GateRule, args: Any) -> Json:
         path_defaults = self._path_defaults[rule.line].get(call.tool, {})
         origin: Json = {}
-        if label := self._turn_state.trust_label:
+        if label := self._turn.trust_label:
             from lemming.capabilities.trust.origins import (  # tracked, so the capability is there
                 find_untrusted_values,
                 label_arguments,
             )
 
-            origin = label_arguments(args, label, find_untrusted_values(self._turn_state.inputs.given["trust"], label))
+            origin = label_arguments(args, label, find_untrusted_values(self._turn.inputs.given["trust"], label))
         return {
             **self._call_facts(call, rule),
             **origin,
@@ -173,10 +173,10 @@ class GateJudges:
 
     @property
     def _agent_name(self) -> str:
-        return self._turn_state.inputs.agent.name
+        return self._turn.inputs.agent.name
 
     def _call_facts(self, call: ToolCall, rule: GateRule) -> Json:
-        turn_state, trust = self._turn_state, self._turn_state.trust_label
-        facts = {"agent": turn_state.inputs.agent.name, "tick": turn_state.inputs.tick, "tool": call.tool}
+        turn, trust = self._turn, self._turn.trust_label
+        facts = {"agent": turn.agent.name, "tick": turn.tick, "tool": call.tool}
         facts["class"] = self._tools[rule.line][call.tool]
         return {**facts, "trust": trust} if trust else facts

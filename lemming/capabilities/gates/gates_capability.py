@@ -21,14 +21,16 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.validation.inventory import PointerProblem
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
-from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, SharedResource, ToolCallGuard, TurnGuard
+from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, SharedResource, ToolCallGuard
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import TickLimits
+from lemming.kernel.turn.turn_effects import Effect, Interception
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.kernel.turn.turn_view import TurnView
 
 
 class GatesCapability(Capability):
@@ -173,14 +175,18 @@ class GatesContextProvider(ContextProvider):
 class GatesInterceptor(TurnInterceptor):
     """Interceptor with the gates of one turn.
 
-    Its snapshot holds `rules`, `channels`, `said_before` and `verdicts`.
+    The snapshot holds `rules`, `channels`, `said_before` and `verdicts`.
     """
+
+    facts = ("judged",)
 
     def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
         super().__init__(name, turn_state, snapshot)
-        turn_state.verdicts += snapshot.get("verdicts", ())
-        self._out = OutputGates(turn_state) if "rules" in snapshot else None
+        turn = TurnView(name, turn_state, snapshot)
+        turn.add_verdicts(snapshot.get("verdicts", ()))
+        self._gates = OutputGates(turn) if "rules" in snapshot else None
+        self.handles = self._gates.handles if self._gates else ()
 
-    def guard(self) -> TurnGuard | None:
-        """Return the guard with the output gates and their judges, or None."""
-        return self._out
+    def intercept(self, effect: Effect) -> Interception:
+        """Apply the gates to an effect."""
+        return self._gates.intercept(effect) if self._gates else None

@@ -5,7 +5,7 @@ All writes for readers outside the turn pass these gates, including writes by to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,30 +19,34 @@ from lemming.capabilities.gates.gate_evaluation import (
     reject_judges,
     rules_at_stage,
 )
-from lemming.capabilities.gates.gate_format import GATES, Gate, GateRule
-from lemming.kernel.base import paths
-from lemming.kernel.base.contract import NewEntry, ToolCall
-from lemming.kernel.base.errors import StoppedByGate, ToolError
-from lemming.kernel.files.effects import FileEffect
+from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.inboxes.payload_references import parse_references
-from lemming.kernel.memory import decode_memory, make_memory_effect
-from lemming.kernel.messages import OutboxEntry, decode_entry, parse_file_names, parse_targets, to_file_effect
-from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.guards import ApprovalRequest, CheckFinding
-from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES
+from lemming.kernel.messages import parse_targets
+from lemming.kernel.turn.guards import CheckFinding
+from lemming.kernel.turn.turn_effects import (
+    Allowed,
+    AskPerson,
+    CallTool,
+    Effect,
+    Interception,
+    Rejected,
+    Withdraw,
+    WriteEntry,
+    WriteMemory,
+    WriteNotes,
+)
 
 if TYPE_CHECKING:
     from lemming.capabilities.gates.gate_judges import GateJudges
-    from lemming.kernel.turn.turn_state import TurnState
+    from lemming.kernel.turn.turn_view import TurnView
 
 
 class OutputGates:
-    """Output gates of one turn. Verdicts are kept in the turn state."""
+    """Output gates of one turn, and the judges of its call gates."""
 
-    def __init__(self, turn_state: TurnState) -> None:
-        self._turn_state = turn_state
-        self._snapshot = turn_state.inputs.given[GATES]
+    def __init__(self, turn: TurnView) -> None:
+        self._turn, self._snapshot = turn, turn.snapshot
         rules = [
             GateRule(recorded_rule["line"], to_value(Gate, recorded_rule["gate"]))
             for recorded_rule in self._snapshot["rules"]
@@ -52,58 +56,71 @@ class OutputGates:
         if any(rule.gate.by for rule in rules):
             from lemming.capabilities.gates.gate_judges import GateJudges  # imported only if needed
 
-            self._judges = GateJudges(turn_state, {rule.line: rule.gate for rule in rules})
+            self._judges = GateJudges(turn, {rule.line: rule.gate for rule in rules})
         self._earlier = set(self._snapshot.get("said_before", ()))
-        self._check_count = 0
+        self.handles: tuple[type[Effect], ...] = (WriteEntry, WriteMemory, WriteNotes, Withdraw)
+        if self._judges:
+            self.handles = (*self.handles, CallTool)
 
-    def check_entry(self, new: NewEntry, at: str, *, is_approved: bool = False) -> NewEntry | None:
-        """Return an entry as allowed by the gates, or None with a result explaining the rejection.
+    def intercept(self, effect: Effect) -> Interception:
+        """Apply the gates to entries, memories and notes, and let judges see calls and results."""
+        match effect:
+            case WriteEntry():
+                return self._check_entry(effect)
+            case WriteMemory():
+                return self._check_memory(effect)
+            case WriteNotes():
+                return self._redact_notes(effect)
+            case CallTool():
+                return self._judge_call(effect)
+            case Withdraw():
+                return self._forget(effect)
+        return None
 
-        An entry with a request for approval waits for a person. An approved entry skips gates with "ask".
-        """
+    def _check_entry(self, effect: WriteEntry) -> Interception:
+        """Pass an entry as the gates allow it. An approved entry skips gates with "ask"."""
 
         def build_facts(payload: Any) -> dict[str, Any]:
             text, target = payload.get("text"), payload.get("target")
-            call_args = {"what": "entry", "kind": new.kind, "tags": new.tags, "text": text, "target": target}
-            call_args["leaves"] = self._leaves_organisation(new.kind, payload)
+            call_args = {"what": "entry", "kind": effect.kind, "tags": effect.tags, "text": text, "target": target}
+            call_args["leaves"] = self._leaves_organisation(effect.kind, payload)
             return {**call_args, **self._base_facts(), "payload": payload}
 
         # An approval answers the gates that ask. Gates that block still decide.
-        rules = [rule for rule in self._rules if not (is_approved and rule.gate.then == "ask")]
-        result = self._evaluate(new.payload, build_facts, f"entry of kind {new.kind}", rules)
-        text_rules = [rule for rule in rules if _applies_to_tags(rule.gate)] if new.tags else []
+        rules = [rule for rule in self._rules if not (effect.is_approved and rule.gate.then == "ask")]
+        result, passed = self._evaluate(effect.payload, build_facts, f"entry of kind {effect.kind}", rules), effect
+        text_rules = [rule for rule in rules if _applies_to_tags(rule.gate)] if effect.tags else []
         if text_rules and result.then in ("pass", "ask"):
             payload = result.content
             # Tags are text of the author too: what a gate denies must not leave in a tag.
-            tags_result = self._evaluate(new.tags, lambda _: build_facts(payload), f"tags of {new.kind}", text_rules)
-            new = new._replace(tags=tags_result.content)
+            about = f"tags of {effect.kind}"
+            tags_result = self._evaluate(effect.tags, lambda _: build_facts(payload), about, text_rules)
+            passed = replace(effect, tags=tags_result.content)
             if not tags_result.is_allowed and (result.is_allowed or tags_result.then != "ask"):
                 result = tags_result._replace(content=payload)
+        passed = replace(passed, payload=result.content)
         if result.is_allowed:
-            self._earlier.add(content_digest(new.payload))
-            return new._replace(payload=result.content)
-        if result.then == "ask":
-            for on_approval_required in self._turn_state.hooks.on_approval_required:
-                on_approval_required(new._replace(payload=result.content), self._build_approval_request(result), at)
+            self._earlier.add(content_digest(effect.payload))
+        elif result.then == "ask":
+            yield self._question(passed, result)
         else:
-            call_args = {"kind": new.kind, "target": new.payload.get("target")}
-            self._turn_state.add_result(
-                OUTBOX_ENTRIES, call_args, ToolResult(False, result.explain_to_model(), outcome="refused")
-            )
-        return None
+            return Rejected(result.explain_to_model(), is_final=result.then == "stop")
+        return (yield passed)
 
-    def _build_approval_request(self, result: GateResult) -> ApprovalRequest:
+    def _question(self, effect: WriteEntry, result: GateResult) -> AskPerson:
         verdict = result.decisive_verdict
         gate = next(rule.gate for rule in self._rules if rule.line == verdict.line)
         expires = () if gate.expires is None else (gate.expires,)
-        return ApprovalRequest(verdict.line, verdict.why, gate.persons or None, expires)
+        return AskPerson(
+            subject=effect, asked_by=verdict.line, reason=verdict.why, persons=gate.persons or None, expires=expires
+        )
 
     def _leaves_organisation(self, kind: str, payload: dict[str, Any]) -> bool:
         """Return True if a channel would send an entry out of the organisation, as a target or as the asker.
 
         An answer to an unknown request counts as leaving.
         """
-        inputs, task = self._turn_state.inputs, self._turn_state.task
+        inputs, task = self._turn.inputs, self._turn.request
         channels = self._snapshot.get("channels", ())
         if not channels or not parse_targets(payload).isdisjoint(channels):
             return bool(channels)
@@ -120,117 +137,78 @@ class OutputGates:
             for reference in parse_references(payload.get("reply_to"))
         )
 
-    def check_memory(self, key: str, value: Any) -> Any:
-        """Return a memory value as allowed by the gates.
-
-        Raises: ToolError with the reason if the value is rejected.
-        """
+    def _check_memory(self, effect: WriteMemory) -> Interception:
+        """Pass a memory as the gates allow it."""
+        key = effect.memory_key
 
         def build_facts(value: Any) -> dict[str, Any]:
             text = value if isinstance(value, str) else None
             fields = {"what": "memory", "key": key, "value": value, "text": text}
             return {**fields, **self._base_facts()}
 
-        result = self._evaluate(value, build_facts, f"memory {key}", self._rules)
+        result = self._evaluate(effect.value, build_facts, f"memory {key}", self._rules)
         if not result.is_allowed:
-            raise ToolError(f'memory "{key}": {result.explain_to_model()}')
-        self._require_name(key, partial(build_facts, result.content))
-        self._earlier.add(content_digest(value))
-        return result.content
+            return Rejected(f'memory "{key}": {result.explain_to_model()}', is_final=result.then == "stop")
+        if refusal := self._check_key(key, partial(build_facts, result.content)):
+            return refusal
+        self._earlier.add(content_digest(effect.value))
+        return (yield replace(effect, value=result.content))
 
-    def _require_name(self, key: str, facts: Callable[[], dict[str, Any]]) -> None:
-        """Raise `ToolError` if a pattern matches the key of a memory. Every reader of memories sees keys."""
+    def _check_key(self, key: str, facts: Callable[[], dict[str, Any]]) -> Rejected | None:
+        """Return the refusal if a pattern matches the key of a memory. Every reader of memories sees keys."""
         rules = [rule for rule in self._rules if _applies_to_tags(rule.gate)]
         result = self._evaluate(key, lambda _: facts(), f"the key of memory {key}", rules) if rules else None
         if result and not result.is_allowed:
-            raise ToolError(f'memory "{key}": its key: {result.explain_to_model()}')
+            reason = f'memory "{key}": its key: {result.explain_to_model()}'
+            return Rejected(reason, is_final=result.then == "stop")
         if result and result.content != key:
             reason = f"a gate redacts something in its key ({result.verdicts[-1].line}): use another key"
-            raise ToolError(f'memory "{result.content}": {reason}')
+            return Rejected(f'memory "{result.content}": {reason}')
+        return None
 
-    def check_notes(self, notes: str) -> str:
-        """Return the notes of a reply with redactions applied. Notes appear in prompts, logs and screens."""
+    def _redact_notes(self, effect: WriteNotes) -> Interception:
+        """Pass the notes of a reply with redactions applied. Notes appear in prompts, logs and screens."""
+        text = effect.text
         for rule in self._rules if self._snapshot.get("notes") else ():
             if rule.gate.redact:
-                notes = redact(rule.gate.redact, notes)
-        return notes
+                text = redact(rule.gate.redact, text)
+        return (yield replace(effect, text=text))
 
-    def check_effects(self, effects: Iterable[FileEffect], at: str) -> tuple[FileEffect, ...]:
-        """Return the file effects of a tool, with memories and entries as allowed by the gates."""
-        return tuple(self._check_effects(effects, at))
+    def _judge_call(self, effect: CallTool) -> Interception:
+        """Let judges see a call before it is made, and its result."""
+        assert self._judges, "only gates with judges handle calls"
+        judged = self._judges.judge_call(effect.call).judged
+        outcome = yield replace(effect, facts={**effect.facts, "judged": judged}) if judged else effect
+        if not isinstance(outcome, Allowed) or outcome.answer is None or not isinstance(outcome.effect, CallTool):
+            return outcome
+        return replace(outcome, answer=self._judges.judge_result(outcome.effect.call, outcome.answer))
 
-    def _check_effects(self, effects: Iterable[FileEffect], at: str) -> Iterator[FileEffect]:
-        name = self._turn_state.inputs.agent.name
-        folder = f"{paths.memory_folder(name)}/"
-        for effect in effects:
-            if entry := _parse_entry(effect, name):
-                new = NewEntry(entry.kind, entry.payload, entry.tags)
-                allowed_entry = self.check_entry(new, at)
-                if allowed_entry is not None:
-                    yield (
-                        effect
-                        if allowed_entry == new
-                        else to_file_effect(replace(entry, payload=allowed_entry.payload, tags=[*allowed_entry.tags]))
-                    )
-                continue
-            if effect.root or effect.removes or not effect.path.startswith(folder):
-                yield effect
-                continue
-            key = effect.path.removeprefix(folder).removesuffix(".json")
-            value = decode_memory(effect.content, effect.path_key)
-            try:
-                allowed_value = self.check_memory(key, value)
-            except ToolError as error:
-                self._turn_state.add_result(
-                    "memory_update", {"key": key}, ToolResult(False, str(error), outcome="refused")
-                )
-                continue
-            yield effect if allowed_value == value else make_memory_effect(name, key, allowed_value, at)
-
-    def reset(self) -> None:
-        """Forget rolled-back entries, so they may be written again."""
-        digests = {content_digest(entry.payload) for entry in self._turn_state.entries}
+    def _forget(self, effect: Withdraw) -> Interception:
+        """Forget withdrawn entries, so they may be written again."""
+        outcome = yield effect
+        digests = {content_digest(entry.payload) for entry in self._turn.entries}
         self._earlier = {*self._snapshot.get("said_before", ()), *digests}
+        return outcome
 
     def _base_facts(self) -> dict[str, Any]:
-        turn_state, trust = self._turn_state, self._turn_state.trust_label
-        facts = {"agent": turn_state.inputs.agent.name, "tick": turn_state.inputs.tick}
+        trust = self._turn.trust_label
+        facts = {"agent": self._turn.agent.name, "tick": self._turn.tick}
         return {**facts, "trust": trust} if trust else facts
 
     def _evaluate(self, content: Any, facts: Any, about: str, rules: Sequence[GateRule]) -> GateResult:
         result = evaluate_gates(
             rules, content, facts, about=about, earlier=self._earlier, check=self._run_check, judge=self._ask_judge
         )
-        self._turn_state.verdicts += [verdict.as_json() for verdict in result.verdicts]
-        if result.then == "stop":
-            self._turn_state.fail(StoppedByGate(result.explain_to_model()[:2000]))
+        self._turn.add_verdicts(verdict.as_json() for verdict in result.verdicts)
         return result
-
-    def check_call(self, call: ToolCall) -> ToolCall:
-        """Return a call with the findings of judges."""
-        return self._judges.judge_call(call) if self._judges else call
-
-    def check_result(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Return the result of a call as allowed by judges."""
-        return self._judges.judge_result(call, result) if self._judges else result
 
     def _ask_judge(self, rule: GateRule, fields: dict[str, Any]) -> CheckFinding | None:
         return self._judges.ask_judge(rule, fields) if self._judges else reject_judges(rule, fields)
 
     def _run_check(self, name: str, fields: dict[str, Any]) -> CheckFinding | None:
-        number, self._check_count = self._check_count, self._check_count + 1
-        return self._turn_state.source.call_function(number, name, fields, make_check_runner)
+        return self._turn.call_function(name, fields, make_check_runner)
 
 
 def _applies_to_tags(gate: Gate) -> bool:
     """Return True if a gate also applies to tags: pattern gates, and a gate with "pass" for whole entries."""
     return gate.finding_key in ("deny", "redact") or (gate.then == "pass" and not gate.finding_key)
-
-
-def _parse_entry(effect: FileEffect, agent_name: str) -> OutboxEntry | None:
-    """Return the entry in a tool's write to the agent's outbox, or None for any other file."""
-    folder, _, file_name = effect.path.rpartition("/")
-    if effect.root or effect.removes or folder != paths.outbox_folder(agent_name):
-        return None
-    name = next(iter(parse_file_names(agent_name, [file_name])), None)
-    return decode_entry(name, effect.content) if name else None

@@ -28,7 +28,6 @@ from lemming.kernel.base.errors import ContractError, NotVerified, OutOfCredits,
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.payload_text import QUOTED_LINE_START, quote_text
 from lemming.kernel.base.untrusted_quoting import fence_text, make_marker
-from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.journal.verdicts import UNPASSED_REMARKS
 from lemming.kernel.memory import decode_memory
@@ -41,6 +40,7 @@ from lemming.kernel.turn.strategy import Turn
 from lemming.kernel.turn.turn_hooks import Drive
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Act, Steps
+from lemming.kernel.turn.turn_view import TurnView
 
 MAX_SHOWN_CHARS = 40_000
 """Maximum characters of the author's prompt, and of its tool results, in a judge's prompt."""
@@ -66,14 +66,14 @@ class _DraftRejected(Exception):
 
 
 def run_with_judges(
-    turn_state: TurnState, draft_writes: DraftWrites, snapshot: Json, turn: Turn, drive: Drive, steps: Steps
+    view: TurnView, turn_state: TurnState, draft_writes: DraftWrites, turn: Turn, drive: Drive, steps: Steps
 ) -> End:
     """Run a strategy to its end, have its draft judged, and return the end of the turn.
 
-    `snapshot`: the judges (`by`), and the task of the turn (`shown`). Raises `NotVerified` if the turn must
+    The snapshot of `view` has the judges (`by`), and the task of the turn (`shown`). Raises `NotVerified` if the turn must
     fail, and errors of the strategy.
     """
-    loop = _VerificationLoop(turn_state, draft_writes, snapshot, turn, drive)
+    loop = _VerificationLoop(view, turn_state, draft_writes, turn, drive)
     try:
         end = drive(steps)
     except OutOfCredits as error:
@@ -87,8 +87,9 @@ class _VerificationLoop:
     """Verification loop of one turn."""
 
     def __init__(
-        self, turn_state: TurnState, draft_writes: DraftWrites, snapshot: Json, turn: Turn, drive: Drive
+        self, view: TurnView, turn_state: TurnState, draft_writes: DraftWrites, turn: Turn, drive: Drive
     ) -> None:
+        snapshot, self._view = view.snapshot, view
         self._turn_state, self._draft_writes, self._turn, self._drive = turn_state, draft_writes, turn, drive
         # A turn begun by 0.2.0 or earlier has no recorded subject: its judge is shown the prompt.
         self._task_text = snapshot.get("shown", "") if "shown" in snapshot else turn_state.inputs.prompt[-1]["content"]
@@ -125,7 +126,6 @@ class _VerificationLoop:
 
         Raises: _DraftRejected at the first rejection.
         """
-        turn_state = self._turn_state
         for progress in self._progress:
             if progress.is_settled or not self._applies_to_draft(progress):
                 continue
@@ -134,7 +134,7 @@ class _VerificationLoop:
                 raise _DraftRejected(progress, reason, can_retry=False)
             progress.drafts += 1
             try:
-                passes, reason = ask_judge(turn_state, progress.judge, self._build_prompt(progress.judge))
+                passes, reason = ask_judge(self._view, progress.judge, self._build_prompt(progress.judge))
             except NoVerdict as error:
                 raise _DraftRejected(progress, str(error), can_retry=False) from error
             if not passes:

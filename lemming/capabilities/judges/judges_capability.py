@@ -16,7 +16,7 @@ from lemming.capabilities.judges.reply_rollback import DraftWrites
 from lemming.capabilities.requests.current_request import NOT_ANSWERED
 from lemming.capabilities.requests.team_tools import build_team_tools
 from lemming.kernel.access.workspace_trust import RequiredPermission
-from lemming.kernel.base.contract import ToolCall, TurnReply
+from lemming.kernel.base.contract import TurnReply
 from lemming.kernel.base.errors import ContractError, NotVerified, Problem
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.files.effects import FileEffect
@@ -32,10 +32,12 @@ from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, Referen
 from lemming.kernel.turn.forms.task_wording import describe_task
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.strategy import Turn
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, Drive, Rejected, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_effects import CallTool, Interception, Rejected
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, Drive, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Steps
+from lemming.kernel.turn.turn_view import TurnView
 
 
 class JudgesCapability(Capability):
@@ -112,14 +114,16 @@ class JudgesContextProvider(ContextProvider):
 class JudgesInterceptor(TurnInterceptor):
     """Interceptor of a judged turn. The snapshot holds the judges in order, each as a `ResolvedJudge`."""
 
+    handles = (CallTool,)
+
     def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
         super().__init__(name, turn_state, snapshot)
-        self._draft_writes = DraftWrites()
+        self._draft_writes, self._view = DraftWrites(), TurnView(name, turn_state, snapshot)
 
     def wrap_run(self, turn: Turn, drive: Drive, steps: Steps) -> End:
         """Have the draft judged, and rewritten if rejected."""
         try:
-            return run_with_judges(self.turn_state, self._draft_writes, self.snapshot, turn, drive, steps)
+            return run_with_judges(self._view, self.turn_state, self._draft_writes, turn, drive, steps)
         except NotVerified as error:
             return self.turn_state.fail(error)
 
@@ -136,10 +140,10 @@ class JudgesInterceptor(TurnInterceptor):
         if has_seen:
             self._draft_writes.record(self.turn_state, self.turn_state.entries[first : first + written], effects_before)
 
-    def before_call(self, call: ToolCall) -> ToolCall | Rejected:
+    def intercept(self, effect: CallTool) -> Interception:
         """Block handing off a request whose asker has the answer judged."""
-        tool = build_team_tools(self.turn_state.inputs.agent).get(call.tool)
+        tool = build_team_tools(self.turn_state.inputs.agent).get(effect.tool)
         asker = next((judge["asker"] for judge in self.snapshot["by"] if "asker" in judge), "")
         if tool is None or not tool.is_handoff or not asker:
-            return call
+            return None
         return Rejected(f"refused: {asker} has your answer judged; answer it yourself")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.turn.turn_effects import Withdraw
 
 if TYPE_CHECKING:
     from lemming.kernel.messages import OutboxEntry
@@ -48,8 +49,8 @@ class DraftWrites:
         self.discard_memories(turn_state)
         self.entries.clear()
         self.is_sent_back, self.has_withdrawn = False, True
-        if turn_state.hooks.turn_guard:
-            turn_state.hooks.turn_guard.reset()
+        if turn_state.hooks.chain:
+            turn_state.hooks.chain.dispatch(Withdraw())
 
     def discard_memories(self, turn_state: TurnState) -> None:
         """Withdraw the memories only."""

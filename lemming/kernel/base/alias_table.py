@@ -59,15 +59,6 @@ _MODULES = {
     "kernel.tools.context": "kernel.tools.tool_context",
     "kernel.tools.declared": "kernel.tools.tool_decorator",
     "kernel.tools.definition": "kernel.tools.tool_definition",
-    "kernel.turn.draft": "kernel.turn.turn_state",
-    "kernel.turn.draft_state": "kernel.turn.turn_state_values",
-    "kernel.turn.labels": "kernel.turn.prompt_labels",
-    "kernel.turn.moments": "kernel.turn.turn_context",
-    "kernel.turn.opening": "kernel.turn.prompt_prefix",
-    "kernel.turn.places": "kernel.turn.guards",
-    "kernel.turn.preparing": "kernel.turn.context_provider",
-    "kernel.turn.seams": "kernel.turn.turn_hooks",
-    "kernel.turn.seen": "kernel.turn.prompt_input",
     "kernel.turn.values": "kernel.turn.turn_values",
     "service": "operations",
     "telemetry.readings": "telemetry.journal_follower",
@@ -77,22 +68,22 @@ _MODULES = {
     "timeline.record": "journal_tools.recorded_tick",
 }
 NAMES = _pairs(
-    "Answers=AnswerSource Asking=ApprovalRequest Awaits=ReplyHold Beforehand=StrategyInputs "
-    "Begun=OpenRequest CallEffects=RequestedEffects CallLookout=ToolCallGuard Called=CallResult "
-    "CallsOfTick=BatchContext Carried=PayloadWithDigests Coming=UpcomingEvent Draft=TurnState "
-    "DraftState=TurnStateValues Ended=RequestOutcome Fact=CapabilityStatus Found=CheckFinding "
-    "FunctionBroke=CheckFunctionError Functions=CheckFunctions Gathering=CallBatcher Held=ApprovalOutcome "
-    "Hold=ApprovalHandler Holder=ApprovalBroker InUse=StatusContext "
-    "Keeps=RetentionHold Labels=PromptLabels LetsIn=IsPreapproved "
-    "Lookout=TurnGuard LowValue=LowTrustValue Mail=MailView Message=InboundMessage Moment=TurnContext "
-    "NamedOnly=AddressedOnlyAgenda NamedStrategy=RegisteredStrategy No=Rejected Opening=PromptPrefix "
-    "Openings=PromptPrefixCache Org=OrgSettings Outgoing=OutgoingEntry OwnFolders=OwnFolderCheck "
-    "Paid=PricedAnswer Passed=AllowedCall Platter=DurableDisk Point=CrashPoint Preparation=ContextProvider "
-    "Rest=SkipReason Seen=PromptInput Shared=SharedResource Showing=VisibleContext "
-    "Soon=PollResult Surroundings=TickContext TakesBatches=BatchProvider TickLook=TickView "
-    "TickPart=TickInterceptor ToShow=ContextCandidates Tracing=TaintTracker "
-    "Trusted=TurnTrust TurnPart=TurnInterceptor View=ReaderView Waits=PendingItem "
-    "Words=TrustLabeler about=describe_field agent_folders=list_agent_folders answer_in=parse_answer "
+    "Answers=AnswerSource Beforehand=StrategyInputs "
+    "Begun=OpenRequest CallEffects=RequestedEffects Called=CallResult "
+    ""
+    "Ended=RequestOutcome Found=CheckFinding "
+    "FunctionBroke=CheckFunctionError "
+    ""
+    ""
+    "Mail=MailView Message=InboundMessage "
+    "NamedOnly=AddressedOnlyAgenda NamedStrategy=RegisteredStrategy "
+    "Org=OrgSettings Outgoing=OutgoingEntry OwnFolders=OwnFolderCheck "
+    "Paid=PricedAnswer Platter=DurableDisk Point=CrashPoint "
+    ""
+    "Soon=PollResult TakesBatches=BatchProvider "
+    ""
+    "View=ReaderView Waits=PendingItem "
+    "about=describe_field agent_folders=list_agent_folders answer_in=parse_answer "
     "answered=answer_each_tick code_of=error_code "
     "content_of=encode_record entry_effect=to_file_effect "
     "events_in=iter_events findings_of=find_findings ignore=ignore_event interrupted=interrupted_result "
@@ -111,83 +102,9 @@ NAMES = _pairs(
     "why_no_server=missing_server_tool_reason"
 )
 _MEMBERS = {
-    "kernel.turn.turn_interceptor.TurnInterceptor": (
-        "opens=on_turn_start steps=strategy drives=wrap_run reads=validate_reply fits=validate_entries "
-        "carries=attach_digests replied=after_reply watches=guard takes=handle_call trust=trust_label "
-        "writes=before_write shown_result=render_result asks=on_approval_required holds=pending_state "
-        "stopped=on_limit_reached seals=finalize adds=extra_requests added=on_requests_added "
-        "concludes=on_turn_end may_rest=can_skip_response waits_for=wait_reason amends=update_agent_state "
-        "fills=complete_entry leaving=before_entry closes=save_state draft=turn_state given=snapshot"
-    ),
-    "kernel.turn.turn_hooks.Capability": (
-        "settings_in=org_settings settings_of=agent_settings habits=turn_policy "
-        "prepare=context_provider part=interceptor holder=approval_broker "
-        "model_of=resolve_model completes=before_model_call looks_at_calls=tool_call_guard "
-        "limits=tick_limits gathers=call_batcher shares=shared_resources words=trust_labeler "
-        "tracing=taint_tracker why_not=resume_blocker given_up=on_turn_abandoned purpose_in=parse_purpose "
-        "keeps=retention_hold kept_results=results_after_abandon rest=skip_reason "
-        "asked=sub_requests raises=limit_raises note=call_note "
-        "tools_named=tool_references "
-        "roots_outside=external_roots files_outside=external_files questions=auxiliary_prompts "
-        "renaming=wrap_rename facts=status_lines settings=org_settings_type "
-        "resume_settings=agent_settings_type"
-    ),
-    "kernel.turn.context_provider.ContextProvider": (
-        "finds=scan_files rests=should_skip_request is_led=should_continue_request why_resting=skip_reason "
-        "wakes_at=next_wake_tick labels=prompt_labels withholds=should_withhold is_refused=should_reject "
-        "lets_in=is_preapproved wakes=should_wake ends=request_outcomes "
-        "earlier_results=render_earlier_results looks=filter_candidates shows=adjust_context "
-        "sections=prompt_sections forms=payload_schemas annotates=annotate_prompt given=snapshot "
-        "moment=context"
-    ),
-    "kernel.turn.turn_context.TurnContext": "now=tick_context held=unwritten_files own=agent_settings",
-    "kernel.turn.turn_context.VisibleContext": (
-        "left_out=omitted_count before=leading_sections also=other_entries also_memories=other_memories "
-        "to_come=pending_indexes"
-    ),
-    "kernel.turn.turn_context.Rejected": "why=reason",
-    "kernel.turn.turn_context.SkipReason": "why=reason comes_by_itself=resolves_itself",
-    "kernel.turn.turn_context.StatusContext": "kept=states",
-    "kernel.turn.guards.ApprovalRequest": "why=reason further=other_lines",
-    "kernel.turn.guards.ApprovalOutcome": "kept=states",
-    "kernel.turn.guards.AllowedCall": "kept=states",
-    "kernel.turn.guards.SharedResource": "what=name",
-    "kernel.turn.guards.LowTrustValue": "word=label",
-    "kernel.turn.guards.TurnTrust": "word=label",
-    "kernel.turn.guards.ContextCandidates": "asked=requests tell=render_results",
-    "kernel.turn.guards.BatchContext": "now=clock",
-    "kernel.turn.turn_values.TurnInputs": "question=first_messages",
-    "kernel.turn.turn_state.TurnState": (
-        "read=read_reply act=stage_reply room=remaining_entries write=stage_entry as_entry=to_entry "
-        "waits_until=reveal_time use=call_tool refuse=refuse_call stop=fail"
-    ),
-    "kernel.turn.turn_state_values.TurnStateValues": (
-        "unshown=unshown_results unshown_places=unshown_indexes has_results_to_tell=has_unshown_results "
-        "held_up=pause_reason trust=trust_label questions=call_count may_rest=can_skip_response "
-        "status_of=get_status tell=render_result show=set_prompt continue_with=set_dialogue "
-        "accepted=accepted_count aside=auxiliary_answers asked=pending_indexes calls=call_ids "
-        "found=found_tools held=pending_states in_vain=failed_attempts is_handed_on=is_handed_off "
-        "last_words=failure_entries left=remaining_work lost=write_off lost_entries=misaddressed_entries "
-        "misfit=answer_violation noted=report_fields numbers=call_numbers outside=external_results "
-        "over=forced_end passed_on=transferred seams=hooks settled=written_ahead shown=shown_count "
-        "stopped_by=stop_error untold=hidden_indexes used=tools_used"
-    ),
     "kernel.turn.strategy.Turn": (
         "value=ask_json reply=ask_reply leave=leave_note shown=append_results is_over=is_finished given=snapshot"
     ),
-    "kernel.turn.prompt_input.PromptInput": (
-        "asked=requests outside=extra_values added=sections left_out=omitted_count before=leading_sections "
-        "told_by=source_paths jobs_kept=job_memories"
-    ),
-    "kernel.turn.prompt_labels.PromptLabels": (
-        "entry=label_entry ended=label_outcome memory=label_memory of_entry=entry_prefix "
-        "of_memory=memory_prefix of_result=result_prefix values=template_values"
-    ),
-    "kernel.tick.tick_hooks.TickInterceptor": (
-        "by_clock=uses_clock rests=skipped_agents reads=read_paths may_read=optional_read_paths "
-        "comes=upcoming_events ends=on_tick_end"
-    ),
-    "kernel.tick.tick_hooks.UpcomingEvent": "what=description",
     "kernel.tools.tool_definition.Tool": (
         "why_refused=refusal_reason reads=read_paths writes=write_paths "
         "reaches_outside=describe_side_effects source=source_file is_planned=is_plan_only "
@@ -214,7 +131,6 @@ _MEMBERS = {
         "at_hand=get_cached"
     ),
     "kernel.files.effects.FileEffect": "place=path_key says=memory_value",
-    "kernel.tick.snapshot.Snapshot": "own=get_cache",
     "kernel.inboxes.turn_task.RequestOutcome": "payload=answer_payload asked=sub_request",
     "kernel.inboxes.turn_task.Task": "begun=open_request asked=outcomes",
     "kernel.inboxes.reader_view.ReaderView": (
@@ -243,25 +159,9 @@ _MEMBERS = {
     "capabilities.plans.plan_builder.Condition": "plain=json",
     "capabilities.plans.plan_builder.PlanStep": "plain=json",
     "testing.scripted_person.ScriptedPerson": "said=replies",
-    "kernel.turn.guards.ApprovalBroker": "hold=request_approval",
-    "kernel.turn.guards.ToolCallGuard": "before=before_call after=after_call",
-    "kernel.turn.guards.SpendingLimits": "look=check_call lost=write_off",
-    "kernel.turn.guards.CallBatcher": "entered=add_turns left=remove_turn",
-    "kernel.turn.guards.TurnGuard": (
-        "look_at_entry=check_entry look_at_memory=check_memory look_at_effects=check_effects "
-        "judged_call=check_call judged_result=check_result "
-        "taken_back=reset look_at_notes=check_notes"
-    ),
-    "kernel.turn.guards.TrustLabeler": "usual=default known=normalize of_entry=entry_label of_memories=memory_labels",
-    "kernel.turn.guards.TaintTracker": (
-        "word=label word_after=next_label look=inspect_call recorded_result=label_result "
-        "take=record_result facts_of_args=argument_labels"
-    ),
-    "kernel.turn.turn_context.TickLimits": "of=limits_for_turn",
     "kernel.inboxes.turn_agenda.Agenda": (
         "next=next_task beside=inbox_requests sets_aside=is_excluded is_kept=is_deferred is_nothing_new=is_irrelevant"
     ),
-    "kernel.turn.turn_values.Purpose": "id=reference answered=answered_calls why_unpaid=over_budget_reason",
 }
 _REPLACED = {
     "kernel.turn.turn_hooks.Capability": (
@@ -279,17 +179,6 @@ _KEYWORDS = {
     "engine.ticks": "hurried=immediate",
     "telemetry.journal_follower.iter_events": "told=printed",
 }
-_RESULTS = {
-    "agenda": "kernel.inboxes.turn_agenda.Agenda",
-    "approval_broker": "kernel.turn.guards.ApprovalBroker",
-    "call_batcher": "kernel.turn.guards.CallBatcher",
-    "guard": "kernel.turn.guards.TurnGuard",
-    "limits_for_turn": "kernel.turn.guards.SpendingLimits",
-    "taint_tracker": "kernel.turn.guards.TaintTracker",
-    "tick_limits": "kernel.turn.turn_context.TickLimits",
-    "tool_call_guard": "kernel.turn.guards.ToolCallGuard",
-    "trust_labeler": "kernel.turn.guards.TrustLabeler",
-}
 _MOVED = {
     "access": "kernel.access",
     "approvals": "capabilities.approvals",
@@ -303,6 +192,11 @@ _MOVED = {
     "files": "kernel.files",
     "gates": "capabilities.gates",
     "journal": "kernel.journal",
+    "kernel.turn.draft": "ext",
+    "kernel.turn.moments": "ext",
+    "kernel.turn.places": "ext",
+    "kernel.turn.preparing": "ext",
+    "kernel.turn.seams": "ext",
     "kinds": "kernel.base.entry_kinds",
     "llm": "kernel.llm",
     "mail": "kernel.inboxes",
@@ -338,8 +232,6 @@ REPLACED = {_full(name): _pairs(text) for name, text in _REPLACED.items()}
 """Hooks of each class that are gone, each with the hook or function in its place. A plugin with such a hook is refused."""
 KEYWORDS = {_full(name): _pairs(text) for name, text in _KEYWORDS.items()}
 """New names of the keyword arguments of each function. The fields of a value are in `MEMBERS`."""
-RESULTS = {hook: _full(name) for hook, name in _RESULTS.items()}
-"""Protocol of the object that a hook returns."""
 MOVED = {_full(old): _full(new) for old, new in _MOVED.items()}
 """Current path of each module that was moved before 0.2.0. The old path does not work."""
 _PLACES = {

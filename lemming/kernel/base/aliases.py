@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 _PACKAGE = __name__.partition(".")[0]
@@ -161,28 +161,8 @@ def _adopt(cls: type) -> None:
             if override is None or new_name in vars(cls):
                 continue
             warn_once(f"{base.__name__}.{old_name}", new_name, depth=2)
-            if isinstance(override, FunctionType) and (protocol := _table().RESULTS.get(new_name)):
-                override = _adopt_result(override, protocol)
             setattr(cls, new_name, override)
             _add_all_descriptors()
-
-
-def _adopt_result(hook: Callable[..., Any], protocol: str) -> Callable[..., Any]:
-    """Return a hook whose result, an object with the old methods of a protocol, has the new ones too."""
-
-    @functools.wraps(hook)
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        result = hook(*arguments, **keywords)
-        for old_name, new_name in _table().MEMBERS[protocol].items():
-            if result is not None and hasattr(type(result), old_name) and not hasattr(type(result), new_name):
-                warn_once(f"{protocol.rpartition('.')[2]}.{old_name}", new_name, depth=2)
-                method = vars(type(result))[old_name]
-                if isinstance(method, FunctionType) and (inner := _table().RESULTS.get(new_name)):
-                    method = _adopt_result(method, inner)
-                setattr(type(result), new_name, method)
-        return result
-
-    return call
 
 
 class _OldName:

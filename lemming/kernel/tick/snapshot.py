@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lemming.kernel.agents import Agent, Survey, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.field_types import Json
@@ -54,7 +53,6 @@ T = TypeVar("T")
 NOTHING: Mapping[str, bytes] = {}
 
 
-@accept_old_names
 @dataclass(frozen=True)
 class Snapshot:
     """A view of an organisation. Later edits count from the next tick."""

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent, Survey
-from lemming.kernel.base.aliases import accept_old_fields, accept_old_names
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.org.capability_usage import find_used_capabilities
@@ -47,7 +46,6 @@ class TickView(NamedTuple):
     since: str = ""
 
 
-@accept_old_fields
 class UpcomingEvent(NamedTuple):
     """An upcoming event: time, agent and description."""
 
@@ -60,7 +58,6 @@ class UpcomingEvent(NamedTuple):
         return {"at": timestamp(self.at), "agent": self.agent, "what": self.description}
 
 
-@accept_old_names
 class TickInterceptor:
     """A capability's hooks in a tick. `agents` are the names of the agents that use the capability."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.base.aliases import accept_old_fields
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import EntryLister, EntryReader, RequestOutcomes, RequestPolicy
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from lemming.kernel.turn.prompt_input import PromptInput
 
 
-@accept_old_fields
 class ContextProvider:
     """Provides one capability's part of a turn's inputs. The only part of a capability with access to files.
 

@@ -6,7 +6,7 @@ Plain types, shared by the capabilities that check, ask persons and keep records
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,10 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from lemming.kernel.base.aliases import accept_old_fields, accept_old_names
-from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.times.parse_times import Expiry
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.turn_task import Task
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from lemming.kernel.journal.journal_file import Journal
 
 
-@accept_old_fields
 class ApprovalRequest(NamedTuple):
     """A required approval: by one of `persons` (None: by anybody), before the earliest time in `expires`.
 
@@ -72,7 +69,6 @@ CheckFunctions = Callable[[tuple[str, ...]], Callable[[str, Json], CheckFinding 
 """Returns the check functions of plugins, which are called by name."""
 
 
-@accept_old_fields
 class ApprovalOutcome(NamedTuple):
     """Decision on a call that needs approval: the result, or None if the call may run.
 
@@ -100,7 +96,6 @@ class ApprovalBroker(Protocol):
         ...
 
 
-@accept_old_fields
 class LowTrustValue(NamedTuple):
     """A value from an answer with less trust than the turn, and the trust label."""
 
@@ -108,7 +103,6 @@ class LowTrustValue(NamedTuple):
     label: str
 
 
-@accept_old_fields
 class TurnTrust(NamedTuple):
     """Current trust label of a turn and the source that lowered the trust; empty without tracking.
 
@@ -120,7 +114,6 @@ class TurnTrust(NamedTuple):
     facts_of: Callable[[Any], Json] = lambda _: {}
 
 
-@accept_old_fields
 class AllowedCall(NamedTuple):
     """A call that may run, with the verdicts and the recorded state of the approval."""
 
@@ -177,7 +170,6 @@ class SpendingLimits(Protocol):
         ...
 
 
-@accept_old_names
 class BatchContext(NamedTuple):
     """Environment of a tick's model calls for a batcher, with the `journal` of their records.
 
@@ -215,7 +207,6 @@ class CallBatcher(Protocol):
         ...
 
 
-@accept_old_fields
 class SharedResource(NamedTuple):
     """A resource besides files that turns of a tick share.
 
@@ -233,7 +224,6 @@ IsPreapproved = Callable[[OutboxEntry], bool]
 """Returns True if a person has approved an entry for reading."""
 
 
-@accept_old_fields
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class ContextCandidates:
     """Candidates for the content of a turn. `render_results` returns the results for the task that passed."""
@@ -244,38 +234,6 @@ class ContextCandidates:
     memories: Memories
     context: list[tuple[str, str]]
     render_results: Callable[[Task | None], Sequence[Mapping[str, Any]]]
-
-
-class TurnGuard(Protocol):
-    """Guard of a turn: checks entries, memories, effects and calls after all other checks."""
-
-    def check_entry(self, new: NewEntry, at: str, *, is_approved: bool = False) -> NewEntry | None:
-        """Return an entry as it may be written, or None. On None the model is informed or a person asked."""
-        ...
-
-    def check_memory(self, key: str, value: Any) -> Any:
-        """Return a memory value as it may be stored. Raises `ToolError` with the reason if not."""
-        ...
-
-    def check_notes(self, notes: str) -> str:
-        """Return the notes of a reply as they may be stored and shown."""
-        ...
-
-    def check_effects(self, effects: Iterable[FileEffect], at: str) -> tuple[FileEffect, ...]:
-        """Return the file effects of a tool as they may be written, memories included."""
-        ...
-
-    def check_call(self, call: ToolCall) -> ToolCall:
-        """Return a call with the verdicts that call gates use."""
-        ...
-
-    def check_result(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Return the result of a call as it may be shown."""
-        ...
-
-    def reset(self) -> None:
-        """Forget the rolled-back entries, which may be written again."""
-        ...
 
 
 class TrustLabeler(Protocol):

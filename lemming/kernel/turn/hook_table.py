@@ -19,7 +19,8 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.plugins.capability_loader import find_tool_entry, get_capability
 from lemming.kernel.plugins.capability_table import REQUESTS
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.guards import ApprovalRequest, PayloadWithDigests, TurnGuard
+from lemming.kernel.turn.effect_chain import EffectChain
+from lemming.kernel.turn.guards import PayloadWithDigests
 from lemming.kernel.turn.turn_context import Drive, Rejected
 from lemming.kernel.turn.turn_values import Steps, TurnInputs
 
@@ -34,7 +35,6 @@ class HookTable:
     """Overridden hooks of a turn's interceptors, in call order. A hook without an override costs no call."""
 
     on_turn_start: tuple[Callable[[], End | None], ...] = ()
-    guard: tuple[Callable[[], TurnGuard | None], ...] = ()
     strategy: tuple[StrategyHook, ...] = ()
     wrap_run: tuple[Callable[[Any, Drive, Steps], End], ...] = ()
     validate_entries: tuple[ValidateEntries, ...] = ()
@@ -43,14 +43,11 @@ class HookTable:
     after_reply: tuple[AfterReply, ...] = ()
     render_result: tuple[Callable[[Json], Json], ...] = ()
     trust_label: tuple[Callable[[], str], ...] = ()
-    before_call: tuple[Callable[[ToolCall], ToolCall | Rejected], ...] = ()
     handle_call: tuple[Callable[[ToolCall, str], bool], ...] = ()
     before_write: tuple[Callable[[Files], Files], ...] = ()
     after_call: tuple[Callable[[int, ToolCall, ToolResult], None], ...] = ()
     complete_entry: tuple[CompleteEntry, ...] = ()
     is_answered: tuple[Callable[[], bool], ...] = ()
-    before_entry: tuple[Callable[[NewEntry, str], NewEntry | Rejected], ...] = ()
-    on_approval_required: tuple[Callable[[NewEntry, ApprovalRequest, str], None], ...] = ()
     on_limit_reached: tuple[Callable[[Json], None], ...] = ()
     on_turn_end: tuple[Callable[[End, LemmingError | None], End], ...] = ()
     finalize: tuple[Callable[[], None], ...] = ()
@@ -58,14 +55,17 @@ class HookTable:
     wait_reason: tuple[Callable[[], str], ...] = ()
     update_agent_state: tuple[Callable[[AgentState, Status, End], None], ...] = ()
 
-    def __init__(self, interceptors: Mapping[str, Any]) -> None:
+    def __init__(self, interceptors: Mapping[str, Any], turn_state: Any = None) -> None:
         self.interceptors = interceptors
+        self.chain: EffectChain | None = None
+        links = [item.as_link() for item in interceptors.values()]
+        if any(link.handles for link in links):
+            self.chain = EffectChain(links, turn_state.perform, turn_state.events.append)
         for interceptor in interceptors.values():
             interceptor_class: Any = type(interceptor)
             # Only overridden hooks: most turns pass most hooks without a single call.
             for hook in _overridden_hooks(interceptor_class):
                 setattr(self, hook, (*getattr(self, hook), getattr(interceptor, hook)))
-        self.turn_guard = next((turn_guard for guard_factory in self.guard if (turn_guard := guard_factory())), None)
 
     def make_extra_entries(self, first: int, room: int) -> list[OutboxEntry]:
         """Return the extra requests that interceptors append after the turn's first `first` entries, at most
@@ -103,7 +103,9 @@ class HookTable:
         """
         old_states = next(iter(self.interceptors.values())).turn_state.inputs.state.kept
         new_states = {
-            name: interceptor.save_state(is_applied=is_applied, holds_all=holds_all)
+            name: interceptor.reduce_state(
+                interceptor.save_state(is_applied=is_applied, holds_all=holds_all), holds_all
+            )
             for name, interceptor in self.interceptors.items()
         }
         return {name: value for name, value in {**old_states, **new_states}.items() if value}
@@ -128,7 +130,8 @@ def with_request_hooks(turn_state: Any) -> HookTable:
     seams: HookTable = turn_state.hooks
     if REQUESTS in seams.interceptors:
         return seams
-    return HookTable({REQUESTS: get_capability(REQUESTS).interceptor(turn_state, {}), **seams.interceptors})
+    added = {REQUESTS: get_capability(REQUESTS).interceptor(turn_state, {}), **seams.interceptors}
+    return HookTable(added, turn_state)
 
 
 def entries_from_call(call: ToolCall) -> Sequence[NewEntry]:

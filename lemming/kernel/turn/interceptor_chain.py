@@ -43,7 +43,8 @@ def build_hook_table(turn_state: TurnState, plugins: Sequence[str] | None = None
     if not (extra_names or snapshots):
         return NO_HOOKS
     capabilities = starting_capabilities(inputs, plugins, extra_names)
-    return HookTable({item.name: item.interceptor(turn_state, snapshots.get(item.name, {})) for item in capabilities})
+    interceptors = {item.name: item.interceptor(turn_state, snapshots.get(item.name, {})) for item in capabilities}
+    return HookTable(interceptors, turn_state)
 
 
 def _find_unrecorded_names(inputs: TurnInputs) -> Iterator[str]:

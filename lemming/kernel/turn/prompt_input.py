@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.aliases import accept_old_fields
 from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.recorded_dialogue import Dialogue
@@ -18,7 +17,6 @@ Lines = list[str]
 """The lines of a message; one item may have several lines."""
 
 
-@accept_old_fields
 @dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
 class PromptInput:
     """Plain values of a turn's prompt, besides the prompt prefix.

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.inboxes.turn_task import RequestOutcome
 from lemming.kernel.messages import OutboxEntry
 
@@ -14,7 +13,6 @@ Json = dict[str, Any]
 NOTHING: Mapping[str, str] = {}
 
 
-@accept_old_names
 class PromptLabels:
     """Labels of a prompt without trust tracking: every label is empty."""
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.aliases import accept_old_fields, accept_old_names
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.turn_task import Task
@@ -36,7 +35,6 @@ ReplyHold = Callable[[OutboxEntry, Collection[str], Mapping[str, bool]], bool]
 """Marks an entry as awaited by agents or persons; each with True if it was not shown to them."""
 
 
-@accept_old_names
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class TurnContext:
     """A turn in preparation: the organisation at the start of the tick, and the agent with the state.
@@ -55,7 +53,6 @@ class TurnContext:
     agent_settings: Any = None
 
 
-@accept_old_fields
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class VisibleContext:
     """The content of a turn before the prompt is built; gates have let all of this pass.
@@ -85,7 +82,6 @@ class TickLimits(Protocol):
         ...
 
 
-@accept_old_fields
 class Rejected(NamedTuple):
     """A rejection with the reason, which the model sees."""
 
@@ -97,7 +93,6 @@ class NoSettings:
     """Settings of a capability without settings: the block is `{}`."""
 
 
-@accept_old_fields
 class SkipReason(NamedTuple):
     """Reason an agent cannot continue.
 
@@ -115,7 +110,6 @@ class CapabilityStatus(NamedTuple):
     text: str
 
 
-@accept_old_fields
 class StatusContext(NamedTuple):
     """An organisation as a status screen shows it, for one capability in use.
 

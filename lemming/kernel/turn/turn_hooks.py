@@ -57,8 +57,10 @@ from lemming.kernel.turn.turn_context import (
     TurnContext,
     VisibleContext,
 )
+from lemming.kernel.turn.turn_effects import Effect, Event, Interception
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_values import Purpose, TurnInputs
+from lemming.kernel.turn.turn_view import TurnView
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState
@@ -103,6 +105,31 @@ class Capability:
     agent_settings_type: type[Any] = NoSettings
     after: tuple[str, ...] = ()
     provides: Mapping[str, Mapping[str, Any]] = {}
+    handles: tuple[type[Effect], ...] = ()
+    """Types of effects that `intercept` gets."""
+    facts: tuple[str, ...] = ()
+    """Facts that `intercept` may write into effects."""
+
+    def prepare(self, turn: TurnContext) -> Json | None:
+        """Return the snapshot of a turn, recorded as `given.<name>`, or None to take no part in the turn.
+
+        The only method that may read files: the rest of a turn uses this record alone.
+        """
+        return None
+
+    def intercept(self, effect: Any, turn: TurnView) -> Interception:
+        """Return the outcome of an effect, None to take no part, or a generator that yields effects.
+
+        `outcome = yield effect`, changed or not, passes the effect on to the rest of the chain.
+        """
+        return None
+
+    def reduce(self, state: Json, event: Event, turn: TurnView) -> Json:
+        """Return the capability's state in the ledger after an event of a turn. Called for the events that count.
+
+        All events of a turn count whose files are written; of a failed turn only calls and answers of models do.
+        """
+        return state
 
     def org_settings(self, config: Config) -> Any:
         """Return the capability's block of `config/org.json`, or None if there is no block.
@@ -123,11 +150,13 @@ class Capability:
 
     def context_provider(self, context: TurnContext) -> ContextProvider | None:
         """Return the context provider of a turn, or None if the capability takes no part."""
-        return None
+        return _PreparedSnapshot(self, context) if type(self).prepare is not Capability.prepare else None
 
     def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
         """Return the interceptor of a turn that began with this snapshot."""
-        return TurnInterceptor(self.name, turn_state, snapshot)
+        interceptor = TurnInterceptor(self.name, turn_state, snapshot)
+        interceptor.capability = self
+        return interceptor
 
     def approval_broker(
         self, tick_context: TickContext, inputs: TurnInputs, finished: Mapping[int, ToolFinished]
@@ -262,3 +291,15 @@ class Capability:
     def status_lines(self, context: StatusContext) -> Iterable[CapabilityStatus]:
         """Return status lines for `lemming status` and cards for the web page. Read-only."""
         return ()
+
+
+class _PreparedSnapshot(ContextProvider):
+    """The context provider of a capability that only returns a snapshot."""
+
+    def __init__(self, capability: Capability, context: TurnContext) -> None:
+        super().__init__(context)
+        self._capability = capability
+
+    def snapshot(self) -> Json:
+        """Return the snapshot."""
+        return self._capability.prepare(self.context) or {}

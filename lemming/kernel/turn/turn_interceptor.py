@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.base.aliases import accept_old_fields
 from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.files.effects import FileEffect
@@ -14,16 +14,18 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.guards import ApprovalRequest, PayloadWithDigests, TurnGuard
+from lemming.kernel.turn.effect_chain import Interceptor
+from lemming.kernel.turn.guards import PayloadWithDigests
 from lemming.kernel.turn.turn_context import Drive, Rejected
+from lemming.kernel.turn.turn_effects import AskModel, CallTool, Effect, EffectPerformed, Interception
 from lemming.kernel.turn.turn_values import Steps
+from lemming.kernel.turn.turn_view import TurnView
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.strategy import Turn
     from lemming.kernel.turn.turn_state import TurnState
 
 
-@accept_old_fields
 class TurnInterceptor:
     """Interceptor of a turn for one capability.
 
@@ -32,8 +34,42 @@ class TurnInterceptor:
     After a crash the turn runs again with the recorded answers, and the interceptor reaches the same state.
     """
 
+    handles: Sequence[type[Effect]] = ()
+    """Types of effects that `intercept` gets."""
+    facts: Sequence[str] = ()
+    """Facts that it may write into effects."""
+
     def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
         self.name, self.turn_state, self.snapshot = name, turn_state, snapshot
+
+    capability: Any = None  # with `intercept` and `reduce` of its own
+
+    def as_link(self) -> Interceptor:
+        """Return the part of the effect chain."""
+        if self.handles or not (self.capability and self.capability.handles):
+            return Interceptor(self.name, self.handles, self.facts, self.intercept)
+        intercept = partial(self.capability.intercept, turn=self._view)
+        return Interceptor(self.name, self.capability.handles, self.capability.facts, intercept)
+
+    @cached_property
+    def _view(self) -> TurnView:
+        return TurnView(self.name, self.turn_state, self.snapshot)
+
+    def reduce_state(self, state: Json, is_applied: bool) -> Json:
+        """Return the capability's state after the events of the turn that count."""
+        if self.capability is None:
+            return state
+        for event in self.turn_state.events:
+            if is_applied or (isinstance(event, EffectPerformed) and isinstance(event.effect, (CallTool, AskModel))):
+                state = self.capability.reduce(state, event, self._view)
+        return state
+
+    def intercept(self, effect: Any) -> Interception:
+        """Return the outcome of an effect, None to take no part, or a generator that yields effects.
+
+        `outcome = yield effect`, changed or not, passes the effect on to the rest of the chain.
+        """
+        return None
 
     def on_turn_start(self) -> End | None:
         """Run before the turn's first model call; return the end of the turn if the turn ends here, else
@@ -87,17 +123,6 @@ class TurnInterceptor:
         the reply, False if the strategy made the reply itself.
         """
 
-    def guard(self) -> TurnGuard | None:
-        """Return the guard of this turn, or None.
-
-        The guard runs after all other checks; only one interceptor has a guard.
-        """
-        return None
-
-    def before_call(self, call: ToolCall) -> ToolCall | Rejected:
-        """Allow, change or reject a tool call before it runs. Gates check the call that this hook returns."""
-        return call
-
     def handle_call(self, call: ToolCall, at: str) -> bool:
         """Handle a call that belongs to this capability and return True; return False for a call of a tool."""
         return False
@@ -121,9 +146,6 @@ class TurnInterceptor:
     def render_result(self, result: Json) -> Json:
         """Return a call's result as the model sees it within the turn. The recorded result is unchanged."""
         return result
-
-    def on_approval_required(self, new: NewEntry, approval: ApprovalRequest, at: str) -> None:
-        """Handle an entry that needs approval. The entry is not written; a result informs the model."""
 
     def pending_state(self, new: NewEntry) -> Json:
         """Return the state to store until the request of this capability, written by a call, is answered:
@@ -173,13 +195,6 @@ class TurnInterceptor:
     def is_answered(self) -> bool:
         """Return True if the turn's task has an answer, so that no further model call is needed."""
         return False
-
-    def before_entry(self, new: NewEntry, at: str) -> NewEntry | Rejected:
-        """Allow, change or reject an outgoing entry.
-
-        The entry is staged, not yet written. `at`: time of the reply.
-        """
-        return new
 
     def save_state(self, *, is_applied: bool, holds_all: bool) -> Json:
         """Return the complete state that the agent's ledger stores as `kept.<name>`, or {} to store nothing.

@@ -9,41 +9,39 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lemming.kernel.base.aliases import accept_old_names
-from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply
+from lemming.kernel.base.contract import Keep, ToolCall, TurnReply
 from lemming.kernel.base.errors import (
-    LemmingError,
     OutOfCredits,
     ProviderError,
     RequestOverLimit,
     StoppedByGate,
-    ToolError,
-    TurnTooLong,
 )
-from lemming.kernel.base.times.parse_times import normalize_moment
-from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.files.field_types import Json
-from lemming.kernel.journal.turn_report import End
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.journal.write_offs import WriteOff
-from lemming.kernel.memory import make_memory_effect
-from lemming.kernel.messages import WAITING_FROM, OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.listing import load_found_tools
-from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.kernel.turn.forms.discovered_tools import list_earlier_found_tools
-from lemming.kernel.turn.hook_table import entries_from_call, next_entry_id, with_request_hooks
-from lemming.kernel.turn.repeated_calls import repetition_hint
+from lemming.kernel.turn.hook_table import entries_from_call, with_request_hooks
 from lemming.kernel.turn.replies import read_reply
-from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, RESULTS_CHARS, render_result, tool_use_json
-from lemming.kernel.turn.turn_context import Rejected
-from lemming.kernel.turn.turn_state_values import TurnStateValues
+from lemming.kernel.turn.turn_effects import (
+    Allowed,
+    CallTool,
+    Deferred,
+    Effect,
+    Rejected,
+    TakeReply,
+    Withdraw,
+    WriteEntry,
+    WriteFile,
+    WriteMemory,
+    WriteNotes,
+)
 from lemming.kernel.turn.turn_values import Answer
+from lemming.kernel.turn.turn_writes import TurnWrites
 
 
-@accept_old_names
-class TurnState(TurnStateValues):
+class TurnState(TurnWrites):
     """State of a turn, with the methods that apply replies and calls to the state."""
 
     __slots__ = ()
@@ -118,7 +116,7 @@ class TurnState(TurnStateValues):
                 self.remarks.append(f"{call.tool}: not called, {reason}")
                 continue
             number = self.call_numbers.get_reply_number(index)
-            if index + 1 < len(reply.tool_calls) and not self.hooks.before_call:  # in the order of display
+            if index + 1 < len(reply.tool_calls) and not self._decides_calls:  # in the order of display
                 parallel_calls = self.call_numbers.get_recorded_number(number, len(self.results))
                 self.source.start_calls(parallel_calls, reply.tool_calls[index:], at, self._staged_with_labels)
             self.call_tool(call, at, number)
@@ -137,120 +135,79 @@ class TurnState(TurnStateValues):
             self.results.append(notice)
             self.call_ids.append("")
         self.remarks += [*reply.remarks, *(f"left out: {reason}"[:500] for reason in reply.left_out)]
-        notes = self.hooks.turn_guard.check_notes(reply.notes) if self.hooks.turn_guard else reply.notes
+        notes = self._pass_notes(reply.notes) if self.hooks.chain and reply.notes else reply.notes
         self.notes = notes or self.notes
 
-    def _report_unknown_targets(self, entry: OutboxEntry, new: NewEntry) -> None:
-        """Remark on targets of an entry that name no agent, in case the entry was meant for somebody."""
-        reasons = find_unknown_targets(entry, self.source.everyone, self.staged)
-        for reason in reasons.values():
-            self.remarks.append(f"{OUTBOX_ENTRIES}: {reason}"[:500])
-            self.notices.add(f"Your entry {entry.id} reached nobody by its target: {reason}")
-        if reasons and len(reasons) == len(entry.targets):
-            self.misaddressed_entries[entry.id] = new
-
     @property
-    def remaining_entries(self) -> int:
-        """Number of entries that the turn may still write."""
-        return self.inputs.agent.turn.max_entries - len(self.entries)
+    def _decides_calls(self) -> bool:
+        """True if a capability decides about calls: none may then start before the earlier ones have their results."""
+        return self.hooks.chain is not None and CallTool in self.hooks.chain
 
-    def stage_entry(
-        self, new: NewEntry, at: str, *, by_engine: bool = False, is_approved: bool = False, alone: bool = False
-    ) -> OutboxEntry | None:
-        """Stage an entry with known fields filled in.
-
-        A rejected entry adds a result with the reason, and returns None.
-        """
-        for complete_entry in self.hooks.complete_entry:
-            if isinstance(completed := complete_entry(new, alone=alone), Rejected):
-                self._refuse_entry(new, {}, ToolResult(False, completed.reason))
-                return None
-            new = completed
-        for before_entry in self.hooks.before_entry if not by_engine else ():
-            if isinstance(allowed := before_entry(new, at), Rejected):
-                self._refuse_entry(new, {"kind": new.kind}, ToolResult(False, allowed.reason, outcome="refused"))
-                return None
-            new = allowed
-        if self.hooks.turn_guard and not by_engine:
-            checked = self.hooks.turn_guard.check_entry(new, at, is_approved=is_approved)
-            if checked is None:
-                return None
-            new = checked
-        identity = self.next_id(WAITING_FROM if self.reveal_time(new.payload, at) else 0)
-        entry = self.to_entry(new, identity, at)
-        self.entries.append(entry)
-        return entry
-
-    def _refuse_entry(self, new: NewEntry, args: Json, refusal: ToolResult) -> None:
-        """Inform the model of a rejected entry. The same entry again counts like a repeated call."""
-        self.add_result(OUTBOX_ENTRIES, {**args, "target": new.payload.get("target")}, refusal)
-        self._handle_result(len(self.results) - 1, ToolCall(OUTBOX_ENTRIES, new._asdict()), refusal)
-
-    def to_entry(self, new: NewEntry, identity: str, at: str) -> OutboxEntry:
-        """Return the outbox entry of a new entry."""
-        tick, name = self.inputs.tick, self.inputs.agent.name
-        return OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)
-
-    def next_id(self, first: int = 0) -> str:
-        """Return the id of the next entry. Ids of withdrawn entries are free."""
-        used_ids = [entry.id for entry in self.entries]
-        return next_entry_id(self.inputs, first + len(used_ids), used_ids)
-
-    def reveal_time(self, payload: dict[str, Any], at: str) -> str:
-        """Return the future time before which an entry stays hidden, or an empty string."""
-        time = normalize_moment(payload.get("not_before"))
-        if "not_before" in payload and not time:
-            problem = "payload.not_before is no moment (write 2026-12-01T12:00:00Z): the entry is shown at once"
-            self.remarks.append(f"{OUTBOX_ENTRIES}: {problem}")
-            self.notices.add(problem)
-        return time if time > at else ""
-
-    def stage_memory(self, key: str, value: Any, at: str) -> None:
-        """Stage a memory, or inform the model of the reason against it."""
-        try:
-            if key in self.inputs.damaged:
-                raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
-            if self.hooks.turn_guard:
-                value = self.hooks.turn_guard.check_memory(key, value)
-            is_from_reply = self.hooks.turn_guard is None
-            effect = make_memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=is_from_reply)
-        except ToolError as error:
-            self.remarks.append(f"not kept: {error}"[:500])
-            self.notices.add(str(error))
-        else:
-            path = effect.path_key
-            self.repeats.record_memory(key, value)
-            self.memory[path] = self.staged[path] = effect
+    def perform(self, effect: Effect) -> Any:
+        """Perform an effect that all interceptors agreed to, and return the answer."""
+        match effect:
+            case CallTool():
+                return self._make_call(effect.call, effect.at)
+            case WriteEntry():
+                return effect.written or self._write_entry(effect.new, effect.at)
+            case WriteMemory():
+                return effect.value
+            case WriteFile():
+                return effect.file
+            case WriteNotes():
+                return effect.text
+            case TakeReply():
+                return effect.reply
+            case Withdraw():
+                return True
+        raise TypeError(f"a turn performs no {type(effect).__name__}")
 
     def call_tool(self, call: ToolCall, at: str, number: int | None = None) -> None:
         """Call a tool and stage the file effects. `number`: number of the call in the reply."""
         self.call_numbers.set_pending(number)
-        for before_call in self.hooks.before_call:
-            if isinstance(allowed := before_call(call), Rejected):
-                self.refuse_call(call, ToolResult(False, allowed.reason, outcome="refused"))
-                return
-            call = allowed
-        if any(handle_call(call, at) for handle_call in self.hooks.handle_call):
+        chain = self.hooks.chain
+        if chain is None or CallTool not in chain:
+            if (result := self._make_call(call, at)) is not None:
+                self._take_result(call, result, at)
             return
-        index, staged = len(self.results), self._staged_with_labels()
-        call = self.hooks.turn_guard.check_call(call) if self.hooks.turn_guard else call
-        number = self.call_numbers.assign(index)
+        outcome = chain.dispatch(CallTool.from_call(call, at))
+        match outcome:
+            case Allowed(effect, answer) if isinstance(effect, CallTool):
+                if answer is not None:
+                    self._take_result(effect.call, answer, at)
+            case Rejected(reason, is_final):
+                if is_final:
+                    self.fail(StoppedByGate(reason[:2000]))
+                self.refuse_call(call, ToolResult(False, reason, outcome="refused"))
+            case Deferred(reason):
+                self.refuse_call(call, ToolResult(False, reason, outcome="deferred"))
+
+    def _make_call(self, call: ToolCall, at: str) -> ToolResult | None:
+        """Return the result of a call, recorded or live, or None for a call that delegates a request."""
+        if any(handle_call(call, at) for handle_call in self.hooks.handle_call):
+            return None
+        staged, number = self._staged_with_labels(), self.call_numbers.assign(len(self.results))
         result = self.source.call_tool(number, call, at, staged)
-        result = self.hooks.turn_guard.check_result(call, result) if self.hooks.turn_guard else result
+        if self.source.had_side_effects(number):  # they are written: a later change is not the tool's
+            self.written_ahead.update(staged)
+            self.staged.clear()
+        return result
+
+    def _take_result(self, call: ToolCall, result: ToolResult, at: str) -> None:
+        """Add the result of a call, and stage the files and entries that the call wrote."""
+        index, number = len(self.results), self.call_numbers.last
         self.add_result(call.tool, call.args, result, call.id)
         if result.state:
             self.found_tools += load_found_tools(result.state)
         self._handle_result(index, call, result)
-        if self.source.had_side_effects(number):  # they are written: a later change is not the tool's
-            self.written_ahead.update(staged)
-            self.staged.clear()
+        if self.source.had_side_effects(number):
             self.external_results += [] if index in self.hidden_indexes else self.results[-1:]
             if result.outcome == "interrupted":
                 self.results[-1]["unknown"] = self.inputs.call_id(number)
                 self.remarks.append(f"{call.tool}: {result.output}")
         for after_call in self.hooks.after_call:
             after_call(number, call, result)
-        effects = self.hooks.turn_guard.check_effects(result.effects, at) if self.hooks.turn_guard else result.effects
+        effects = [*self._pass_files(result.effects, at)] if self.hooks.chain else result.effects
         self.staged |= {effect.path_key: effect for effect in effects}
         if result.verdicts:
             self.verdicts += map(GateVerdict.as_json, result.verdicts)
@@ -270,58 +227,9 @@ class TurnState(TurnStateValues):
                 if owner := result.entries_by:
                     self.pending_states[entry.identity] = {owner: self.hooks.interceptors[owner].pending_state(new)}
 
-    def _staged_with_labels(self) -> dict[str, FileEffect]:
-        """Return the staged files as a call sees and may write them, with label files."""
-        return self.hooks.label_staged_files({**self.staged})
-
     def refuse_call(self, call: ToolCall, refusal: ToolResult) -> None:
         """Record a refused call, and inform the model and the observers of the turn."""
         self.source.refuse(self.call_numbers.assign(len(self.results)), call, refusal)
         self.add_result(call.tool, call.args, refusal, call.id)
         self.remarks.append(f"{call.tool}: {refusal.output}"[:500])
         self._handle_result(len(self.results) - 1, call, refusal)
-
-    def fail(self, error: LemmingError) -> End:
-        """End the turn as failed."""
-        self.forced_end, self.stop_error = "failed", error
-        return "failed"
-
-    def _handle_result(self, index: int, call: ToolCall, result: ToolResult) -> None:
-        """Apply the consequences of a result: the end of the turn, or a repetition."""
-        if not result.success and result.on_error == "skip":
-            self.hidden_indexes.add(index)
-        elif not result.success and result.on_error == "stop":
-            if result.outcome == "skipped":
-                self.forced_end, self.stop_error = "deadline", TurnTooLong(result.output)
-            else:
-                is_gates = any(verdict.then == "stop" for verdict in result.verdicts)
-                reason = f"{call.tool} ends the turn when it fails: {result.output}"[:2000]
-                self.fail(StoppedByGate(reason) if is_gates else ToolError(reason))
-        elif (count := self.repeats.count(call, result)) == self.loops.warn_after:
-            self.notices.add(repetition_hint(call.tool, count))
-        elif count >= self.loops.stop_after and self._can_continue:
-            self.forced_end, self.shown_count = ("repeats", len(self.results))  # no news for its next turn
-            self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
-
-    @property
-    def _can_continue(self) -> bool:
-        """True if the turn would ask for another reply. A recorded turn continues as recorded."""
-        # A recorded question may belong to a capability.
-        has_recorded_answer = not self.inputs.given and self.source.has_answer(self.call_count)
-        return self.accepted_count < self.inputs.max_steps and not has_recorded_answer
-
-    def add_result(
-        self, tool: str, args: dict[str, Any], result: ToolResult, call_id: str = "", *, is_entry: bool = False
-    ) -> None:
-        """Add a result to show to the model next. `call` is the backend's id of the call, if any.
-
-        `is_entry`: True if an entry asks a person and no tool was called.
-        """
-        room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown_results), 0)
-        self.results.append(render_result(tool, args, result, room))
-        self.call_ids.append(call_id)
-        if not is_entry:
-            self.tools_used.append(tool_use_json(tool, result))
-        if tool == OUTBOX_ENTRIES and not result.success and result.outcome != "pending":
-            reason = next(iter(result.output.splitlines()), "it does not say why")
-            self.remarks.append(f"{tool}: {reason}"[:500])

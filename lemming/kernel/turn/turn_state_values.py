@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import LemmingError, LimitReached, Paused, TurnTooLong
 from lemming.kernel.files.effects import FileEffect
@@ -19,6 +18,7 @@ from lemming.kernel.turn.call_numbers import CallNumbers
 from lemming.kernel.turn.hook_table import NO_HOOKS
 from lemming.kernel.turn.notices import Notices, without_notices
 from lemming.kernel.turn.repeated_calls import RepeatDetector
+from lemming.kernel.turn.turn_effects import Event
 from lemming.kernel.turn.turn_values import Answer, AnswerSource, TurnInputs
 
 DEFAULT_LOOP_SETTINGS = LoopSettings()
@@ -26,7 +26,6 @@ DEFAULT_LOOP_SETTINGS = LoopSettings()
 PAUSING_ERRORS = (LimitReached, Paused, TurnTooLong)
 
 
-@accept_old_names
 class TurnStateValues:
     """Values of a turn's state.
 
@@ -46,8 +45,10 @@ class TurnStateValues:
         "auxiliary_answers",
         "call_ids",
         "call_numbers",
+        "check_count",
         "conversation",
         "entries",
+        "events",
         "external_results",
         "failed_attempts",
         "failure_entries",
@@ -86,6 +87,8 @@ class TurnStateValues:
     def __init__(self, inputs: TurnInputs, source: AnswerSource) -> None:
         self.inputs, self.source, self.task = inputs, source, inputs.task
         self.hooks = NO_HOOKS  # until the turn is taken
+        self.events: list[Event] = []  # of turns with capabilities
+        self.check_count = 0  # of check functions called
         self.accepted_count = self.shown_count = self.failed_attempts = 0
         self.notes = self.remaining_work = ""
         self.forced_end: End | None = None

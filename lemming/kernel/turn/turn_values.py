@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.contract import ToolCall, TurnReply
 from lemming.kernel.base.errors import ProviderError
 from lemming.kernel.base.turn_numbers import first_number
@@ -102,7 +101,6 @@ class Purpose(Protocol):
         ...
 
 
-@accept_old_names
 @dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
 class TurnInputs:
     """Inputs of a turn, all recorded in the journal before the first model call."""

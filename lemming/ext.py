@@ -1,0 +1,86 @@
+"""Everything a capability is written with. docs/capabilities.md builds one in ten minutes.
+
+A capability is one class: it reads files in `prepare`, decides about effects in `intercept`, keeps state in `reduce`.
+"""
+
+from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
+from lemming.kernel.base.errors import ConfigError, ContractError, LemmingError, Problem
+from lemming.kernel.base.paths import resume_file
+from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.plugins.capability_loader import register_capability
+from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck
+from lemming.kernel.turn.turn_effects import (
+    Allowed,
+    AskModel,
+    AskPerson,
+    CallTool,
+    CarryOut,
+    Deferred,
+    Effect,
+    EffectFinished,
+    EffectPerformed,
+    EffectStarted,
+    EndTurn,
+    Event,
+    Interception,
+    Outcome,
+    Rejected,
+    Replaced,
+    ShowResult,
+    Suspended,
+    TakeReply,
+    Withdraw,
+    WriteEntry,
+    WriteFile,
+    WriteMemory,
+    WriteNotes,
+    effect_content,
+)
+from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, StatusContext, TurnContext
+from lemming.kernel.turn.turn_view import TurnView
+
+__all__ = [
+    "AgentCheck",
+    "Allowed",
+    "AskModel",
+    "AskPerson",
+    "CallTool",
+    "Capability",
+    "CapabilityStatus",
+    "CarryOut",
+    "CheckSubject",
+    "ConfigError",
+    "ContractError",
+    "Deferred",
+    "Effect",
+    "EffectFinished",
+    "EffectPerformed",
+    "EffectStarted",
+    "EndTurn",
+    "Event",
+    "Interception",
+    "LemmingError",
+    "NewEntry",
+    "OrgCheck",
+    "Outcome",
+    "Problem",
+    "Rejected",
+    "Replaced",
+    "ShowResult",
+    "StatusContext",
+    "Suspended",
+    "TakeReply",
+    "ToolCall",
+    "TurnContext",
+    "TurnReply",
+    "TurnView",
+    "Withdraw",
+    "WriteEntry",
+    "WriteFile",
+    "WriteMemory",
+    "WriteNotes",
+    "describe_field",
+    "effect_content",
+    "register_capability",
+    "resume_file",
+]

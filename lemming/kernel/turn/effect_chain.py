@@ -1,0 +1,132 @@
+"""Take an effect through the interceptors of its type, one after another, and perform it at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lemming.kernel.turn.turn_effects import (
+    WRITES,
+    Allowed,
+    AskPerson,
+    Effect,
+    EffectFinished,
+    EffectPerformed,
+    EffectStarted,
+    Event,
+    Interception,
+    Outcome,
+    Rejected,
+    Replaced,
+    effect_content,
+)
+
+Perform = Callable[[Any], Any]
+"""Performs an effect and returns the answer, or an outcome if the kernel itself refuses the effect."""
+
+
+class Interceptor(NamedTuple):
+    """A capability's part in one turn: effect types it handles, facts it may write, and `intercept` for this turn."""
+
+    name: str
+    handles: Sequence[type[Effect]]
+    facts: Sequence[str]
+    intercept: Callable[[Any], Interception]
+
+
+class EffectChain:
+    """The interceptors of a turn, by effect type, in the order of their capabilities.
+
+    `perform` performs an effect that all interceptors agreed to; `record` takes the events.
+    """
+
+    def __init__(self, interceptors: Iterable[Interceptor], perform: Perform, record: Callable[[Event], None]) -> None:
+        self._perform, self._record = perform, record
+        by_type: dict[type[Effect], list[Interceptor]] = {}
+        for interceptor in interceptors:
+            for handled in interceptor.handles:
+                by_type.setdefault(handled, []).append(interceptor)
+        self._by_type: Mapping[type[Effect], Sequence[Interceptor]] = by_type
+
+    def __contains__(self, effect_type: type[Effect]) -> bool:
+        return effect_type in self._by_type
+
+    def dispatch(self, effect: Effect) -> Outcome:
+        """Take an effect through all interceptors of its type, and return the outcome."""
+        outcome = self._descend(effect, self._by_type.get(type(effect), ()), 0)
+        is_other = isinstance(outcome, Allowed) and outcome.effect is not effect
+        if is_other and isinstance(outcome, Allowed) and effect_content(outcome.effect) != effect_content(effect):
+            outcome = Replaced(outcome.effect, outcome.answer)
+        self._record(EffectFinished(effect, outcome))
+        return outcome
+
+    def _descend(self, effect: Effect, interceptors: Sequence[Interceptor], depth: int) -> Outcome:
+        """Take an effect through the interceptors from `depth` on."""
+        if depth == len(interceptors):
+            return self._perform_last(effect)
+        interceptor = interceptors[depth]
+        result = interceptor.intercept(effect)
+        if result is None:
+            return self._descend(effect, interceptors, depth + 1)
+        if isinstance(result, Outcome):
+            return _checked(interceptor, effect, result, None)
+        return self._drive(result, effect, interceptors, depth)
+
+    def _drive(
+        self,
+        steps: Generator[Effect, Any, Outcome | None],
+        effect: Effect,
+        interceptors: Sequence[Interceptor],
+        depth: int,
+    ) -> Outcome:
+        """Run an interceptor that yields effects: its own effect goes down the chain, others start at the top."""
+        interceptor, reply = interceptors[depth], None
+        allowed: Outcome | None = None
+        try:
+            request = next(steps)
+            while True:
+                if type(request) is type(effect):
+                    if problem := _find_violation(interceptor, effect, request):
+                        steps.close()
+                        return Rejected(problem)
+                    reply = allowed = self._descend(request, interceptors, depth + 1)
+                else:
+                    reply = self.dispatch(request)
+                    if isinstance(request, AskPerson) and not isinstance(reply, Allowed):
+                        steps.close()
+                        return reply  # code after the question runs only once a person has approved
+                request = steps.send(reply)
+        except StopIteration as stop:
+            result = stop.value if stop.value is not None else allowed
+        if result is None:
+            return self._descend(effect, interceptors, depth + 1)
+        return _checked(interceptor, effect, result, allowed)
+
+    def _perform_last(self, effect: Effect) -> Outcome:
+        if isinstance(effect, AskPerson):
+            return Rejected(f"{effect.reason}: a person must approve, and no capability here asks persons")
+        self._record(EffectStarted(effect))
+        answer = self._perform(effect)
+        if isinstance(answer, Outcome):
+            return answer
+        self._record(EffectPerformed(effect, answer))
+        return Allowed(effect, answer)
+
+
+def _checked(interceptor: Interceptor, effect: Effect, outcome: Outcome, allowed: Outcome | None) -> Outcome:
+    """Return an interceptor's outcome. An allowed write must be the one that the rest of the chain has seen."""
+    if not (isinstance(outcome, Allowed) and isinstance(effect, WRITES)):
+        return outcome
+    if isinstance(allowed, Allowed) and outcome.effect is allowed.effect:
+        return outcome
+    return Rejected(f"{interceptor.name} allowed what later capabilities have not seen")
+
+
+def _find_violation(interceptor: Interceptor, before: Effect, after: Effect) -> str:
+    """Return the reason against a change that an interceptor made, or an empty string."""
+    if after.facts is before.facts:
+        return ""
+    altered = {name for name in {*before.facts, *after.facts} if before.facts.get(name) != after.facts.get(name)} - {
+        *interceptor.facts
+    }
+    return f"{interceptor.name} altered facts of others: {', '.join(sorted(altered))}" if altered else ""

@@ -1,0 +1,315 @@
+"""Effects of a turn, requests to the world and changes to leave behind, and their outcomes.
+
+    effect -> the interceptors of its type, in order -> the kernel performs it -> outcome
+
+A capability sees effects and answers with outcomes; it never changes the state of a turn. `effect_chain` takes an
+effect through its interceptors. A type without interceptors costs nothing: the kernel does not even create the effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
+from lemming.kernel.base.entry_kinds import MessageKind
+from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.times.parse_times import Expiry
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.turn_report import End
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.providers import Message
+
+_NO_FACTS: Mapping[str, Any] = MappingProxyType({})
+
+
+def _no_facts() -> Mapping[str, Any]:
+    return _NO_FACTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """A request of a turn.
+
+    `facts`: values that capabilities derived, by name. A capability writes only facts it declares; models and persons
+    write none.
+    """
+
+    facts: Mapping[str, Any] = field(default_factory=_no_facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallTool(Effect):
+    """A call of a tool.
+
+    `at`: time of the reply, ISO 8601. `grant`: the person's approval that the call carries, as recorded, or None.
+    `call_id`: the backend's id of the call, or an empty string.
+    """
+
+    tool: str
+    args: Any
+    at: str = ""
+    call_id: str = ""
+    grant: Mapping[str, Any] | None = None
+
+    @classmethod
+    def from_call(cls, call: ToolCall, at: str) -> CallTool:
+        """Return the effect of a call."""
+        return cls(tool=call.tool, args=call.args, at=at, call_id=call.id, grant=call.approved)
+
+    @property
+    def call(self) -> ToolCall:
+        """The call, as tools and journals have it."""
+        return ToolCall(self.tool, self.args, self.call_id, self.grant, self.facts.get("judged"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteEntry(Effect):
+    """An entry for the agent's outbox, whoever causes it: a reply, a tool, a strategy or a capability.
+
+    `is_approved`: a person has approved the entry. `is_independent`: not part of the turn's request. `written`: the
+    entry as a tool wrote it into the outbox itself, such as a reminder, or None.
+    """
+
+    kind: MessageKind
+    payload: dict[str, Any]
+    tags: list[str]
+    at: str = ""
+    is_approved: bool = False
+    is_independent: bool = False
+    written: OutboxEntry | None = None
+
+    @classmethod
+    def from_new(cls, new: NewEntry, at: str, *, is_approved: bool = False, is_independent: bool = False) -> WriteEntry:
+        """Return the effect of a new entry."""
+        return cls(
+            kind=new.kind,
+            payload=new.payload,
+            tags=new.tags,
+            at=at,
+            is_approved=is_approved,
+            is_independent=is_independent,
+        )
+
+    @classmethod
+    def from_written(cls, entry: OutboxEntry, at: str) -> WriteEntry:
+        """Return the effect of an entry that a tool wrote."""
+        return cls(kind=entry.kind, payload=entry.payload, tags=entry.tags, at=at, written=entry)
+
+    @property
+    def new(self) -> NewEntry:
+        """The entry without id and author."""
+        return NewEntry(self.kind, self.payload, self.tags)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteMemory(Effect):
+    """A memory of the agent: its key and JSON value."""
+
+    memory_key: str
+    value: Any
+    at: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteFile(Effect):
+    """A file written or removed by a tool, other than memories and entries."""
+
+    file: FileEffect
+    at: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteNotes(Effect):
+    """The notes of a reply, for logs and screens."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowResult(Effect):
+    """The result of a call, as the model sees it within the turn: tool, args, success, output."""
+
+    result: Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeReply(Effect):
+    """A model's reply, before any of it is carried out. A rejected reply is asked for again, within `repairs`.
+
+    `violation`: why the answer in it is not what was asked for, or an empty string.
+    """
+
+    reply: TurnReply
+    violation: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarryOut(Effect):
+    """A reply that is carried out: entries, calls, memories. The outcome's answer is a `CarriedOut`.
+
+    `has_seen`: a model wrote the reply and had seen all results; False for a reply that a strategy made.
+    """
+
+    reply: TurnReply
+    at: str
+    has_seen: bool = True
+
+
+@dataclass(frozen=True)
+class CarriedOut:
+    """Writes of a reply that was carried out.
+
+    `entries`: the new entries of the turn in order; `reply_entries`: the ids of those that the reply itself wrote. `memories`:
+    the paths of the reply's memories, each with the file that was staged before, or None.
+    """
+
+    entries: Sequence[OutboxEntry]
+    reply_entries: Collection[str]
+    memories: Mapping[str, FileEffect | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskModel(Effect):
+    """A question to a model. `model`: a key of `config/models.json`, empty for the agent's own. `schema` as in `Ask`.
+
+    `asked_by`: the capability that asks for itself, or an empty string for the turn's own question.
+    """
+
+    messages: Sequence[Message]
+    model: str = ""
+    schema: dict[str, Any] | None = None
+    asked_by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskPerson(Effect):
+    """A question to persons: may `subject` happen, exactly as it is?
+
+    `asked_by`: the gate's line or the capability. `persons`: who may decide, None for anybody who may approve.
+    `other_lines`: further rules that ask. `expires`: the earliest of these ends the question.
+    """
+
+    subject: Effect
+    reason: str
+    asked_by: str = ""
+    persons: Collection[str] | None = None
+    other_lines: Collection[str] = ()
+    expires: tuple[Expiry, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Withdraw(Effect):
+    """Take back entries of this turn by their ids, and memories by their paths. What tools did stays."""
+
+    entries: Collection[str] = ()
+    memories: Collection[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndTurn(Effect):
+    """The end of the turn, with the error that ended it, if any."""
+
+    end: End
+    error: LemmingError | None = None
+
+
+WRITES = (WriteEntry, WriteMemory, WriteFile, WriteNotes)
+"""Effects that leave something behind. An interceptor lets through only what the rest of the chain has seen."""
+EFFECT_TYPES: tuple[type[Effect], ...] = (
+    CallTool, WriteEntry, WriteMemory, WriteFile, WriteNotes, Withdraw, ShowResult, TakeReply, CarryOut, AskModel,
+    AskPerson, EndTurn,
+)  # fmt: skip
+
+
+# --- outcomes ---------------------------------------------------------------------------------------
+
+
+class Outcome:
+    """The decision about an effect."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed(Outcome):
+    """The effect passed as `effect`. `answer` comes from the world, or from an interceptor."""
+
+    effect: Effect
+    answer: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced(Allowed):
+    """The effect passed with other content. Only the kernel creates this outcome, by comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected(Outcome):
+    """No, for a reason that the model sees. `is_final`: the turn ends as failed."""
+
+    reason: str
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended(Outcome):
+    """A person has to decide about `question.subject` first."""
+
+    question: AskPerson
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred(Outcome):
+    """Not yet: the same effect may be requested again later, and the repetition counts as no loop."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EffectStarted:
+    """All interceptors agreed. Without this event two parallel calls could use one grant."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class EffectPerformed:
+    """The world answered, or the turn took the effect over."""
+
+    effect: Effect
+    answer: Any
+
+
+@dataclass(frozen=True, slots=True)
+class EffectFinished:
+    """An effect has an outcome. `effect` is as requested, `outcome.effect` as performed."""
+
+    effect: Effect
+    outcome: Outcome
+
+
+Event = EffectStarted | EffectPerformed | EffectFinished
+Interception = Generator[Effect, Any, Outcome | None] | Outcome | None
+"""Result of `intercept`: an outcome, None to take no part, or a generator that yields effects.
+
+`outcome = yield effect` passes the effect, changed or not, to the rest of the chain. Another type of effect is
+requested from the top of its own chain. Code after `yield AskPerson(...)` runs only once a person has approved.
+"""
+
+
+def effect_content(effect: Effect) -> str:
+    """Return the content of an effect as canonical JSON: what a person approves, without facts and times."""
+    names = [item.name for item in fields(effect) if item.name not in ("facts", "at", "call_id", "grant", "written")]
+    content = {name: _to_plain(getattr(effect, name)) for name in names}
+    return dump_compact([type(effect).__name__, content]).decode()
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Effect):
+        return effect_content(value)
+    return value if isinstance(value, (dict, list, str, int, float, bool, type(None))) else repr(value)

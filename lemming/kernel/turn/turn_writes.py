@@ -1,0 +1,235 @@
+"""What a turn writes and is told: entries, memories, files and results, each through the effect chain of the turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.errors import (
+    LemmingError,
+    StoppedByGate,
+    ToolError,
+    TurnTooLong,
+)
+from lemming.kernel.base.times.parse_times import normalize_moment
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.turn_report import End
+from lemming.kernel.memory import decode_memory, make_memory_effect
+from lemming.kernel.messages import WAITING_FROM, OutboxEntry, to_file_effect
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.addressing import find_unknown_targets
+from lemming.kernel.turn.file_effects import memory_key, parse_entry_file
+from lemming.kernel.turn.hook_table import next_entry_id
+from lemming.kernel.turn.repeated_calls import repetition_hint
+from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, RESULTS_CHARS, render_result, tool_use_json
+from lemming.kernel.turn.turn_context import Rejected as Refused
+from lemming.kernel.turn.turn_effects import (
+    Allowed,
+    Deferred,
+    Outcome,
+    Rejected,
+    WriteEntry,
+    WriteFile,
+    WriteMemory,
+    WriteNotes,
+)
+from lemming.kernel.turn.turn_state_values import TurnStateValues
+
+
+class TurnWrites(TurnStateValues):
+    """State of a turn, with the methods that stage entries, memories and files, and that add results."""
+
+    __slots__ = ()
+
+    @property
+    def remaining_entries(self) -> int:
+        """Number of entries that the turn may still write."""
+        return self.inputs.agent.turn.max_entries - len(self.entries)
+
+    def stage_entry(
+        self, new: NewEntry, at: str, *, by_engine: bool = False, is_approved: bool = False, alone: bool = False
+    ) -> OutboxEntry | None:
+        """Stage an entry with known fields filled in.
+
+        A rejected entry adds a result with the reason, and returns None.
+        """
+        for complete_entry in self.hooks.complete_entry:
+            if isinstance(completed := complete_entry(new, alone=alone), Refused):
+                self._refuse_entry(new, {}, ToolResult(False, completed.reason))
+                return None
+            new = completed
+        if self.hooks.chain is None or by_engine:
+            return self._write_entry(new, at)
+        effect = WriteEntry.from_new(new, at, is_approved=is_approved, is_independent=alone)
+        outcome = self.hooks.chain.dispatch(effect)
+        if isinstance(outcome, Allowed):
+            entry: OutboxEntry = outcome.answer
+            return entry
+        self._report_stopped_entry(new, outcome)
+        return None
+
+    def _write_entry(self, new: NewEntry, at: str) -> OutboxEntry:
+        """Add an entry to the turn's entries."""
+        identity = self.next_id(WAITING_FROM if self.reveal_time(new.payload, at) else 0)
+        entry = self.to_entry(new, identity, at)
+        self.entries.append(entry)
+        return entry
+
+    def _report_stopped_entry(self, new: NewEntry, outcome: Outcome) -> None:
+        """Tell the model why an entry is not written. A suspended one has its result from the question."""
+        args = {"kind": new.kind, "target": new.payload.get("target")}
+        match outcome:
+            case Rejected(reason, is_final):
+                if is_final:
+                    self.fail(StoppedByGate(reason[:2000]))
+                self.add_result(OUTBOX_ENTRIES, args, ToolResult(False, reason, outcome="refused"))
+            case Deferred(reason):
+                self.add_result(OUTBOX_ENTRIES, args, ToolResult(False, reason, outcome="deferred"))
+
+    def _refuse_entry(self, new: NewEntry, args: Json, refusal: ToolResult) -> None:
+        """Inform the model of a rejected entry. The same entry again counts like a repeated call."""
+        self.add_result(OUTBOX_ENTRIES, {**args, "target": new.payload.get("target")}, refusal)
+        self._handle_result(len(self.results) - 1, ToolCall(OUTBOX_ENTRIES, new._asdict()), refusal)
+
+    def _report_unknown_targets(self, entry: OutboxEntry, new: NewEntry) -> None:
+        """Remark on targets of an entry that name no agent, in case the entry was meant for somebody."""
+        reasons = find_unknown_targets(entry, self.source.everyone, self.staged)
+        for reason in reasons.values():
+            self.remarks.append(f"{OUTBOX_ENTRIES}: {reason}"[:500])
+            self.notices.add(f"Your entry {entry.id} reached nobody by its target: {reason}")
+        if reasons and len(reasons) == len(entry.targets):
+            self.misaddressed_entries[entry.id] = new
+
+    def to_entry(self, new: NewEntry, identity: str, at: str) -> OutboxEntry:
+        """Return the outbox entry of a new entry."""
+        tick, name = self.inputs.tick, self.inputs.agent.name
+        return OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)
+
+    def next_id(self, first: int = 0) -> str:
+        """Return the id of the next entry. Ids of withdrawn entries are free."""
+        used_ids = [entry.id for entry in self.entries]
+        return next_entry_id(self.inputs, first + len(used_ids), used_ids)
+
+    def reveal_time(self, payload: dict[str, Any], at: str) -> str:
+        """Return the future time before which an entry stays hidden, or an empty string."""
+        time = normalize_moment(payload.get("not_before"))
+        if "not_before" in payload and not time:
+            problem = "payload.not_before is no moment (write 2026-12-01T12:00:00Z): the entry is shown at once"
+            self.remarks.append(f"{OUTBOX_ENTRIES}: {problem}")
+            self.notices.add(problem)
+        return time if time > at else ""
+
+    def stage_memory(self, key: str, value: Any, at: str) -> None:
+        """Stage a memory, or inform the model of the reason against it."""
+        try:
+            if key in self.inputs.damaged:
+                raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
+            value = self._pass_memory(key, value, at)
+            is_from_reply = not (self.hooks.chain and WriteMemory in self.hooks.chain)
+            effect = make_memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=is_from_reply)
+        except ToolError as error:
+            self.remarks.append(f"not kept: {error}"[:500])
+            self.notices.add(str(error))
+        else:
+            path = effect.path_key
+            self.repeats.record_memory(key, value)
+            self.memory[path] = self.staged[path] = effect
+
+    def _pass_memory(self, key: str, value: Any, at: str) -> Any:
+        """Return a memory's value as the capabilities of the turn let it pass. Raises `ToolError` if they do not."""
+        if self.hooks.chain is None:
+            return value
+        outcome = self.hooks.chain.dispatch(WriteMemory(memory_key=key, value=value, at=at))
+        if isinstance(outcome, Allowed):
+            return outcome.answer
+        if isinstance(outcome, Rejected) and outcome.is_final:
+            self.fail(StoppedByGate(outcome.reason[:2000]))
+        raise ToolError(
+            getattr(outcome, "reason", f'memory "{key}" must wait: a person decides about entries and calls')
+        )
+
+    def _pass_notes(self, notes: str) -> str:
+        """Return the notes of a reply as they may be stored and shown."""
+        outcome = self.hooks.chain.dispatch(WriteNotes(text=notes)) if self.hooks.chain else None
+        return outcome.answer if isinstance(outcome, Allowed) else ""
+
+    def _pass_files(self, files: Iterable[FileEffect], at: str) -> Iterator[FileEffect]:
+        """Yield the files of a tool as the capabilities of the turn let them pass, entries and memories among them."""
+        chain, name = self.hooks.chain, self.inputs.agent.name
+        assert chain is not None, "a turn without capabilities asks none"
+        for file in files:
+            if entry := parse_entry_file(file, name):
+                effect = WriteEntry.from_written(entry, at)
+                outcome = chain.dispatch(effect)
+                if not isinstance(outcome, Allowed):
+                    self._report_stopped_entry(effect.new, outcome)
+                elif isinstance(passed := outcome.effect, WriteEntry):
+                    is_same = passed.new == effect.new
+                    rewritten = replace(entry, payload=passed.payload, tags=[*passed.tags])
+                    yield file if is_same else to_file_effect(rewritten)
+            elif key := memory_key(file, name):
+                value = decode_memory(file.content, file.path_key)
+                try:
+                    allowed_value = self._pass_memory(key, value, at)
+                except ToolError as error:
+                    refusal = ToolResult(False, str(error), outcome="refused")
+                    self.add_result("memory_update", {"key": key}, refusal)
+                    continue
+                yield file if allowed_value == value else make_memory_effect(name, key, allowed_value, at)
+            elif isinstance(outcome := chain.dispatch(WriteFile(file=file, at=at)), Allowed):
+                yield outcome.answer
+            else:
+                reason = getattr(outcome, "reason", "a person must decide first")
+                self.add_result("file", {"path": file.path_key}, ToolResult(False, reason, outcome="refused"))
+
+    def _staged_with_labels(self) -> dict[str, FileEffect]:
+        """Return the staged files as a call sees and may write them, with label files."""
+        return self.hooks.label_staged_files({**self.staged})
+
+    def add_result(
+        self, tool: str, args: dict[str, Any], result: ToolResult, call_id: str = "", *, is_entry: bool = False
+    ) -> None:
+        """Add a result to show to the model next. `call` is the backend's id of the call, if any.
+
+        `is_entry`: True if an entry asks a person and no tool was called.
+        """
+        room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown_results), 0)
+        self.results.append(render_result(tool, args, result, room))
+        self.call_ids.append(call_id)
+        if not is_entry:
+            self.tools_used.append(tool_use_json(tool, result))
+        if tool == OUTBOX_ENTRIES and not result.success and result.outcome != "pending":
+            reason = next(iter(result.output.splitlines()), "it does not say why")
+            self.remarks.append(f"{tool}: {reason}"[:500])
+
+    def _handle_result(self, index: int, call: ToolCall, result: ToolResult) -> None:
+        """Apply the consequences of a result: the end of the turn, or a repetition."""
+        if not result.success and result.on_error == "skip":
+            self.hidden_indexes.add(index)
+        elif not result.success and result.on_error == "stop":
+            if result.outcome == "skipped":
+                self.forced_end, self.stop_error = "deadline", TurnTooLong(result.output)
+            else:
+                is_gates = any(verdict.then == "stop" for verdict in result.verdicts)
+                reason = f"{call.tool} ends the turn when it fails: {result.output}"[:2000]
+                self.fail(StoppedByGate(reason) if is_gates else ToolError(reason))
+        elif (count := self.repeats.count(call, result)) == self.loops.warn_after:
+            self.notices.add(repetition_hint(call.tool, count))
+        elif count >= self.loops.stop_after and self._can_continue:
+            self.forced_end, self.shown_count = ("repeats", len(self.results))  # no news for its next turn
+            self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
+
+    @property
+    def _can_continue(self) -> bool:
+        """True if the turn would ask for another reply. A recorded turn continues as recorded."""
+        # A recorded question may belong to a capability.
+        has_recorded_answer = not self.inputs.given and self.source.has_answer(self.call_count)
+        return self.accepted_count < self.inputs.max_steps and not has_recorded_answer
+
+    def fail(self, error: LemmingError) -> End:
+        """End the turn as failed."""
+        self.forced_end, self.stop_error = "failed", error
+        return "failed"
