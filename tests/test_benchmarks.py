@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import argument_labels
 from benchmarks.__main__ import SUBJECTS, main
 from benchmarks.bare import make_bare_work
 from benchmarks.counting import count_writes
@@ -141,3 +142,12 @@ def test_what_the_pages_have_one_type_is_understood(
         monkeypatch.setitem(SUBJECTS, subject, measure)
     main([*shlex.split(words), "--dir", str(tmp_path), "--results", str(tmp_path / "results.json")])
     assert asked
+
+
+def test_the_page_on_trust_has_the_figures_of_values_in_arguments(tmp_path: Path) -> None:
+    samples = argument_labels.build_samples(tmp_path)
+    page = (Path(__file__).parent.parent / "docs/trust.md").read_text()
+    assert argument_labels.render_rules(samples) in page
+    total = argument_labels.render_orgs(samples).splitlines()[-1]
+    assert total == "| all | 11 | 0 | 99 | 16 | 9 |"
+    assert "Their 11 calls and 99 entries" in page

@@ -18,13 +18,9 @@ from lemming.kernel.turn.guards import LowTrustValue
 
 MIN_DIGITS = 3
 """Numbers with fewer digits are no evidence: a count of 3 says nothing about another 3."""
-MIN_DIGITS_IN_TEXT = 4
-"""The same for a number inside a longer text, where most numbers of three digits are chance."""
 MIN_TEXT_CHARS = 4
 MIN_CHARS_IN_TEXT = 8
 """Shorter texts count only as a whole argument."""
-SHORT_TEXT_CHARS = 16
-"""Up to this length a text counts as one value ("500 EUR"), not as a longer text."""
 MAX_SCAN_CHARS = 1 << 20
 """Maximum number of characters compared for one call, or one text: a larger one counts as holding every value."""
 MAX_VALUES = 256
@@ -145,11 +141,10 @@ class ValueFinder:
         for position, value in enumerate(values):
             self._add(position, value)
 
-    def find(self, content: Any, *, with_short: bool = False) -> set[int]:
+    def find(self, content: Any) -> set[int]:
         """Return the positions of the values in JSON content, keys included.
 
-        `with_short`: also find in longer texts the values that otherwise count only as a whole argument. All
-        positions once more than `MAX_SCAN_CHARS` characters have been compared.
+        All positions once more than `MAX_SCAN_CHARS` characters have been compared.
         """
         positions: set[int] = set()
         stack = [content]  # no recursion: arguments may be nested deeply
@@ -165,7 +160,7 @@ class ValueFinder:
             elif isinstance(item, str):
                 self._chars_left -= len(item)
                 if self._chars_left >= 0:
-                    positions.update(self._find_in_text(item, with_short=with_short))
+                    positions.update(self._find_in_text(item))
             elif isinstance(item, (int, float)) and not isinstance(item, bool):
                 positions.update(self._whole_forms.get(_number_key(item), ()))
         return positions if self._chars_left >= 0 else {*range(self._count)}
@@ -181,22 +176,21 @@ class ValueFinder:
         forms |= {date[1], _time_key(text)} if date else set()
         for form in forms:
             self._whole_forms.setdefault(form, []).append(position)
-            if (_count_digits(form) >= MIN_DIGITS_IN_TEXT) if _is_number(form) else (len(form) >= MIN_CHARS_IN_TEXT):
+            if _is_number(form) or len(form) >= MIN_CHARS_IN_TEXT:
                 self._text_forms.setdefault(form, []).append(position)
         if not _TOKEN.fullmatch(text) and len(text) >= MIN_CHARS_IN_TEXT:
             self._phrases.append((text, position))
 
-    def _find_in_text(self, raw: str, *, with_short: bool) -> Iterator[int]:
+    def _find_in_text(self, raw: str) -> Iterator[int]:
         text = _normalize(raw)
-        forms_by_value = self._whole_forms if with_short or len(text) <= SHORT_TEXT_CHARS else self._text_forms
         yield from self._whole_forms.get(text, ())
         yield from self._whole_forms.get(_time_key(text), ())
         for match in _TOKEN.finditer(text):
             for form in _token_forms(match[0]):
-                yield from forms_by_value.get(form, ())
+                yield from self._text_forms.get(form, ())
         for match in _SPACED_NUMBER.finditer(text):
             for form in _number_forms(match[0].replace(" ", "")):
-                yield from forms_by_value.get(form, ())
+                yield from self._text_forms.get(form, ())
         for phrase, position in self._phrases:
             if _has_phrase(text, phrase):
                 yield position

@@ -153,7 +153,7 @@ class PromptTaintTracker:
         finder = ValueFinder([value.value for value in values])
         trusted_positions = set[int]()
         for content in self._trusted_texts(prompt_input, entries, file_labels):
-            positions = finder.find(content, with_short=True)
+            positions = finder.find(content)
             if not finder.has_room():
                 break  # what is not compared is no proof that a value is the agent's own
             trusted_positions |= positions
