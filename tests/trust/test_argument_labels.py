@@ -263,6 +263,15 @@ def test_a_value_that_a_person_names_is_the_persons(base: Path) -> None:
     assert outcomes(base, number) == ["ok"]
 
 
+def test_a_value_in_an_entry_that_a_person_endorses_is_the_persons(base: Path) -> None:
+    tells = say("I would pay 4900 back.", kind="response")
+    value_org(base, {"agent": "ada", "tick": 4, "reply": PAYS}, first=tells)
+    payload = {"text": "It is right.", "vouches_for": newest(base, "ada").identity}
+    write_person_entry(base, "eve", tick=load_tick(base), kind="status", payload=payload, tags=[], created_at="")
+    number = ask_again(base, "Then do.")
+    assert outcomes(base, number) == ["ok"]
+
+
 def test_an_agent_that_is_told_a_value_is_asked_about_too(base: Path) -> None:
     may = {"read_outboxes": ["ada", "eve"], "tools": ["refund"]}
     payer = resume("payer", permissions=may, turn={"max_steps": 1})

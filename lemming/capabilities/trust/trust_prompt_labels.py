@@ -143,7 +143,7 @@ class PromptTaintTracker:
         entries = [*_visible_entries(prompt_input), *visible.other_entries]
         values = [*self._clean_filter.values] if self._clean_filter else []
         for entry in entries:
-            values += parse_value_tags(entry.tags, entry.identity)
+            values += map(self._apply_endorsements, parse_value_tags(entry.tags, entry.identity))
         for result in prompt_input.results:
             values += map(UntrustedValue.from_json, result.get(VALUES, ()))
         if not values:
@@ -158,6 +158,11 @@ class PromptTaintTracker:
                 break  # what is not compared is no proof that a value is the agent's own
             trusted_positions |= positions
         return [value for position, value in enumerate(values) if position not in trusted_positions]
+
+    def _apply_endorsements(self, value: UntrustedValue) -> UntrustedValue:
+        """Return a value of an entry, with the label of the person who endorsed the entry, if any."""
+        label = self._authors.apply_endorsements(self.order.normalize(value.label), value.source)
+        return value._replace(label=label)
 
     def _trusted_texts(
         self, prompt_input: PromptInput, entries: Sequence[OutboxEntry], file_labels: Sequence[str]
