@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import TickStarted
 from lemming.kernel.plugins.built_in_capabilities import MODEL_SERVERS
-from lemming.kernel.plugins.capability_table import LISTED, SHIPPED
+from lemming.kernel.plugins.capability_table import COMMANDS, LISTED, SHIPPED
 from lemming.libraries.compatible_servers import SERVERS
 from lemming.testing import FrozenClock, make_org, resume, say
 
@@ -170,6 +171,54 @@ def test_a_plain_organisation_comes_to_the_same_state_root_without_it(tmp_path: 
         assert f'the capability "{name}" is not installed' in turns
         assert "('bob', 'done', '')" in turns
         assert not [*base.glob("agents/ada/outbox/*")]
+
+
+@pytest.fixture(scope="module")
+def plain_org(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An organisation of two agents and a person that has run two ticks and uses no capability."""
+    reads = {"read_outboxes": ["*"]}
+    agents = [resume(name, permissions=reads) for name in ("ada", "bob")]
+    human = resume("human", model={"key": "human"}, permissions=reads)
+    script = [{"reply": say("hello", memory_updates=[{"key": "seen", "value": 1}])}]
+    base = make_org(tmp_path_factory.mktemp("plain") / "org", *agents, human, models=PEOPLE, script=script)
+    for _ in range(2):
+        run_once(base, clock=FrozenClock())
+    return base
+
+
+def needed_by(name: str) -> set[str]:
+    """Return the capability and all that need it; "": all that may be absent."""
+    users, found = {name} if name else {*SHIPPED}, set[str]()
+    while users:
+        found |= users
+        users = {it for it, spec in LISTED.items() if found.intersection(spec.needs)} - found
+    return found
+
+
+SAMPLE = ("channels", "gates")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in SAMPLE else pytest.mark.long) for name in LISTED if name != "requests"],
+)
+def test_each_command_and_view_is_there_without_it(tmp_path: Path, plain_org: Path, name: str) -> None:
+    """A command of what is absent says so; all others, the page and each help text are as ever."""
+    base, place = Path(shutil.copytree(plain_org, tmp_path / "org")), without(name, tmp_path / "taken")
+    ran = python(place, str(TESTS / "command_matrix.py"), str(base))
+    assert ran.returncode == 0, ran.stderr
+    results: dict[str, tuple[int, str]] = json.loads(ran.stdout)
+    absent = needed_by(name)
+    its_own = {command for command, (owner, _) in COMMANDS.items() if owner in absent}
+    assert its_own <= {it.partition(" ")[0] for it in results}
+    asks_a_model = name == "scripted"
+    for command, (status, text) in results.items():
+        if command.partition(" ")[0] in its_own:
+            assert (status, '" is not installed: ' in text) == (2, True), (command, text)
+        elif asks_a_model and status:
+            assert f'"{name}" is not installed' in text, (command, text)
+        else:
+            assert (status, text if status else "") == (0, ""), (command, text)
 
 
 @pytest.mark.parametrize("name", ["attachments", "toolbox", "mcp"])
