@@ -15,11 +15,12 @@ from tracked import MODELS, finished, newest, owner, post, started, tick, tracke
 
 from lemming.capabilities.gates.default_gates import standard_gates
 from lemming.capabilities.trust.origins import MAX_SCAN_CHARS, label_arguments
+from lemming.cli import run as lemming
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import write_person_entry
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.kernel.turn.guards import LowTrustValue
@@ -212,7 +213,7 @@ def value_org(base: Path, *later: dict[str, Any], first: dict[str, Any], other: 
     """Have ada, in clean turns, be shown the amount 4900 of a stranger, and give a reply with it."""
     team = {"team": {"ask": ["reader"]}, "schedule": {"wake": "addressed"}}
     may = {"read_outboxes": ["reader", "eve"], "file_access": SHARED}
-    may["tools"] = ["refund", "file_write", "file_read", "memory_write"]
+    may["tools"] = ["refund", "file_write", "file_read", "memory_write", "remind_me"]
     ada = resume("ada", permissions=may, **CLEAN, **team)
     reader = resume("reader", permissions={"read_outboxes": ["*"], "tools": [], "file_access": SHARED},
                     schedule={"wake": "addressed"}, turn={"take": "one"}, output={"schema": REFUND_FORM},
@@ -321,6 +322,21 @@ def test_the_result_of_a_call_with_a_value_keeps_it_for_the_next_turn(base: Path
     assert [each.tick for each in replay_ticks(base, [3, 4])] == [3, 4]
 
 
+def test_a_reminder_with_a_value_names_it(base: Path) -> None:
+    reminds = call("remind_me", text="Pay 4900 back.", after="1h")
+    reminds["outbox_entries"] = say("Later.", kind="response")["outbox_entries"]
+    value_org(base, first=reminds)
+    entries = {entry.payload["text"]: entry.tags for entry in read_outbox_entries(base, "ada")}
+    assert entries["Pay 4900 back."] == ["reminder", "trust-value:outside:4900"]
+    assert entries["Later."] == []
+
+
+def test_a_question_with_a_value_to_a_team_member_names_it(base: Path) -> None:
+    value_org(base, first=call("ask_reader", message="Is 4,900.00 right?"))
+    entries = {entry.payload["text"]: entry.tags for entry in read_outbox_entries(base, "ada")}
+    assert entries["Is 4,900.00 right?"] == ["trust-value:outside:4900"]
+
+
 def test_a_summary_of_a_conversation_with_a_value_has_its_label(base: Path) -> None:
     sums = {"contains": "Write the new summary", "reply": "They agreed on 4900."}
     ada = resume("ada", memory={"strategy": "summary", "max_tokens": 200}, schedule={"wake": "addressed"},
@@ -334,3 +350,27 @@ def test_a_summary_of_a_conversation_with_a_value_has_its_label(base: Path) -> N
         tick(base)
     kept = {file.name: json.loads(file.read_bytes()) for file in (base / "agents/ada/memory").iterdir()}
     assert [record.get("trust") for record in kept.values()] == ["outside"]
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_value_is_known_after_a_long_wait_though_the_answer_is_gone(base: Path, forgets: bool) -> None:
+    value_org(base, {"agent": "ada", "tick": 2, "reply": PAYS}, first=PAYS)
+    waits = started(base, 2, "ada")
+    assert waits["given"]["trust"]["values"]
+    assert outcomes(base, 2) == ["pending"]
+    if forgets:
+        for file in (base / "agents/reader/outbox").iterdir():
+            file.unlink()
+    for _ in range(2):
+        tick(base)
+    assert lemming(["-C", str(base), "deny", newest(base, "ada").id, "--as", "eve"]) == 0
+    number = load_tick(base)
+    tick(base)
+    start = started(base, number, "ada")
+    assert ("2026-03-01" in str([start["prompt"], start.get("dialogue")])) is not forgets
+    assert ({"value": "2026-03-01", "is": "outside"} in _without_sources(start)) is not forgets
+    assert outcomes(base, number) == ["refused"]
+
+
+def _without_sources(start: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{key: each[key] for key in ("value", "is")} for each in start["given"]["trust"]["values"]]

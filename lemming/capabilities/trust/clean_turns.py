@@ -64,7 +64,7 @@ class CleanContextFilter:
         filtered_task = task._replace(
             thread=thread,
             outcomes=[*map(self._filter_outcome, task.outcomes)],
-            open_request=self._filter_dialogue(task.open_request),
+            open_request=self._filter_dialogue(task.open_request, task.outcomes),
         )
         return replace(
             candidates,
@@ -89,9 +89,12 @@ class CleanContextFilter:
         self.omitted.append((kind, SourcedLabel(self._authors.order.normalize(label), source)))
         return False
 
-    def _filter_dialogue(self, open_request: OpenRequest) -> OpenRequest:
-        """Return the open request, without a dialogue below the minimum label."""
+    def _filter_dialogue(self, open_request: OpenRequest, outcomes: Iterable[RequestOutcome]) -> OpenRequest:
+        """Return the open request, without a dialogue below the minimum label or with values of unknown origin."""
         dialogue = open_request.dialogue
+        # The dialogue may show values of an answer that has been removed since, and nothing else names them.
+        if any(outcome.sub_request.answer and outcome.answer is None for outcome in outcomes):
+            return replace(open_request, dialogue=None)
         is_omitted = dialogue is not None and self.is_below_minimum(
             self._authors.order.normalize(dialogue.trust or AGENT)
         )

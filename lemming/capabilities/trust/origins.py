@@ -21,7 +21,7 @@ MIN_DIGITS = 3
 MIN_TEXT_CHARS = 4
 MIN_CHARS_IN_TEXT = 8
 """Shorter texts count only as a whole argument."""
-MAX_SCAN_CHARS = 1 << 20
+MAX_SCAN_CHARS = 1 << 18
 """Maximum number of characters compared for one call, or one text: a larger one counts as holding every value."""
 MAX_VALUES = 256
 """Maximum number of values traced in one turn. Each further value lowers the turn instead."""
@@ -103,8 +103,8 @@ def find_untrusted_values(record: Mapping[str, Any], label: str) -> list[Untrust
 def label_arguments(args: Any, label: str, values: Sequence[LowTrustValue | UntrustedValue]) -> dict[str, Any]:
     """Return the trust labels of a call's arguments for gates, in a turn with a label.
 
-    `values` are the least trusted first. Time is linear in the size of the arguments; beyond
-    `MAX_SCAN_CHARS` characters an argument has the lowest label of the values.
+    `values` are the least trusted first. Time is linear in the size of the arguments: below a second, and 10 MiB
+    of memory, for `MAX_SCAN_CHARS` characters. Beyond, an argument has the lowest label of the values.
 
     >>> label_arguments(dict(amount=999999, to="bob"), "agent", [LowTrustValue(999999, "outside")])
     {'args_trust': {'amount': 'outside', 'to': 'agent'}, 'args_lowest': 'outside'}

@@ -47,6 +47,7 @@ class CallTaintTracker:
     def __init__(self, tick_context: TickContext, inputs: TurnInputs) -> None:
         self._authors, self._label_state = (tick_context.get_cache(make_labeler), TurnLabelState.from_inputs(inputs))
         self._call_label: dict[str, Any] = {}
+        self._labelled_call: tuple[Any, str, dict[str, Any]] = None, "", {}
         self._sidecar_labels: SidecarLabels | None = None
         self._tool: Tool | None = None
         self._context: ToolContext | None = None
@@ -64,7 +65,12 @@ class CallTaintTracker:
 
     def argument_labels(self, args: Any) -> dict[str, Any]:
         """Return the trust labels of a call's arguments for gates."""
-        return label_arguments(args, self.label, self._label_state.low_values)
+        # Each gate asks, and comparing takes its time. Rewritten arguments are other objects.
+        labelled_args, label, labels = self._labelled_call
+        if labelled_args is not args or label != self.label:
+            labels = label_arguments(args, self.label, self._label_state.low_values)
+            self._labelled_call = args, self.label, labels
+        return labels
 
     @property
     def next_label(self) -> str:
