@@ -50,13 +50,13 @@ class CommandTable(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or None for an unknown name."""
         name = OLD_COMMANDS.get(cmd_name, cmd_name)
-        return load_command(name) if name in self.list_commands(ctx) else None
+        return load_command(name) if name in self.list_commands(ctx) or _find_plugin_command(name) else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return name, command and remaining arguments. Raises `UsageError` with the most similar name."""
         typed, names = DASHBOARD_VIEWS.get(args[0], args[0]), self.list_commands(ctx)
         name = OLD_COMMANDS.get(typed, typed)
-        if name not in names and not ctx.resilient_parsing:
+        if name not in names and not ctx.resilient_parsing and not _find_plugin_command(name):
             from lemming.kernel.base.jsontext import did_you_mean
 
             hint = COMMAND_SUGGESTIONS.get(name) or did_you_mean(name, names) or "lemming --help"
@@ -175,6 +175,13 @@ def _default_to_false(option: Any) -> Any:
     return option
 
 
+def _find_plugin_command(name: str) -> Any:
+    """Return the command of an installed plugin, or None. The table's own commands are never looked up here."""
+    from lemming.kernel.plugins.capability_loader import plugin_command  # which reads what is installed
+
+    return plugin_command(name)
+
+
 def load_command(name: str) -> Any:
     """Return a command of the table: a group is the `app` of its module, a single command a function."""
     name = OLD_COMMANDS.get(name, name)
@@ -183,11 +190,14 @@ def load_command(name: str) -> Any:
 
     if missing := missing_for_command(name):
         raise UsageError(missing, hint="install lemming-engine again")
-    function_name = name.replace("-", "_")
-    path = command_path(name) or f"lemming.commands.{MODULES.get(name, function_name)}"
-    module_name, _, attribute = path.partition(":")
-    module = import_module(module_name)
-    command_object = getattr(module, attribute or function_name, None) or module.app
+    if any(name in section for section in COMMANDS.values()):
+        function_name = name.replace("-", "_")
+        path = command_path(name) or f"lemming.commands.{MODULES.get(name, function_name)}"
+        module_name, _, attribute = path.partition(":")
+        module = import_module(module_name)
+        command_object = getattr(module, attribute or function_name, None) or module.app
+    else:
+        command_object = _find_plugin_command(name)
     if not isinstance(command_object, typer.Typer):
         wrapper = typer.Typer(rich_markup_mode=None, add_completion=False)
         wrapper.command(name, cls=Command)(to_typer_command(command_object))

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, partial
-from importlib import import_module
 from typing import Any
 
 from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.plugins.capability_spec import CapabilitySpec
 from lemming.kernel.plugins.capability_table import (
     COMMANDS,
     EXECUTORS,
@@ -45,6 +45,7 @@ from lemming.kernel.plugins.capability_table import (
     find_key_owners,
 )
 from lemming.kernel.plugins.plugin_registry import collect_items, find_unimported, load_installed_plugins, register
+from lemming.kernel.plugins.provided_items import find_plugin_item, find_registrations, load_object
 from lemming.kernel.plugins.shipped_capabilities import find_missing_folder
 
 Load = Callable[[], Any]
@@ -55,8 +56,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 def register_capability(kind: Any) -> Any:
     """Register a class as the capability of its name, in a plugin module. Usable as a decorator.
 
-    Raises `ValueError` for the name of a shipped capability, an invalid name, or settings that are not a
-    dataclass.
+    What its `provides` declares is registered too. Raises `ValueError` for the name of a shipped capability, an
+    invalid name, settings that are not a dataclass, or items that a plugin cannot provide.
     """
     instance = kind()
     if not _NAME.match(instance.name):
@@ -67,8 +68,13 @@ def register_capability(kind: Any) -> Any:
         if not dataclasses.is_dataclass(spec)
     ]:
         raise ValueError(f"settings of capability {instance.name} must be a dataclass, got {invalid[0]!r}")
+    import_path = f"{kind.__module__}:{kind.__qualname__}"
+    spec = CapabilitySpec(instance.name, import_path, after=instance.after, provides=instance.provides)
+    registrations = find_registrations(spec, kind)
     shipped = {name: listed.import_path for name, listed in LISTED.items()}
     register("capability", instance.name, instance, defined_by=kind, shipped=shipped)
+    for register_item in registrations:
+        register_item()
     return kind
 
 
@@ -131,17 +137,27 @@ def command_path(command: str) -> str:
     return COMMANDS[command][1] if command in COMMANDS else ""
 
 
+def plugin_command(name: str) -> Any:
+    """Return the command that the capability of an installed plugin provides, or None."""
+    return find_plugin_item("command", name)
+
+
 def find_fact(name: str) -> Any:
     """Return the function for a fact of a capability, such as "gates.rules", or None if it is not installed.
 
-    Raises `KeyError` for a name that no capability declares.
+    Raises `KeyError` for a name that no capability declares, if the capability is one that ships.
     """
-    return None if missing_reason(FACTS[name][0]) else _load_object(FACTS[name][1])
+    if name.partition(".")[0] not in LISTED:
+        return find_plugin_item("fact", name)
+    return None if missing_reason(FACTS[name][0]) else load_object(FACTS[name][1])
 
 
 def require_fact(name: str) -> Any:
     """Return the function for a fact of a capability. Raises `ConfigError` if the capability is not installed."""
-    return _load_class(*FACTS[name])
+    fact = find_fact(name) if name not in FACTS else _load_class(*FACTS[name])
+    if fact is None:
+        raise ConfigError(f'no installed capability provides "{name}"', hint="install the package that provides it")
+    return fact
 
 
 def missing_for_tool(tool: str) -> str:
@@ -208,7 +224,7 @@ def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
         if (value := getattr(schedule, key)) is not None:
             missing = missing_reason(name)
             problem = (missing, "remove the key, or install lemming-engine again") if missing else None
-            if problem := problem or _load_object(import_path)(value):
+            if problem := problem or load_object(import_path)(value):
                 yield key, *problem
 
 
@@ -222,7 +238,7 @@ def _load_shipped(name: str) -> Any:
     missing = missing_reason(name)
     if missing:
         raise ConfigError(missing, hint="install lemming-engine again")
-    return _load_object(LISTED[name].import_path)()
+    return load_object(LISTED[name].import_path)()
 
 
 def capabilities_of_resume(agent: Any) -> list[str]:
@@ -361,15 +377,10 @@ def load_provided(owned: Owned, name: str) -> Any:
 
 def load_installed(owned: Owned) -> Iterator[Any]:
     """Yield the items of a table that belong to installed capabilities, loaded."""
-    yield from (_load_object(import_path) for name, import_path in owned.values() if not missing_reason(name))
+    yield from (load_object(import_path) for name, import_path in owned.values() if not missing_reason(name))
 
 
 def _load_class(name: str, import_path: str) -> Any:
     if missing := missing_reason(name):
         raise ConfigError(missing, hint="install lemming-engine again, or remove the key")
-    return _load_object(import_path)
-
-
-def _load_object(import_path: str) -> Any:
-    module, _, name = import_path.partition(":")
-    return getattr(import_module(module), name)
+    return load_object(import_path)

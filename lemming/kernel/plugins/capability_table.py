@@ -30,7 +30,8 @@ def _index_items(*kinds: str) -> Owned:
     }
 
 
-def _paths(owned: Owned) -> dict[str, str]:
+def paths_of(owned: Owned) -> dict[str, str]:
+    """Return the import paths of a table, by name."""
     return {name: path for name, (_, path) in owned.items()}
 
 
@@ -54,10 +55,10 @@ CHANNELS = frozenset(_index_items("channel_providers"))
 """The providers that ship which are channels."""
 NO_MODELS = frozenset(_index_items("computed_providers"))
 """Providers without costs; their answers are not model calls."""
-PROVIDERS = _paths({**SPEAKING_PROVIDERS, **MODEL_PROVIDERS})
+PROVIDERS = paths_of({**SPEAKING_PROVIDERS, **MODEL_PROVIDERS})
 PRICING = _index_items("pricing")
 STRATEGY_OWNERS = _index_items("strategies")
-STRATEGIES_SHIPPED = _paths(STRATEGY_OWNERS)
+STRATEGIES_SHIPPED = paths_of(STRATEGY_OWNERS)
 
 COMMANDS = _index_items("commands")
 """Commands of capabilities, each with the capability and the code."""

@@ -30,7 +30,7 @@ MARK = "__lemming_tool__"
 EVERYBODY = ""
 """Stands for a plugin's name for items of every organisation."""
 
-Kind = Literal["tool", "provider", "strategy", "check", "capability", "observer"]
+Kind = Literal["tool", "provider", "strategy", "check", "capability", "observer", "command", "fact"]
 V = TypeVar("V")
 
 

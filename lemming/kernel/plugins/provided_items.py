@@ -1,0 +1,80 @@
+"""Registration of the tools, providers, strategies, commands and facts that a plugin's capability provides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.plugins.capability_spec import PLUGIN_KINDS, CapabilitySpec
+from lemming.kernel.plugins.capability_table import COMMANDS, paths_of
+from lemming.kernel.plugins.plugin_registry import Kind, collect_items, load_installed_plugins, register
+
+
+def load_object(import_path: str) -> Any:
+    """Return the object of an import path "module:name"."""
+    module, _, name = import_path.partition(":")
+    return getattr(import_module(module), name)
+
+
+def find_registrations(spec: CapabilitySpec, defined_by: type[Any]) -> list[Callable[[], object]]:
+    """Return the registrations of what a capability provides, to be called after all of them were checked.
+
+    Raises `ValueError` for a kind that plugins cannot provide, and for a fact without the capability's name.
+    """
+    registrations: list[Callable[[], object]] = []
+    for kind in spec.provides:
+        if kind not in PLUGIN_KINDS:
+            hint = did_you_mean(kind, PLUGIN_KINDS) or f"use one of {', '.join(PLUGIN_KINDS)}"
+            raise ValueError(f'capability {spec.name}: a plugin cannot provide "{kind}"; {hint}')
+        for name, value in spec.items(kind).items():
+            if kind == "facts" and not name.startswith(f"{spec.name}."):
+                raise ValueError(f'capability {spec.name}: the name of a fact must be "{spec.name}.NAME", got "{name}"')
+            registrations.append(partial(_register_item, kind, name, value, defined_by))
+    return registrations
+
+
+def _register_item(kind: str, name: str, value: Any, defined_by: type[Any]) -> None:
+    if kind == "commands":  # its module is loaded when somebody types it
+        register("command", name, value, defined_by=defined_by, shipped=paths_of(COMMANDS))
+    elif kind == "facts":
+        register("fact", name, value, defined_by=defined_by, shipped={})
+    else:
+        item = load_object(value) if isinstance(value, str) else value
+        if kind == "tools":
+            _register_tool(name, item)
+        elif kind == "strategies":
+            import_module("lemming.libraries.strategy_registry").strategy(name)(item)
+        else:
+            _register_provider(name, item, is_channel=kind == "channel_providers")
+
+
+def _register_tool(name: str, item: Any) -> None:
+    tool = item() if isinstance(item, type) else item
+    import_module("lemming.kernel.tools").ToolRegistry.register(tool)
+    registered_name = getattr(tool, "name", name)  # a function with @tool has its own
+    if registered_name != name:
+        raise ValueError(f'the tool "{registered_name}" must be provided under its own name, got "{name}"')
+
+
+def _register_provider(name: str, provider: Any, *, is_channel: bool) -> None:
+    if getattr(provider, "is_channel", False) != is_channel:
+        kind = "model_providers" if is_channel else "channel_providers"
+        raise ValueError(f'the provider "{name}" must be one of `{kind}`: see its attribute is_channel')
+    import_module("lemming.kernel.providers").register_provider(name, provider)
+
+
+def find_plugin_item(kind: Kind, name: str) -> Any:
+    """Return a command or a fact of an installed plugin, or of one loaded by this process, or None.
+
+    Raises as `load_installed_plugins` does.
+    """
+    load_installed_plugins()
+    value = collect_items(kind, None, _as_registered).get(name)
+    return load_object(value) if isinstance(value, str) else value
+
+
+def _as_registered(registered: Mapping[str, Any]) -> Mapping[str, Any]:
+    return registered
