@@ -34,7 +34,6 @@ from lemming.kernel.plugins.capability_table import (
     find_member_capabilities,
 )
 from lemming.kernel.tools import iter_shipped_tools
-from lemming.libraries.compatible_servers import SERVERS
 
 _USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY")
 _OWN_MODULES = "lemming."
@@ -137,6 +136,8 @@ def _list_model_permissions(entry: ModelEntry) -> Iterator[RequiredPermission]:
     if entry.provider == "ollama":
         key_variable = "OLLAMA_API_KEY"
     elif entry.provider in MODEL_SERVERS and not missing_reason(HOSTED):
+        from lemming.libraries.compatible_servers import SERVERS  # only imported for an entry of such a server
+
         server = SERVERS[entry.provider]
         key_variable = server.key_variable(address, key_variable)
         usual_keys.add(server.key_env)

@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.plugins.capability_spec import CapabilitySpec
+from lemming.kernel.plugins.capability_spec import CapabilitySpec, load_object
 from lemming.kernel.plugins.capability_table import (
     COMMANDS,
     EXECUTORS,
@@ -45,7 +45,6 @@ from lemming.kernel.plugins.capability_table import (
     find_key_owners,
 )
 from lemming.kernel.plugins.plugin_registry import collect_items, find_unimported, load_installed_plugins, register
-from lemming.kernel.plugins.provided_items import find_plugin_item, find_registrations, load_object
 from lemming.kernel.plugins.shipped_capabilities import find_missing_folder
 
 Load = Callable[[], Any]
@@ -68,6 +67,8 @@ def register_capability(kind: Any) -> Any:
         if not dataclasses.is_dataclass(spec)
     ]:
         raise ValueError(f"settings of capability {instance.name} must be a dataclass, got {invalid[0]!r}")
+    from lemming.kernel.plugins.provided_items import find_registrations  # only imported with a plugin
+
     import_path = f"{kind.__module__}:{kind.__qualname__}"
     spec = CapabilitySpec(instance.name, import_path, after=instance.after, provides=instance.provides)
     registrations = find_registrations(spec, kind)
@@ -139,6 +140,8 @@ def command_path(command: str) -> str:
 
 def plugin_command(name: str) -> Any:
     """Return the command that the capability of an installed plugin provides, or None."""
+    from lemming.kernel.plugins.provided_items import find_plugin_item
+
     return find_plugin_item("command", name)
 
 
@@ -148,6 +151,8 @@ def find_fact(name: str) -> Any:
     Raises `KeyError` for a name that no capability declares, if the capability is one that ships.
     """
     if name.partition(".")[0] not in LISTED:
+        from lemming.kernel.plugins.provided_items import find_plugin_item
+
         return find_plugin_item("fact", name)
     return None if missing_reason(FACTS[name][0]) else load_object(FACTS[name][1])
 

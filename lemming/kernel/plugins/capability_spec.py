@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, NamedTuple
 
 NOTHING: Mapping[str, Any] = {}
@@ -85,3 +86,9 @@ class CapabilitySpec(NamedTuple):
 
 PLUGIN_KINDS = ("tools", "model_providers", "channel_providers", "strategies", "commands", "facts")
 """The kinds of items that a plugin's capability may provide."""
+
+
+def load_object(import_path: str) -> Any:
+    """Return the object of an import path "module:name"."""
+    module, _, name = import_path.partition(":")
+    return getattr(import_module(module), name)

@@ -8,15 +8,9 @@ from importlib import import_module
 from typing import Any
 
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.plugins.capability_spec import PLUGIN_KINDS, CapabilitySpec
+from lemming.kernel.plugins.capability_spec import PLUGIN_KINDS, CapabilitySpec, load_object
 from lemming.kernel.plugins.capability_table import COMMANDS, paths_of
 from lemming.kernel.plugins.plugin_registry import Kind, collect_items, load_installed_plugins, register
-
-
-def load_object(import_path: str) -> Any:
-    """Return the object of an import path "module:name"."""
-    module, _, name = import_path.partition(":")
-    return getattr(import_module(module), name)
 
 
 def find_registrations(spec: CapabilitySpec, defined_by: type[Any]) -> list[Callable[[], object]]:

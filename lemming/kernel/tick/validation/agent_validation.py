@@ -29,7 +29,6 @@ from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
 from lemming.kernel.tick.validation.key_readers import capabilities_with_keys
 from lemming.kernel.tools import get_server_sources, get_toolset
 from lemming.kernel.tools.toolset import OrgToolset, Toolset
-from lemming.kernel.turn.check_subjects import ReferenceCheck
 
 CODE = "LMG-308"
 NONE_NAMED: Mapping[str, Any] = {}
@@ -163,6 +162,8 @@ def _validate_settings(inventory: Inventory) -> Iterator[PointerProblem]:
 
 def _validate_references(agent: Agent | None, inventory: Inventory) -> Iterator[PointerProblem]:
     for reader in capabilities_with_keys(agent or inventory.config.org):
+        from lemming.kernel.turn.check_subjects import ReferenceCheck  # only imported where a capability has keys
+
         for problem in reader.check(ReferenceCheck(agent, inventory)):
             yield PointerProblem(problem.pointer, problem.message, problem.hint)
 
