@@ -84,10 +84,6 @@ NEEDS: dict[str, set[str]] = {
     "trust": set(),
     "context_window": set(),
 }
-STILL_IMPORT_CAPABILITIES = {
-    "commands/endorse.py",
-}
-"""Files outside the capabilities that import one by name: only ever fewer. The others ask the table."""
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor} | {
     f"kernel/{room}": number for number, floor in enumerate(KERNEL_FLOORS) for room in floor
 }
@@ -192,7 +188,6 @@ def not_below(name: str, *, types_only: bool) -> set[str]:
     if own == {""}:  # the package itself
         return set()
     used = {room for module in own_imports(name, types_only=types_only) for room in rooms_of(module)}
-    used -= {CAPABILITIES} if name in STILL_IMPORT_CAPABILITIES else set()
     return {
         room
         for room in used - own - {"lemming"}
@@ -222,7 +217,7 @@ def test_only_capabilities_import_a_capability_and_only_what_they_need() -> None
         capabilities = {room_of(it).partition("/")[2] for it in used if it.startswith(f"{CAPABILITIES}.")}
         if own == CAPABILITIES and capability:
             found[capability] |= capabilities - {capability}
-        elif own != CAPABILITIES and name not in STILL_IMPORT_CAPABILITIES:
+        elif own != CAPABILITIES:
             found.setdefault(own, set()).update(capabilities)
     assert {name: used for name, used in found.items() if name in NEEDS} == NEEDS
     assert {name: used for name, used in found.items() if used and name not in NEEDS} == {}

@@ -195,12 +195,12 @@ def needed_by(name: str) -> set[str]:
     return found
 
 
-SAMPLE = ("channels", "gates")
+SAMPLE = ("", "gates", "requests")
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[] if name in SAMPLE else pytest.mark.long) for name in LISTED if name != "requests"],
+    [pytest.param(name, marks=[] if name in SAMPLE else pytest.mark.long) for name in ("", *LISTED)],
 )
 def test_each_command_and_view_is_there_without_it(tmp_path: Path, plain_org: Path, name: str) -> None:
     """A command of what is absent says so; all others, the page and each help text are as ever."""

@@ -249,7 +249,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "org.trust": ".trust_settings:TrustOrgSettings",
             },
             provides={
-                "commands": {"endorse": ""},
+                "commands": {"endorse": ".endorse_command:endorse"},
                 "facts": {
                     "trust.entry_labels": ".author_labels:make_entry_labels",
                     "trust.import_label": ".sidecar_labels:make_import_label",
