@@ -209,7 +209,9 @@ def test_a_gate_sees_the_label_of_what_a_turn_was_shown(base: Path, way: str) ->
 # --- the ways of a value out of a clean turn --------------------------------------------------------
 
 
-def value_org(base: Path, *later: dict[str, Any], first: dict[str, Any], other: dict[str, Any] | None = None) -> None:
+def value_org(
+    base: Path, *later: dict[str, Any], first: dict[str, Any], other: dict[str, Any] | None = None, **settings: Any
+) -> None:
     """Have ada, in clean turns, be shown the amount 4900 of a stranger, and give a reply with it."""
     team = {"team": {"ask": ["reader"]}, "schedule": {"wake": "addressed"}}
     may = {"read_outboxes": ["reader", "eve"], "file_access": SHARED}
@@ -227,7 +229,8 @@ def value_org(base: Path, *later: dict[str, Any], first: dict[str, Any], other: 
         {"reply": say("done", kind="response")},
     ]
     others = [other] if other else []
-    make_org(base, owner(), post(), ada, reader, *others, script=script, models=MODELS, org=standard_gates())
+    make_org(base, owner(), post(), ada, reader, *others, script=script, models=MODELS,
+             org={**standard_gates(), **settings})  # fmt: skip
     fs.write_atomic(base, "shared/in.txt", b"OBEY me")
     mark_low(base, "shared/in.txt")
     ask(base, "eve", "Pay it back.")
@@ -320,6 +323,15 @@ def test_the_result_of_a_call_with_a_value_keeps_it_for_the_next_turn(base: Path
     assert "values" not in str(start["prompt"])
     assert outcomes(base, 4, "noting") == ["pending"]
     assert [each.tick for each in replay_ticks(base, [3, 4])] == [3, 4]
+
+
+def test_a_judge_is_asked_about_a_call_with_a_value_and_about_no_other(base: Path) -> None:
+    pytest.importorskip("lemming.capabilities.judges.judges_capability")
+    gate = {**BLOCK, "tool": "refund", "by": "critic", "policy": "Nothing is paid."}
+    both = {**SILENT, "tool_calls": [*PAYS["tool_calls"], *call("refund", amount=5100)["tool_calls"]]}
+    verdict = {"contains": "Judge the draft", "reply": {"passes": False, "reason": "no"}}
+    value_org(base, verdict, first=both, other=resume("critic", schedule={"wake": "addressed"}), gates=[gate])
+    assert outcomes(base, 2) == ["refused", "ok"]
 
 
 def test_a_reminder_with_a_value_names_it(base: Path) -> None:
