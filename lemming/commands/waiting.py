@@ -19,10 +19,10 @@ from lemming.commands.terminal import get_terminal_width, print_data, print_noti
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.invisible_text import find_suspicious_text, show_invisible
 from lemming.kernel.base.jsontext import dump_pretty
+from lemming.kernel.journal.person_requests import SHOW
 from lemming.kernel.messages import parse_identities, read_entry
 from lemming.kernel.org.organisation import OrgPath
 from lemming.obligations.ledger_calls import find_pending_call
-from lemming.obligations.pending_approvals import SHOW
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import list_person_inbox as what_waits
 from lemming.obligations.write_decisions import find_pending_request

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.invisible_text import find_suspicious_text
-from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
+from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.journal.person_requests import SPEND, iter_person_requests
 from lemming.kernel.org.organisation import Organisation
 from lemming.obligations.current_requests import RequestsSnapshot
 from lemming.obligations.decisions import is_approval_request
@@ -70,8 +70,7 @@ def _load_pending_calls(org: Organisation, agent: str) -> dict[str, Json]:
     open_sub_requests = [
         sub_request for open_request in state.requests for sub_request in open_request.open_sub_requests
     ]
-    other_requests = [to_value(SubRequest, raw) for raw in state.kept.get(NAME, {}).get("asked", ())]
-    open_sub_requests += [sub_request for sub_request in other_requests if not sub_request.end]
+    open_sub_requests += [sub_request for sub_request in iter_person_requests(state.kept) if not sub_request.end]
     return {
         sub_request.request: sub_request.held[NAME] for sub_request in open_sub_requests if NAME in sub_request.held
     }
@@ -113,4 +112,17 @@ def find_pending_approvals(org: Organisation, requests: Iterable[RequestView]) -
         identity: PendingApproval(call, describe_call(call), f"approval of call {call['id']}")
         for identity, call in calls_by_identity.items()
         if call is not None
+    }
+
+
+def find_limit_raises(states: Mapping[str, Json], line: str) -> dict[str, Json]:
+    """Return the approved raises of the limit in a line, by the request that asked for each raise.
+
+    `states`: the state of capabilities in a ledger, or their snapshots for a turn.
+    """
+    pairs = ((sub_request, sub_request.held[NAME]) for sub_request in iter_person_requests(states))
+    return {
+        sub_request.request: call["args"]
+        for sub_request, call in pairs
+        if (call["tool"], call["gate"], sub_request.end) == (SPEND, line, "approved")
     }

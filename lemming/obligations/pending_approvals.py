@@ -15,14 +15,13 @@ from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.base.jsontext import dump_compact, to_line
 from lemming.kernel.base.times.parse_times import Expiry, expiry_payload
+from lemming.kernel.journal.person_requests import PUBLISH, SHOW, SPEND
 
 Json = dict[str, Any]
 NAME = "approvals"
 # Part of entries, like the note of `truncate`: a replay of a 0.2.0 journal must give the same bytes.
 INSPECT_NOTE = "LOOK CLOSELY: there is more to it than is seen; `lemming approvals ID` says what"
 ARGS_CHARS, DIFF_CHARS = 300, 8000
-SHOW, SPEND, PUBLISH = "show", "spend", "publish"
-"""Names in place of a tool: showing an entry, spending more, writing an entry."""
 
 DECISION: Json = {
     "type": "object",
@@ -117,20 +116,6 @@ class PendingAction:
         }
         join: Json = {"join": "first"} if len(people) > 1 else {}
         return {**payload, **join, **expiry_payload(expires, at)}
-
-
-def validate_pending_action(raw: Mapping[str, Any]) -> None:
-    """Raise `ValueError` for JSON that `PendingAction.as_json` did not make."""
-    args, texts = raw.get("args"), ("id", "tool", "sha256", "gate", "why")
-    is_sound = isinstance(args, dict) and isinstance(raw.get("binds"), dict)
-    if not is_sound or not all(isinstance(raw.get(key), str) for key in texts):
-        raise ValueError("approvals: a pending call must have id, tool, args, sha256, binds, gate and why")
-    assert isinstance(args, dict), "looked at above"
-    if raw["tool"] == SHOW and not isinstance(args.get("entry"), str):
-        raise ValueError("approvals: a pending entry must name its entry")
-    amounts = [value for key, value in args.items() if key != "of"]
-    if raw["tool"] == SPEND and not ("of" in args and all(type(amount) in (int, float) for amount in amounts)):
-        raise ValueError("approvals: a pending expense must name its amount")
 
 
 def too_many_message(max_approvals: int) -> str:

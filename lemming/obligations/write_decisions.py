@@ -12,6 +12,7 @@ from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ToolError, UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
+from lemming.kernel.journal.person_requests import SPEND
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tools import Tool, get_toolset
@@ -20,7 +21,6 @@ from lemming.obligations.current_requests import RequestsSnapshot, find_request,
 from lemming.obligations.decisions import DecisionKind, is_amount, is_approval_request
 from lemming.obligations.file_bindings import FILE_ARGUMENTS, compute_binding
 from lemming.obligations.ledger_calls import find_pending_calls
-from lemming.obligations.pending_approvals import SPEND
 from lemming.obligations.request_entries import choose_answerer, require_open, write_payload
 from lemming.obligations.request_people import choose_person, require_reachable
 from lemming.obligations.request_view import RequestView

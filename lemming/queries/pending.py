@@ -6,9 +6,9 @@ An agent is not stopped while a gate waits for a person's approval: the agent on
 from __future__ import annotations
 
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.inboxes.capability_state import find_sub_requests
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.open_requests import SubRequest
+from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
 
@@ -16,7 +16,7 @@ from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinish
 def list_pending_questions(state: AgentState) -> list[SubRequest]:
     """Return the unanswered questions of an agent, including approvals."""
     questions = [sub_request for open_request in state.requests for sub_request in open_request.open_sub_requests]
-    return questions + [sub_request for sub_request in find_sub_requests(state) if not sub_request.end]
+    return questions + [sub_request for sub_request in iter_person_requests(state.kept) if not sub_request.end]
 
 
 def describe_pending(state: AgentState) -> str:

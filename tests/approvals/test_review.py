@@ -12,8 +12,8 @@ from approvals_org import by_hand, lemming, make, requests, shown, tick
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.inboxes.capability_state import find_sub_requests
 from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import say
 
@@ -118,7 +118,7 @@ def test_silence_lets_nothing_in(tmp_path: Path) -> None:
     by_hand(base, "human", 5, "go", kind="message", target="ada", text="go on")
     tick(base)
     assert SECRET not in shown(base, 5)
-    assert {it.end for it in find_sub_requests(read_state(base, "ada"))} == {"denied"}
+    assert {it.end for it in iter_person_requests(read_state(base, "ada").kept)} == {"denied"}
 
 
 def test_the_list_shows_what_waits_and_the_entry_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +177,7 @@ def test_what_a_turn_could_not_write_it_has_not_asked(tmp_path: Path) -> None:
     assert turn
     assert turn.error == "DiskError"
     assert requests(base) == []
-    assert [*find_sub_requests(read_state(base, "ada"))] == []
+    assert [*iter_person_requests(read_state(base, "ada").kept)] == []
 
 
 def test_a_turn_that_was_shown_something_does_not_say_that_it_waits_for_a_person(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import SubRequest
+from lemming.kernel.journal.person_requests import PUBLISH, SPEND
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
@@ -27,14 +28,7 @@ from lemming.kernel.turn.guards import ApprovalRequest
 from lemming.kernel.turn.notices import is_notice
 from lemming.kernel.turn.turn_effects import AskPerson, Interception, Rejected, Suspended, WriteEntry
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.obligations.pending_approvals import (
-    NAME,
-    PUBLISH,
-    SPEND,
-    PendingAction,
-    action_digest,
-    parse_pending_action,
-)
+from lemming.obligations.pending_approvals import NAME, PendingAction, action_digest, parse_pending_action
 from lemming.obligations.request_deadlines import get_last_tick, parse_deadline_time
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_agent
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.inboxes.capability_state import CallNote
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import EntryLister, EntryReader, RequestOutcomes
@@ -27,7 +26,7 @@ from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
-from lemming.kernel.journal.state_subjects import StateCheck
+from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
 from lemming.kernel.turn.guards import ApprovalBroker
@@ -37,7 +36,7 @@ from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnCont
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
-from lemming.obligations.pending_approvals import NAME, SPEND, validate_pending_action
+from lemming.obligations.pending_approvals import NAME
 
 MAX_STORED_DENIALS = 256
 """Maximum number of denied calls that are remembered, the latest."""
@@ -77,52 +76,16 @@ class ApprovalsCapability(Capability):
         """Return the agent state after an abandoned turn, without approvals whose calls were made."""
         return drop_used_approvals(state, records)
 
-    def sub_requests(self, state: Json) -> Sequence[SubRequest]:
-        """Return an agent's requests to persons outside of calls."""
-        return [to_value(SubRequest, raw) for raw in state.get("asked", ())]
-
-    def limit_raises(self, state: Json, line: str) -> Mapping[str, Json]:
-        """Return the approved raises of a gate's limit, by request."""
-        pairs = ((sub_request, sub_request.held[NAME]) for sub_request in self.sub_requests(state))
-        return {
-            sub_request.request: call["args"]
-            for sub_request, call in pairs
-            if (call["tool"], call["gate"], sub_request.end) == (SPEND, line, "approved")
-        }
-
     def call_note(self, state: Json) -> CallNote:
         """Return the note about the approval of a call."""
         return CallNote(f"approved by {state['by']}: {state['entry']}", state["by"], state["entry"])
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield problems that prevent gates from asking anybody, and the problem of an invalid stored approval."""
+        """Yield problems that prevent gates from asking anybody."""
         if isinstance(subject, OrgCheck):
             from lemming.capabilities.approvals.approvals_validation import validate_approvers
 
             yield from validate_approvers(subject.base, subject.config, subject.only)
-        elif isinstance(subject, StateCheck):
-            try:
-                (validate_pending_action if subject.is_pending else self._validate_state)(subject.state)
-            except ValueError as error:
-                yield Problem(str(error))
-
-    def _validate_state(self, state: Json) -> None:
-        """Raise `ValueError` for invalid stored approvals: used, pending and denied ones."""
-        used = state.get("used", [])
-        if not (isinstance(used, list) and all(isinstance(item, str) for item in used)):
-            raise ValueError("kept/approvals/used must be a list of entries")
-        if not isinstance(state.get("asked", []), list):
-            raise ValueError("kept/approvals/asked must be a list")
-        denied, texts = state.get("denied", []), ("request", "id", "sha256", "by", "reason")
-        if not isinstance(denied, list) or not all(_is_denial(item, texts) for item in denied):
-            raise ValueError("kept/approvals/denied must be a list of denied calls")
-        for sub_request in self.sub_requests(state):
-            validate_pending_action(sub_request.held.get(NAME, {}))
-
-
-def _is_denial(raw: object, texts: Iterable[str]) -> bool:
-    is_sound = isinstance(raw, dict) and isinstance(raw.get("binds"), dict)
-    return is_sound and isinstance(raw, dict) and all(isinstance(raw.get(key), str) for key in texts)
 
 
 class ApprovalsContextProvider(ContextProvider):
@@ -131,7 +94,7 @@ class ApprovalsContextProvider(ContextProvider):
     def __init__(self, context: TurnContext) -> None:
         super().__init__(context)
         state = context.state.kept.get(NAME, {})
-        self._sub_requests: Sequence[SubRequest] = [to_value(SubRequest, raw) for raw in state.get("asked", ())]
+        self._sub_requests: Sequence[SubRequest] = [*iter_person_requests(context.state.kept)]
         self._used: Sequence[str] = state.get("used", ())
         # A denial is forgotten with its request: for another request the person is asked again.
         open_requests = {item.request for item in context.state.requests}

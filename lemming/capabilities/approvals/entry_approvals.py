@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.person_requests import PUBLISH
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.guards import ApprovalRequest
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, WRITTEN_ENTRY_KEY
 from lemming.obligations.file_bindings import describe_changed_files, find_changes_after_decision
-from lemming.obligations.pending_approvals import NAME, PUBLISH, PendingAction, parse_pending_action, too_many_message
+from lemming.obligations.pending_approvals import NAME, PendingAction, parse_pending_action, too_many_message
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState

@@ -18,9 +18,10 @@ from lemming.capabilities.gates.spending_limit import AMOUNTS
 from lemming.kernel.agents import Agent
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.journal.open_requests import SubRequest
+from lemming.kernel.journal.person_requests import SHOW
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.obligations.pending_approvals import NAME, SHOW, PendingAction
+from lemming.obligations.pending_approvals import NAME, PendingAction
 
 MAX_REVIEW_REQUESTS = 16
 """Approximate maximum of new requests in a turn; the next turn asks about the rest."""

@@ -18,11 +18,12 @@ from lemming.kernel.inboxes.request_policy import EntryLister, RequestOutcomes
 from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest, describe_deadline
+from lemming.kernel.journal.person_requests import SHOW, SPEND
 from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.tool_results import render_result
 from lemming.obligations.decisions import Decision, is_amount, parse_decision
-from lemming.obligations.pending_approvals import NAME, SHOW, SPEND
+from lemming.obligations.pending_approvals import NAME
 from lemming.obligations.request_deadlines import extend_deadlines, is_expired, is_in_time
 from lemming.obligations.request_entry_kinds import EntryClassifier
 from lemming.obligations.request_payloads import decision_sort_key, is_cancellation, references_entry

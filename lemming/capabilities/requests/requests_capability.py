@@ -53,10 +53,6 @@ class RequestsCapability(Capability):
         """
         return RequestsContextProvider(context)
 
-    def parse_purpose(self, raw: Json) -> Purpose:
-        """Return the current request of a turn from the turn's record."""
-        return CurrentRequest.from_json(raw)
-
     def on_turn_abandoned(
         self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
     ) -> AgentState:

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
-from lemming.kernel.base.errors import CorruptState, Problem
+from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import RECORD_DEPTH, dump_compact, parse
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
 from lemming.kernel.files import fs
@@ -27,12 +27,11 @@ from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.files.json_documents import to_value, unreadable_reason
 from lemming.kernel.files.stat_cache import Identity, has_exact_mtime, to_identity
 from lemming.kernel.journal.open_requests import OpenRequest, with_more_spent
+from lemming.kernel.journal.person_requests import validate_decisions, validate_pending_action
 from lemming.kernel.journal.read_cursor import ReadMark
-from lemming.kernel.journal.state_subjects import StateCheck
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capability_loader import find_capability
-from lemming.kernel.plugins.capability_table import SHIPPED
+from lemming.kernel.plugins.capability_table import APPROVALS
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
@@ -165,25 +164,17 @@ class AgentState:
         Raises `ValueError` if a value has a different type than the engine writes.
         """
         state: AgentState = to_value(AgentState, plain)
-        _validate_capability_state(state)
+        _validate_decisions(state)
         return state
 
 
-def _validate_capability_state(state: AgentState) -> None:
-    """Raise `ValueError` for invalid state of a shipped capability, which a person may have edited."""
-    for name, capability_state in state.kept.items():
-        if name in SHIPPED and (capability := find_capability(name)) is not None:
-            _require_no_problem(capability.check(StateCheck(capability_state)))
+def _validate_decisions(state: AgentState) -> None:
+    """Raise `ValueError` for an invalid pending action or decision, which a person may have edited."""
+    validate_decisions(state.kept)
     for open_request in state.requests:
         for sub_request in open_request.asked:
-            for name, pending_state in sub_request.held.items():
-                if name in SHIPPED and (capability := find_capability(name)) is not None:
-                    _require_no_problem(capability.check(StateCheck(pending_state, is_pending=True)))
-
-
-def _require_no_problem(problems: Iterable[Problem]) -> None:
-    for problem in problems:
-        raise ValueError(problem.message)
+            if APPROVALS in sub_request.held:
+                validate_pending_action(sub_request.held[APPROVALS])
 
 
 def parse_state(line: bytes) -> AgentState:

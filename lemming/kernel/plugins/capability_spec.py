@@ -41,7 +41,7 @@ class CapabilitySpec(NamedTuple):
     - `pricing`: function that computes a call's cost in dollars, by providers with known prices, and "*" for entries
       with prices of their own. `server_profiles`: class of the profiles of model servers.
     - `executors`: classes that make model calls elsewhere, by values of `executor`.
-    - `formats`: classes of file formats. `records`: classes of journal records, by kind.
+    - `formats`: classes of file formats, and of the recorded purpose of a turn. `records`: classes of journal records, by kind.
 
     `files` maps patterns of files to "settings" (only this capability reads the file) or "temporary" (the capability
     removes the file after its use).

@@ -214,6 +214,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             keys={"resume.team": ".requests_settings:RequestsResumeSettings", "turn.take": ""},
             provides={
                 "reply_holds": {REQUESTS: ".request_resolver:is_awaited_entry"},
+                "formats": {"purpose": ".current_request:CurrentRequest"},
                 "commands": {"answer": "", "ask": "", "cancel": "", "chat": ""},
             },
         ),

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from lemming.kernel.files.disk_errors import FILE_ERRORS
-from lemming.kernel.inboxes.capability_state import find_sub_requests
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.memory import load_memories
 from lemming.kernel.messages import OutboxEntry
@@ -96,7 +96,7 @@ def _is_waiting_for_person(snapshot: Snapshot, name: str) -> bool:
 def _has_tick_deadline(agent_state: AgentState, persons: Collection[str]) -> bool:
     """Return True if the agent waits for a person until a given tick."""
     sub_requests = (
-        *find_sub_requests(agent_state),
+        *iter_person_requests(agent_state.kept),
         *(sub_request for open_request in agent_state.requests for sub_request in open_request.open_sub_requests),
     )
     return any(

@@ -16,11 +16,11 @@ from typing import NamedTuple
 from lemming.kernel.agents import Survey, list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, Problem
-from lemming.kernel.inboxes.capability_state import find_sub_requests
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_file import journal_ticks, load_plan
 from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.org.config import Config
@@ -246,7 +246,7 @@ class _ExpiryState:
             return frozenset()
         sub_requests = [
             *(sub_request for open_request in state.requests for sub_request in open_request.asked),
-            *find_sub_requests(state),
+            *iter_person_requests(state.kept),
         ]
         entries = [identity for sub_request in sub_requests for identity in (sub_request.request, sub_request.answer)]
         return frozenset(filter(None, (*(open_request.request for open_request in state.requests), *entries)))

@@ -8,7 +8,6 @@ from typing import Any
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Problem
-from lemming.kernel.journal.state_subjects import StateCheck
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 
@@ -49,7 +48,7 @@ class ReferenceCheck:
     names: Any
 
 
-CheckSubject = OrgCheck | AgentCheck | ReferenceCheck | StateCheck
+CheckSubject = OrgCheck | AgentCheck | ReferenceCheck
 
 
 def to_problems(faults: Iterable[tuple[str, str, str]]) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
+from lemming.kernel.plugins.capability_loader import format_class, get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
 from lemming.kernel.providers import Message, Request
 from lemming.kernel.tools import ToolResult
@@ -149,8 +149,7 @@ def state_after_abandon(
 
 def parse_purpose(raw: Json) -> Purpose:
     """Return the purpose of a turn from the record. Raises `ConfigError` if the capability is missing."""
-    purpose: Purpose | None = get_capability(REQUESTS).parse_purpose(raw)
-    assert purpose is not None, "requests say what a turn is for"
+    purpose: Purpose = format_class("purpose").from_json(raw)
     return purpose
 
 

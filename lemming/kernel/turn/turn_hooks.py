@@ -23,8 +23,7 @@ from lemming.kernel.inboxes.capability_state import CallNote
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
-from lemming.kernel.journal.state_subjects import StateCheck
+from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings
@@ -59,7 +58,7 @@ from lemming.kernel.turn.turn_context import (
 )
 from lemming.kernel.turn.turn_effects import Effect, Event, Interception
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.kernel.turn.turn_values import Purpose, TurnInputs
+from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
 
 if TYPE_CHECKING:
@@ -79,7 +78,6 @@ __all__ = [
     "ReferenceCheck",
     "Rejected",
     "SkipReason",
-    "StateCheck",
     "StatusContext",
     "TurnContext",
     "TurnInterceptor",
@@ -222,13 +220,6 @@ class Capability:
         """Return the agent state after a turn was abandoned by an error, based on the turn's records."""
         return state
 
-    def parse_purpose(self, raw: Json) -> Purpose | None:
-        """Return the purpose of a turn from the record.
-
-        Raises `ValueError` for invalid JSON. Only one capability parses purposes.
-        """
-        return None
-
     def results_after_abandon(
         self, inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]]
     ) -> list[dict[str, Any]]:
@@ -241,20 +232,12 @@ class Capability:
         """
         return None
 
-    def sub_requests(self, state: Json) -> Sequence[SubRequest]:
-        """Return sub-requests recorded in the capability's state rather than in the agent's requests."""
-        return ()
-
-    def limit_raises(self, state: Json, line: str) -> Mapping[str, Json]:
-        """Return the raises of the limit in a line, by the request that asked for each raise."""
-        return {}
-
     def call_note(self, state: Json) -> CallNote:
         """Return the note to show with a call that has this recorded state."""
         return CallNote("", "", "")
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield the problems of a subject: `OrgCheck`, `AgentCheck`, `ReferenceCheck` or `StateCheck`.
+        """Yield the problems of a subject: `OrgCheck`, `AgentCheck` or `ReferenceCheck`.
 
         A capability yields nothing for a subject of another class. The last two are subjects of capabilities that
         ship only.
