@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs/specification.md").read_text()
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 OURS = [sys.executable, "-P", "-m", "lemming", "run-once", "--quiet", "--trust"]
+LINE = [sys.executable, "-P", "-m", "lemming.kernel.line", "--trust", "."]
 TINY = [sys.executable, str(HERE / "tiny_engine.py")]
 SAMPLE = {"killed_as_the_journal_grows", "a_second_engine_is_refused", "a_request_ends_once"}
 OF_TINY = [*(check for check in CHECKS if not get_part(check)), *map(make_refusal_check, PARTS.values())]
@@ -69,6 +70,13 @@ def test_a_second_engine_written_by_the_page_passes(check: Check) -> None:
 def test_this_engine_passes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(HERE.parents[1]))
     assert find_problem(BY_NAME[name], OURS, points=10 if EVERYTHING else 1) == ""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("check", OF_TINY[STRIDE // 2 :: STRIDE], ids=lambda check: check.name)
+def test_the_engine_in_one_file_passes(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE.parents[1]))
+    assert find_problem(check, LINE, points=10 if EVERYTHING else 1) == ""
 
 
 @pytest.mark.crash
