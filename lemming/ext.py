@@ -7,8 +7,13 @@ from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import ConfigError, ContractError, LemmingError, Problem
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import register_capability
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck
+from lemming.kernel.turn.descriptions import AuxiliaryPrompt, DescribeQuery, OrgQuery
+from lemming.kernel.turn.guards import SharedResource
+from lemming.kernel.turn.turn_context import RetentionHold
 from lemming.kernel.turn.turn_effects import (
     Allowed,
     AskModel,
@@ -36,7 +41,7 @@ from lemming.kernel.turn.turn_effects import (
     WriteNotes,
     effect_content,
 )
-from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, StatusContext, TurnContext
+from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, SkipReason, TurnContext
 from lemming.kernel.turn.turn_view import TurnView
 
 __all__ = [
@@ -44,6 +49,8 @@ __all__ = [
     "Allowed",
     "AskModel",
     "AskPerson",
+    "AuxiliaryPrompt",
+    "CallNote",
     "CallTool",
     "Capability",
     "CapabilityStatus",
@@ -52,6 +59,7 @@ __all__ = [
     "ConfigError",
     "ContractError",
     "Deferred",
+    "DescribeQuery",
     "Effect",
     "EffectFinished",
     "EffectPerformed",
@@ -60,14 +68,19 @@ __all__ = [
     "Event",
     "Interception",
     "LemmingError",
+    "ModelEntry",
     "NewEntry",
     "OrgCheck",
+    "OrgQuery",
     "Outcome",
     "Problem",
     "Rejected",
     "Replaced",
+    "RetentionHold",
+    "SharedResource",
     "ShowResult",
-    "StatusContext",
+    "SkipReason",
+    "StateQuery",
     "Suspended",
     "TakeReply",
     "ToolCall",

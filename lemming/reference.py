@@ -338,7 +338,7 @@ def render_old_names() -> str:
         "Keyword arguments": (["function", "old", "new"], _list_old_members(alias_table.KEYWORDS)),
     }
     return "\n".join(
-        f"## {title}\n\n" + _render_table(headings, [[f"`{name}`" for name in row] for row in rows])
+        f"## {title}\n\n" + _render_table(headings, [[f"`{name}`" if name else "none" for name in row] for row in rows])
         for title, (headings, rows) in sections.items()
     )
 

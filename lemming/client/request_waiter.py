@@ -30,6 +30,7 @@ from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
 from lemming.kernel.turn.context_provider_chain import agent_capabilities
+from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.turn_hooks import SkipReason
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
@@ -91,18 +92,10 @@ def find_failure(org: Organisation, names: Collection[str]) -> UnfinishedTurn | 
 
 
 def _find_capability_skip(snapshot: Snapshot, agent: Agent) -> SkipReason | None:
-    open_requests, capabilities = (
-        read_state(snapshot.org, agent.name).requests,
-        agent_capabilities(agent, snapshot.config),
-    )
-    return next(
-        (
-            skip_reason
-            for capability in capabilities
-            if (skip_reason := capability.skip_reason(snapshot.org, agent, open_requests))
-        ),
-        None,
-    )
+    states = {agent.name: read_state(snapshot.org, agent.name)}
+    query = OrgQuery(SkipReason, snapshot.org, {agent.name: agent}, snapshot.config, states)
+    capabilities = agent_capabilities(agent, snapshot.config)
+    return next((reason for capability in capabilities for reason in query.ask(capability)), None)
 
 
 @dataclass(frozen=True)

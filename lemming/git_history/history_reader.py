@@ -122,7 +122,7 @@ class GitHistory:
     reliability_note = ""
 
     def __init__(self, base: Path) -> None:
-        also = list_external_roots(survey_agents(base).agents.values())
+        also = list_external_roots(base, survey_agents(base).agents.values())
         self.base, self.repository = base, Repository(base, extra_paths=also)
         if not self.repository.exists():
             is_on = load_config(base).org.history != "off"

@@ -84,7 +84,7 @@ class Recorder:
     def open(self) -> Repository:
         """Return the repository, created if missing and ready for writing. Raises `GitFailed`."""
         agents = survey_agents(self._runtime.org).agents.values()
-        self._repository = replace(self._repository, extra_paths=list_external_roots(agents))
+        self._repository = replace(self._repository, extra_paths=list_external_roots(self._runtime.org, agents))
         if not self._repository.exists():
             self._repository.create()
         self._repository.require_usable()

@@ -5,16 +5,15 @@ A capability that breaks or is not installed produces a message in its own secti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from lemming.kernel.agents import Agent, Survey, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import ConfigError, CorruptState, Problem
-from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.stat_cache import path_exists
-from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -25,7 +24,8 @@ from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.turn.check_subjects import AgentCheck, OrgCheck
-from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, StatusContext
+from lemming.kernel.turn.descriptions import OrgQuery
+from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus
 
 T = TypeVar("T")
 
@@ -121,10 +121,8 @@ def _call_status_lines(
     org: Organisation, config: Config, name: str, agents: dict[str, Agent]
 ) -> list[CapabilityStatus] | ConfigError | str:
     def call_hook(capability: Capability) -> list[CapabilityStatus]:
-        if not _overrides_hook(capability, "status_lines"):
-            return []
-        states = {agent: _load_capability_state(org, agent, name) for agent in agents}
-        return [*capability.status_lines(StatusContext(org, config, agents, states, timestamp(SystemClock().now())))]
+        at = timestamp(SystemClock().now())
+        return [*OrgQuery(CapabilityStatus, org, agents, config, _ReadableStates(org, agents), at).ask(capability)]
 
     return _call_isolated(name, config, call_hook)
 
@@ -140,11 +138,25 @@ def _load_status_lines(
     return [CapabilityStatus("", f"broke: {result}")]
 
 
-def _load_capability_state(org: Organisation, agent: str, name: str) -> Json:
-    try:
-        return read_state(org, agent).kept.get(name, {})
-    except CorruptState:  # reported elsewhere
-        return {}
+class _ReadableStates(Mapping[str, AgentState]):
+    """The ledgers of agents, read on use. A damaged one, which is reported elsewhere, is as a new one."""
+
+    def __init__(self, org: Organisation, names: Collection[str]) -> None:
+        self._org, self._names = org, names
+
+    def __getitem__(self, name: str) -> AgentState:
+        if name not in self._names:
+            raise KeyError(name)
+        try:
+            return read_state(self._org, name)
+        except CorruptState:
+            return AgentState()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def _call_isolated(name: str, config: Config, call: Callable[[Capability], T]) -> T | ConfigError | str:

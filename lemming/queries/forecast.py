@@ -24,7 +24,9 @@ from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import TickView, UpcomingEvent, find_skipped_agents, get_tick_interceptors
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_waits, paths_overlap
 from lemming.kernel.tools import get_toolset
-from lemming.kernel.turn.context_provider_chain import find_shared_resources
+from lemming.kernel.turn.context_provider_chain import active_capabilities
+from lemming.kernel.turn.descriptions import OrgQuery
+from lemming.kernel.turn.guards import SharedResource
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.tick_preview import TickPreview, preview_tick
 
@@ -176,7 +178,9 @@ def explain_wait(org: Organisation, config: Config, first_name: str, second_name
 
 
 def _build_connections(org: Organisation, config: Config, survey: Survey) -> TurnDependencies:
-    implicit_reads, shared = find_implicit_reads(org, survey, config), find_shared_resources(config, survey)
+    query = OrgQuery(SharedResource, org, survey.agents, config)
+    shared = [resource for capability in active_capabilities(config, survey) for resource in query.ask(capability)]
+    implicit_reads = find_implicit_reads(org, survey, config)
     return TurnDependencies(survey.agents, config.org, get_toolset(config.org, org), org, implicit_reads, shared)
 
 

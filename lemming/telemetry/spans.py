@@ -196,9 +196,9 @@ class _TurnSpanBuilder:
             return "verdict"
         if question and started:
             with suppress(ConfigError):  # a missing capability cannot name its model calls
-                for purpose, messages in auxiliary_prompts(started.given):
-                    if question.messages == messages:
-                        return purpose
+                for prompt in auxiliary_prompts(started.given):
+                    if question.messages == prompt.messages:
+                        return prompt.purpose
         previous_call = next((candidate for candidate in self._turn.calls if candidate.call == number - 1), None)
         return "correction" if previous_call and previous_call.problem else "reply"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from lemming.dashboard.report_builder import write_report
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import register_capability
 from lemming.kernel.plugins.plugin_registry import unregister
-from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, StatusContext
+from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, DescribeQuery, OrgQuery
 from lemming.queries.views.view_registry import build_view
 from lemming.testing import make_org, resume
 
@@ -33,9 +33,11 @@ def org(base: Path) -> Iterator[Path]:
     @register_capability
     class Boasts(Capability):
         name = "boasts"
+        describes = (CapabilityStatus,)
 
-        def status_lines(self, context: StatusContext) -> Iterable[CapabilityStatus]:
-            return [CapabilityStatus(name, HOSTILE) for name in context.agents]
+        def describe(self, query: DescribeQuery) -> Iterator[CapabilityStatus]:
+            assert isinstance(query, OrgQuery)
+            yield from (CapabilityStatus(name, HOSTILE) for name in query.agents)
 
     yield make_org(base, *(resume(f"a{number:02}") for number in range(20)), org={"capabilities": {"boasts": {}}})
     unregister("capability", "boasts")

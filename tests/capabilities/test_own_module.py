@@ -12,14 +12,17 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.inboxes.capability_state import CallNote
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.kernel.turn.descriptions import AuxiliaryPrompt
+from lemming.kernel.turn.turn_hooks import Capability, StateQuery
 from lemming.queries.views.view_registry import build_view
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 HEAD = """
 from dataclasses import replace
-from lemming.ext import CallTool, Capability, Rejected, WriteEntry, register_capability
+from lemming.ext import CallTool, Capability, CapabilityStatus, Rejected, WriteEntry, register_capability
 
 class Here(Capability):
     def prepare(self, turn):
@@ -63,14 +66,16 @@ class Breaks(Capability):
         raise KeyError("intercept")
     def check(self, subject):
         raise KeyError(type(subject).__name__)
-    def status_lines(self, used):
-        raise KeyError("status_lines")
+    describes = (CapabilityStatus,)
+    def describe(self, query):
+        raise KeyError(query.kind.__name__)
 """
 FACTS = """
-    def status_lines(self, used):
-        from lemming.kernel.turn.turn_hooks import CapabilityStatus
-        return [CapabilityStatus(name, "waits" if name == "bob" else "wrote") for name in used.agents]
+    describes = (CapabilityStatus,)
+    def describe(self, query):
+        yield from (CapabilityStatus(name, "waits" if name == "bob" else "wrote") for name in query.agents)
 """
+NOTE = CallNote("noted", "", "")
 NAMES = ("mark", "early", "late", "house", "breaks")
 
 
@@ -171,11 +176,13 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
     assert "KeyError: 'prepare'" in rows["cid"]["text"]
     assert run(["-C", str(base), "plan"]) == 0
     run(["-C", str(base), "status"])
-    assert "breaks: broke: KeyError: 'status_lines', at " in capsys.readouterr().out
+    assert "breaks: broke: KeyError: 'CapabilityStatus', at " in capsys.readouterr().out
     run(["-C", str(base), "validate"])
     said = capsys.readouterr().err
     assert "capability \"breaks\" failed: KeyError: 'AgentCheck', at " in said
-    (line,) = (it for it in said.splitlines() if "capability \"breaks\" failed: KeyError: 'status_lines', at " in it)
+    (line,) = (
+        it for it in said.splitlines() if "capability \"breaks\" failed: KeyError: 'CapabilityStatus', at " in it
+    )
     assert line.startswith("warning")
 
 
@@ -218,3 +225,14 @@ def test_a_look_does_not_say_that_who_uses_one_of_a_module_fails(base: Path) -> 
     make_org(base, resume("ada", capabilities={"elsewhere": {}}), org={"plugins": ["a_module_of_mine"]})
     (ada,) = (it for it in build_view(base, "agents")["rows"] if it["name"] == "ada")
     assert (ada["state"], "this command imports none" in ada["text"]) == ("due", True)
+
+
+def test_a_capability_that_describes_declares_the_kinds_and_is_asked_for_no_other() -> None:
+    with pytest.raises(TypeError, match=r"Silent\.describes must list the kinds that describe yields, got none"):
+        type("Silent", (Capability,), {"name": "silent", "describe": lambda self, query: ()})
+    queries: list[StateQuery[Any]] = []
+    members = {"name": "noted", "describes": (CallNote,), "describe": lambda self, query: [queries.append(query), NOTE]}
+    noted = type("Noted", (Capability,), members)()
+    assert [*StateQuery(AuxiliaryPrompt, {}).ask(noted)] == []
+    assert [*StateQuery(CallNote, {"a": 1}).ask(noted)] == [NOTE], "None, which is no note, is dropped"
+    assert queries == [StateQuery(CallNote, {"a": 1})]

@@ -20,9 +20,12 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, find_waits
 from lemming.kernel.tools import get_toolset
-from lemming.kernel.turn.context_provider_chain import find_shared_resources
+from lemming.kernel.turn.context_provider_chain import active_capabilities
+from lemming.kernel.turn.descriptions import OrgQuery
+from lemming.kernel.turn.guards import SharedResource
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 
@@ -179,7 +182,8 @@ def test_turns_that_share_a_limit_wait_for_each_other_and_no_others_do(
     ]
     limited(base, *([gates["org"]] if "org" in gates else []), agents=agents)
     config, survey = load_config(base), survey_agents(base)
-    shared = find_shared_resources(config, survey)
+    query = OrgQuery(SharedResource, Organisation.from_path(base), survey.agents, config)
+    shared = [resource for capability in active_capabilities(config, survey) for resource in query.ask(capability)]
     found = find_waits(
         [*survey.agents], TurnDependencies(survey.agents, config.org, get_toolset(config.org), base, shared=shared)
     )

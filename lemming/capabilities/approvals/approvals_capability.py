@@ -19,7 +19,7 @@ from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_agent
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.capability_state import CallNote
+from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import EntryLister, EntryReader, RequestOutcomes
 from lemming.kernel.inboxes.turn_task import Task
@@ -29,6 +29,7 @@ from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
+from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.guards import ApprovalBroker
 from lemming.kernel.turn.prompt_labels import PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
@@ -47,6 +48,7 @@ class ApprovalsCapability(Capability):
 
     name = NAME
     can_begin = True
+    describes = (CallNote,)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider with decisions and new questions of a turn."""
@@ -76,9 +78,11 @@ class ApprovalsCapability(Capability):
         """Return the agent state after an abandoned turn, without approvals whose calls were made."""
         return drop_used_approvals(state, records)
 
-    def call_note(self, state: Json) -> CallNote:
-        """Return the note about the approval of a call."""
-        return CallNote(f"approved by {state['by']}: {state['entry']}", state["by"], state["entry"])
+    def describe(self, query: DescribeQuery) -> Iterator[CallNote]:
+        """Yield the note about the approval of a call."""
+        assert isinstance(query, StateQuery), "a note is of a call"
+        by, entry = query.state["by"], query.state["entry"]
+        yield CallNote(f"approved by {by}: {entry}", by, entry)
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield problems that prevent gates from asking anybody."""

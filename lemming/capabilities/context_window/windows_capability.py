@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -19,9 +19,11 @@ from lemming.capabilities.context_window.windows_settings import MemoryWindowSet
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ContractError, OutOfCredits, Problem, ProviderError
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.providers import Message, require_usable_finish
+from lemming.kernel.inboxes.capability_state import StateQuery
+from lemming.kernel.providers import require_usable_finish
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
+from lemming.kernel.turn.descriptions import AuxiliaryPrompt, DescribeQuery
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
@@ -36,6 +38,7 @@ class WindowsCapability(Capability):
 
     name = "windows"
     can_begin = True
+    describes = (AuxiliaryPrompt,)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider that applies the window."""
@@ -45,9 +48,10 @@ class WindowsCapability(Capability):
         """Return the interceptor that makes the summary."""
         return SummaryInterceptor(self.name, turn_state, snapshot)
 
-    def auxiliary_prompts(self, snapshot: Json) -> Mapping[str, Sequence[Message]]:
-        """Return the prompt for a summary."""
-        return {"summary": snapshot["messages"]}
+    def describe(self, query: DescribeQuery) -> Iterator[AuxiliaryPrompt]:
+        """Yield the prompt for a summary."""
+        assert isinstance(query, StateQuery), "a prompt is of a snapshot"
+        yield AuxiliaryPrompt("summary", query.state["messages"])
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield a warning if a summary is configured for a model without summaries."""

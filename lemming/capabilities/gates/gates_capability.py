@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from lemming.capabilities.gates.call_gates import CallGates
 from lemming.capabilities.gates.gate_evaluation import rules_at_stage
@@ -14,6 +14,7 @@ from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.config import Config, OrgSettings
@@ -21,6 +22,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.validation.inventory import PointerProblem
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
+from lemming.kernel.turn.descriptions import DescribeQuery, ToolReference
 from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, SharedResource, ToolCallGuard
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import TickContext
@@ -37,19 +39,11 @@ class GatesCapability(Capability):
     """Gates of the key `gates` in settings and resumes, at the inputs and outputs of turns."""
 
     name = GATES
+    describes = (ModelEntry, SharedResource, ToolReference)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider for the input gates."""
         return GatesContextProvider(context)
-
-    def resolve_model(self, snapshot: Json, key: str) -> ModelEntry | None:
-        """Return the model entry of a gate's judge program, or None."""
-        judge_snapshots = [rule["judge"] for rule in snapshot.get("rules", ()) if "judge" in rule]
-        if not judge_snapshots:
-            return None
-        from lemming.capabilities.judges.judge_prompts import make_program_entry  # imported only if needed
-
-        return make_program_entry(judge_snapshots, key)
 
     def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
         """Return the interceptor of a turn with gates."""
@@ -67,12 +61,6 @@ class GatesCapability(Capability):
 
         return TickSpendingLimits.for_tick(tick_context, journal, order, reports)
 
-    def shared_resources(self, agents: Mapping[str, Agent], settings: OrgSettings) -> Iterable[SharedResource]:
-        """Return the limits shared by several turns."""
-        from lemming.capabilities.gates.shared_limits import find_shared_limits
-
-        return find_shared_limits(agents, settings)
-
     def resume_blocker(self, inputs: TurnInputs, tick_context: TickContext) -> str:
         """Return the reason the turn cannot resume: an output gate was added after the turn started.
 
@@ -84,10 +72,6 @@ class GatesCapability(Capability):
         missing = (rule.line for rule in rules if rule.as_json()["gate"] not in recorded_gates)
         line = next(missing, "")
         return f"a gate stands at {line} which the turn was not begun with" if line else ""
-
-    def tool_references(self, source: OrgSettings | Agent) -> Iterable[str]:
-        """Return the tool patterns of the gates of the settings or of an agent."""
-        return (tool for gate in get_gates(source) for tool in gate.tool_patterns)
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield the problems of gates: unknown names, invalid limits and judges, no effect, unchecked actions."""
@@ -103,6 +87,23 @@ class GatesCapability(Capability):
             yield from validate_untrusted_access(subject.base, subject.config, subject.only)
             if subject.only is None:
                 yield from _validate_settings(subject.base, None, subject.config)
+
+    def describe(self, query: DescribeQuery) -> Iterator[ModelEntry | SharedResource | ToolReference]:
+        """Yield the programs of recorded judges, the limits that turns share, and the tools in gates."""
+        if isinstance(query, StateQuery):
+            judge_snapshots = [rule["judge"] for rule in query.state.get("rules", ()) if "judge" in rule]
+            if judge_snapshots:
+                from lemming.capabilities.judges.judge_prompts import iter_program_entries  # imported only if needed
+
+                yield from iter_program_entries(judge_snapshots)
+        elif query.kind is ToolReference:
+            sources: list[OrgSettings | Agent] = [query.config.org, *query.agents.values()]
+            gates = (gate for source in sources for gate in get_gates(source))
+            yield from (ToolReference(pattern) for gate in gates for pattern in gate.tool_patterns)
+        else:
+            from lemming.capabilities.gates.shared_limits import find_shared_limits
+
+            yield from find_shared_limits(query.agents, query.config.org)
 
 
 def _validate_references(subject: ReferenceCheck) -> Iterator[PointerProblem]:

@@ -236,17 +236,18 @@ def _resolve_judge_model(tick_context: TickContext, by: JudgeTarget) -> tuple[st
     raise ConfigError(f'verify.by: {kind_text} "{by.name}" does not exist', hint=did_you_mean(by.name, candidates))
 
 
-def make_program_entry(judges: Iterable[Mapping[str, Any]], key: str) -> ModelEntry | None:
-    """Return the model entry of a judge program, or None for another kind of judge.
+def iter_program_entries(judges: Iterable[Mapping[str, Any]]) -> Iterator[ModelEntry]:
+    """Yield the model entry of each judge program, with the judge's model key as `model`.
 
     The program runs once, in the organisation's folder, and costs nothing.
     """
-    command = next((judge.get("command") for judge in judges if judge.get("model") == key), None)
-    if not command:
-        return None
-    options = {"command": command, "cwd": "."}
     free = {**FREE_OPTIONS, "prompt": "full"}
-    return ModelEntry(provider="cli", model=key, options=options, attempts=1, deadline_s=COMMAND_DEADLINE_S, **free)
+    for judge in judges:
+        if command := judge.get("command"):
+            options, key = {"command": command, "cwd": "."}, judge["model"]
+            yield ModelEntry(
+                provider="cli", model=key, options=options, attempts=1, deadline_s=COMMAND_DEADLINE_S, **free
+            )
 
 
 # --- prompts --------------------------------------------------------------------------------------

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from lemming.capabilities.judges.judge_prompts import judge_files, make_program_entry, resolve_judges
+from lemming.capabilities.judges.judge_prompts import (
+    iter_program_entries,
+    judge_files,
+    resolve_judges,
+)
 from lemming.capabilities.judges.judged_turn import run_with_judges, truncate_for_judge
 from lemming.capabilities.judges.judges_validation import (
     iter_named_judges,
@@ -21,6 +25,7 @@ from lemming.kernel.base.errors import ContractError, NotVerified, Problem
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.config import Config
@@ -29,6 +34,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_table import JUDGES
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
+from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.forms.task_wording import describe_task
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.strategy import Turn
@@ -44,14 +50,11 @@ class JudgesCapability(Capability):
     """Judges of drafts, set by the key `verify` of a resume, of a team member, or of a plan's step."""
 
     name = JUDGES
+    describes = (ModelEntry,)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider that resolves the judges."""
         return JudgesContextProvider(context)
-
-    def resolve_model(self, snapshot: Json, key: str) -> ModelEntry | None:
-        """Return the model entry of a judge program."""
-        return make_program_entry(snapshot["by"], key)
 
     def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
         """Return the interceptor of a judged turn."""
@@ -65,6 +68,11 @@ class JudgesCapability(Capability):
             for pointer, _, settings in iter_named_judges(subject.agent):
                 if reason_and_hint := judge_error(subject.names, settings.by):
                     yield from to_problems([(f"{pointer}/by", *reason_and_hint)])
+
+    def describe(self, query: DescribeQuery) -> Iterator[ModelEntry]:
+        """Yield the programs of recorded judges."""
+        assert isinstance(query, StateQuery), "a judge's program is of a snapshot"
+        yield from iter_program_entries(query.state["by"])
 
 
 def iter_permissions(

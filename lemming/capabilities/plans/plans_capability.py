@@ -23,6 +23,7 @@ from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
+from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, SkipReason, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
@@ -33,6 +34,7 @@ class PlansCapability(Capability):
     """Provider "plan", and the tool `plan_propose`."""
 
     name = "plans"
+    describes = (SkipReason,)
 
     def turn_policy(self, agent: Agent) -> TurnPolicy:
         """Return the turn policy: by default, requests wake the agent, and each gets its own turn."""
@@ -47,20 +49,21 @@ class PlansCapability(Capability):
         """Return the interceptor of a plan's turn: the turn may skip its response."""
         return PlanInterceptor(self.name, turn_state, snapshot)
 
-    def skip_reason(self, org: Organisation, agent: Agent, open_requests: Sequence[OpenRequest]) -> SkipReason | None:
-        """Return the waits of the runs as a skip reason, or None."""
-        waits = collect_waits(open_requests, load_memories(org, agent.name).values)
-        if not waits:
-            return None
-        description = " and ".join(dict.fromkeys(describe_wait(wait) for wait in waits))
-        return SkipReason(f"waits for {description}", any("tick" not in wait for wait in waits))
-
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield problems of the agent's plan, including a plan without an agent on the plan provider."""
         if isinstance(subject, AgentCheck):
             from lemming.capabilities.plans.plans_validation import validate_agent_plan
 
             yield from validate_agent_plan(subject.base, subject.agent, subject.config)
+
+    def describe(self, query: DescribeQuery) -> Iterator[SkipReason]:
+        """Yield the waits of the runs as skip reasons."""
+        assert isinstance(query, OrgQuery), "an agent waits in an organisation"
+        for name in query.agents:
+            waits = collect_waits(query.states[name].requests, load_memories(query.org, name).values)
+            if waits:
+                description = " and ".join(dict.fromkeys(describe_wait(wait) for wait in waits))
+                yield SkipReason(f"waits for {description}", any("tick" not in wait for wait in waits))
 
 
 def iter_permissions(

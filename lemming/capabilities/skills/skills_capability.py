@@ -18,6 +18,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
+from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, OutsideFile, OutsideRoot
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 
@@ -28,6 +29,7 @@ class SkillsCapability(Capability):
     """Guides and skills, enabled by the keys `guides` and `skills` of a resume."""
 
     name = "skills"
+    describes = (OutsideRoot, OutsideFile)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider with the prompt's guides and skills."""
@@ -42,13 +44,12 @@ class SkillsCapability(Capability):
 
             yield from validate_skills(subject.base, subject.agent, subject.config)
 
-    def external_roots(self, agents: Iterable[Agent]) -> Iterable[str]:
-        """Return the external files and folders searched for guides and skills."""
-        return external_roots(agents)
-
-    def external_files(self, base: OrgPath, agents: Iterable[Agent]) -> Iterable[str]:
-        """Return the existing external guides and skill files."""
-        return external_files(base, agents)
+    def describe(self, query: DescribeQuery) -> Iterator[OutsideRoot | OutsideFile]:
+        """Yield the external files and folders searched for guides and skills, and the existing files."""
+        if isinstance(query, OrgQuery) and query.kind is OutsideRoot:
+            yield from map(OutsideRoot, external_roots(query.agents.values()))
+        elif isinstance(query, OrgQuery) and query.kind is OutsideFile:
+            yield from map(OutsideFile, external_files(query.org, query.agents.values()))
 
 
 class SkillsContextProvider(ContextProvider):

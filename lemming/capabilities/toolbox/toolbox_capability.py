@@ -9,12 +9,12 @@ from lemming.kernel.access.permission_bindings import code_permission, digest_fi
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.capability_state import CallNote
+from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools.listing import load_found_tools
 from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
+from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.turn_hooks import Capability
 from lemming.libraries.tool_file_search import (
     add_neighbour_modules,
@@ -27,10 +27,7 @@ class ToolboxCapability(Capability):
     """The built-in tools, and the function tools in an organisation's files."""
 
     name = "toolbox"
-
-    def call_note(self, state: Json) -> CallNote:
-        """Return a note with the tools found by a search."""
-        return CallNote(f"found {', '.join(tool['name'] for tool in load_found_tools({self.name: state}))}", "", "")
+    describes = (CallNote,)
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield a warning for each pattern of tool files without a match."""
@@ -38,6 +35,12 @@ class ToolboxCapability(Capability):
             with suppress(ConfigError):  # it stops the run, which the scan of tools reports
                 base = Organisation.from_path(subject.base).base
                 yield from find_empty_patterns(base, subject.config.org.tool_files)
+
+    def describe(self, query: DescribeQuery) -> Iterator[CallNote]:
+        """Yield a note with the tools found by a search."""
+        assert isinstance(query, StateQuery), "a note is of a call"
+        found_tools = load_found_tools({self.name: query.state})
+        yield CallNote(f"found {', '.join(tool['name'] for tool in found_tools)}", "", "")
 
 
 def iter_permissions(

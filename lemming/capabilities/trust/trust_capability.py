@@ -19,18 +19,17 @@ from lemming.capabilities.trust.trust_levels import TRUST
 from lemming.capabilities.trust.trust_prompt_labels import PromptTaintTracker
 from lemming.capabilities.trust.trust_settings import get_trust_settings
 from lemming.capabilities.trust.turn_trust import TurnLabelState
-from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import DiskError, Problem
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.journal_records import Record, ToolFinished
-from lemming.kernel.org.config import Config, OrgSettings
-from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tick.firing_plan import find_people
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.check_subjects import CheckSubject, ReferenceCheck, to_problems
+from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, ToolReference
 from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, TaintTracker, TrustLabeler
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_labels import PromptLabels
@@ -46,6 +45,7 @@ class TrustCapability(Capability):
     """Trust tracking of turns, if enabled by the `trust` key of the settings."""
 
     name = TRUST
+    describes = (RetentionHold, ToolReference)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider of a turn with trust tracking."""
@@ -63,11 +63,6 @@ class TrustCapability(Capability):
         """Return the taint tracker for the calls of a turn, or None without trust tracking."""
         return CallTaintTracker(tick_context, inputs) if get_trust_settings(tick_context.config.org) else None
 
-    def tool_references(self, source: OrgSettings | Agent) -> Iterable[str]:
-        """Return the tool patterns in the trust settings."""
-        trust = get_trust_settings(source) if isinstance(source, OrgSettings) else None
-        return trust.tools if trust else ()
-
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield rules for no existing author, patterns for no tool, and blockers of clean turns."""
         if isinstance(subject, ReferenceCheck):
@@ -77,10 +72,21 @@ class TrustCapability(Capability):
             elif trust:
                 yield from to_problems(validate_trust(trust, names))
 
-    def retention_hold(self, org: Organisation, config: Config, survey: Survey) -> RetentionHold:
-        """Return a predicate: True for a person's entry with an endorsement, which must stay readable."""
-        people, is_endorsement = (frozenset(find_people(survey, config)), org.get_cache(EndorsementLog).is_endorsement)
-        return lambda name: name.author in people and is_endorsement(name)
+    def describe(self, query: DescribeQuery) -> Iterator[RetentionHold | ToolReference]:
+        """Yield the tool patterns in the trust settings, and a hold on persons' entries with an endorsement."""
+        if not isinstance(query, OrgQuery):
+            return
+        if query.kind is ToolReference:
+            trust = get_trust_settings(query.config.org)
+            yield from map(ToolReference, trust.tools if trust else ())
+        elif query.kind is RetentionHold:
+            agents, config = query.agents, query.config
+            is_endorsement = query.org.get_cache(EndorsementLog).is_endorsement
+            yield RetentionHold(
+                lambda name: (
+                    name.author in agents and is_person_agent(agents[name.author], config) and is_endorsement(name)
+                )
+            )
 
     @contextmanager
     def wrap_rename(self, base: OrgPath, old_name: str, new_name: str) -> Iterator[None]:

@@ -167,7 +167,15 @@ _REPLACED = {
     "kernel.turn.turn_hooks.Capability": (
         "problems=check problems_of_org=check problems_of_key=check problems_of_files=check wrong_with=check "
         "require_kept=check require_held=check validate_agent=check validate_org=check validate_settings=check "
-        "validate_files=check validate_references=check validate_state=check validate_pending_state=check"
+        "validate_files=check validate_references=check validate_state=check validate_pending_state=check "
+        "shares=describe keeps=describe rest=describe note=describe tools_named=describe "
+        "roots_outside=describe files_outside=describe questions=describe "
+        "model_of=describe shared_resources=describe retention_hold=describe skip_reason=describe "
+        "call_note=describe tool_references=describe external_roots=describe "
+        "external_files=describe auxiliary_prompts=describe "
+        "status_lines=describe resolve_model=describe "
+        "reaches= awaits= decides= waiting= entries_of= required_permissions= reply_hold= can_decide= pending_approvals= "
+        "entries_from_call= raises= asked= purpose_in= limit_raises= sub_requests= parse_purpose="
     ),
 }
 _KEYWORDS = {
@@ -229,7 +237,10 @@ MODULES = {_full(old): _full(new) for old, new in _MODULES.items()}
 MEMBERS = {_full(name): _pairs(text) for name, text in _MEMBERS.items()}
 """New names of the attributes and hooks of each class."""
 REPLACED = {_full(name): _pairs(text) for name, text in _REPLACED.items()}
-"""Hooks of each class that are gone, each with the hook or function in its place. A plugin with such a hook is refused."""
+"""Hooks of each class that are gone, each with the hook in its place, or "" for a hook that plugins never needed.
+
+A plugin with such a hook is refused.
+"""
 KEYWORDS = {_full(name): _pairs(text) for name, text in _KEYWORDS.items()}
 """New names of the keyword arguments of each function. The fields of a value are in `MEMBERS`."""
 MOVED = {_full(old): _full(new) for old, new in _MOVED.items()}

@@ -129,8 +129,8 @@ def _get_renamed(value: Any, name: str) -> Any:
                 return getattr(value, new_name)
     message = f"{type(value).__name__!r} object has no attribute {name!r}"
     for cls in type(value).__mro__:
-        if replacement := _replaced_members(cls).get(name):
-            message += f": it was replaced by {replacement}, see {_HOOKS_PAGE}"
+        if name in (replaced := _replaced_members(cls)):
+            message += f": it was replaced by {replaced[name] or 'nothing'}, see {_HOOKS_PAGE}"
     raise AttributeError(message, name=name, obj=value)
 
 
@@ -152,10 +152,8 @@ def _adopt(cls: type) -> None:
     for base in cls.__mro__[1:]:
         for old_name, replacement in _replaced_members(base).items():
             if hasattr(cls, old_name):
-                raise TypeError(
-                    f"{cls.__name__}.{old_name} must be written as {base.__name__}.{replacement}: the hook {old_name} is "
-                    f"gone, see {_HOOKS_PAGE}"
-                )
+                fix = f"be written as {base.__name__}.{replacement}" if replacement else "be removed"
+                raise TypeError(f"{cls.__name__}.{old_name} must {fix}: the hook {old_name} is gone, see {_HOOKS_PAGE}")
         for old_name, new_name in _renamed_members(base).items():
             override = vars(cls).get(old_name)
             if override is None or new_name in vars(cls):

@@ -12,6 +12,8 @@ from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.tick.extra_read_paths import find_implicit_reads
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, find_affected_agents
+from lemming.kernel.turn.descriptions import OrgQuery
+from lemming.kernel.turn.guards import SharedResource
 from lemming.kernel.turn.turn_hooks import Capability
 
 
@@ -20,7 +22,8 @@ def build_dependencies(
 ) -> TurnDependencies:
     """Return the dependencies between the turns of a tick, from the capabilities in use."""
     settings = snapshot.config.org
-    shared = [resource for capability in capabilities for resource in capability.shared_resources(agents, settings)]
+    query = OrgQuery(SharedResource, snapshot.org, agents, snapshot.config)
+    shared = [resource for capability in capabilities for resource in query.ask(capability)]
     implicit_reads = find_implicit_reads(snapshot.org, snapshot.survey, snapshot.config)
     return TurnDependencies(agents, settings, snapshot.toolset, snapshot.org, implicit_reads, shared)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lemming.kernel.base.errors import LemmingError, OutOfCredits, ProviderError, TurnTooLong
+from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import get_capability
@@ -53,7 +54,7 @@ def resolve_entry(inputs: TurnInputs, config: Config, key: str) -> ModelEntry:
     if not key:
         return inputs.model
     for name, snapshot in inputs.given.items():
-        entry: ModelEntry | None = get_capability(name, config.org.plugins).resolve_model(snapshot, key)
-        if entry:
-            return entry
+        for entry in StateQuery(ModelEntry, snapshot).ask(get_capability(name, config.org.plugins)):
+            if entry.model == key:
+                return entry
     return config.model(key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from lemming.kernel.plugins.capability_table import REPLY_HOLDS
 from lemming.kernel.tick.firing_plan import find_channels, find_people
 from lemming.kernel.tick.gateways import Gateways
 from lemming.kernel.turn.context_provider_chain import active_capabilities, agents_without_requests
+from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.turn_context import RetentionHold
 
 # A reader that is seldom due gets two more turns; ten periods bound what a stopped reader can hold.
@@ -70,8 +71,8 @@ def find_expired(
     if old:
         old = _drop_future(old, org, mail.at, tick - retention)
     for capability in active_capabilities(config, survey) if old else ():
-        if is_kept := capability.retention_hold(org, config, survey):
-            old = _exclude_kept(old, is_kept)
+        for hold in OrgQuery(RetentionHold, org, survey.agents, config).ask(capability):
+            old = _exclude_kept(old, hold.is_kept)
     if old:
         needed = state.needed_entries()
         old = _exclude_kept(old, lambda name: name.identity in needed)
@@ -145,7 +146,9 @@ def _drop_future(
     return _exclude_kept(old, retained.__contains__)
 
 
-def _exclude_kept(old: Mapping[str, Sequence[EntryName]], is_kept: RetentionHold) -> dict[str, Sequence[EntryName]]:
+def _exclude_kept(
+    old: Mapping[str, Sequence[EntryName]], is_kept: Callable[[EntryName], bool]
+) -> dict[str, Sequence[EntryName]]:
     """Return the entries without those under a retention hold."""
     remaining = {author: [name for name in names if not is_kept(name)] for author, names in old.items()}
     return {author: names for author, names in remaining.items() if names}

@@ -31,7 +31,7 @@ from lemming.kernel.plugins.capability_table import (
 )
 from lemming.kernel.tools import Tool
 from lemming.kernel.turn.context_provider import ContextProvider
-from lemming.kernel.turn.guards import ContextCandidates, SharedResource, ToolCallGuard
+from lemming.kernel.turn.guards import ContextCandidates, ToolCallGuard
 from lemming.kernel.turn.loop_breaker import select_request_counts
 from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
@@ -212,15 +212,6 @@ def active_capabilities(config: Config, survey: Survey) -> list[Capability]:
     names = {*org.capabilities, *(name for agent in survey.agents.values() for name in agent.capabilities)}
     names.update(find_key_owners(ORG_KEYS, org.extensions), find_key_owners(RESUME_KEYS, survey.extension_keys))
     return [get_capability(name, org.plugins) for name in sort_capabilities(names, org.plugins)]
-
-
-def find_shared_resources(config: Config, survey: Survey) -> list[SharedResource]:
-    """Return the resources besides files that turns of these agents share."""
-    return [
-        resource
-        for item in active_capabilities(config, survey)
-        for resource in item.shared_resources(survey.agents, config.org)
-    ]
 
 
 def agents_without_requests(survey: Survey, config: Config) -> set[str]:

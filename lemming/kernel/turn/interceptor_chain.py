@@ -10,16 +10,18 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import format_class, get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
-from lemming.kernel.providers import Message, Request
+from lemming.kernel.providers import Request
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.context_provider_chain import agent_capabilities
+from lemming.kernel.turn.descriptions import AuxiliaryPrompt
 from lemming.kernel.turn.guards import ApprovalBroker, ApprovalOutcome, ApprovalRequest, TaintTracker, TrustLabeler
 from lemming.kernel.turn.hook_table import NO_HOOKS, HookTable
 from lemming.kernel.turn.prompt_prefix import TickContext
@@ -162,10 +164,10 @@ def results_after_abandon(
     return results
 
 
-def auxiliary_prompts(snapshots: Mapping[str, Json]) -> Iterator[tuple[str, Sequence[Message]]]:
-    """Yield the prompts that capabilities ask before the turn's own, each with the purpose.
+def auxiliary_prompts(snapshots: Mapping[str, Json]) -> Iterator[AuxiliaryPrompt]:
+    """Yield the prompts that capabilities ask before the turn's own.
 
     Raises `ConfigError` for a missing capability.
     """
     for name in sort_capabilities(snapshots) if snapshots else ():
-        yield from get_capability(name).auxiliary_prompts(snapshots[name]).items()
+        yield from StateQuery(AuxiliaryPrompt, snapshots[name]).ask(get_capability(name))

@@ -10,16 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import EntryName, OutboxEntry
-from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.turn.guards import SpendingLimits
 from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
@@ -29,8 +26,6 @@ Drive = Callable[[Steps], End]
 """Runs the steps of a strategy to the end."""
 
 
-RetentionHold = Callable[[EntryName], bool]
-"""Returns True for an entry that must stay."""
 ReplyHold = Callable[[OutboxEntry, Collection[str], Mapping[str, bool]], bool]
 """Marks an entry as awaited by agents or persons; each with True if it was not shown to them."""
 
@@ -103,22 +98,14 @@ class SkipReason(NamedTuple):
     resolves_itself: bool
 
 
+class RetentionHold(NamedTuple):
+    """A hold on entries past their retention. `is_kept` returns True for an entry that must stay."""
+
+    is_kept: Callable[[EntryName], bool]
+
+
 class CapabilityStatus(NamedTuple):
     """Status line of a capability: the subject, most often an agent, and the text."""
 
     about: str
     text: str
-
-
-class StatusContext(NamedTuple):
-    """An organisation as a status screen shows it, for one capability in use.
-
-    `agents`: agents that use the capability, by name. `states`: the capability's state in their ledgers.
-    `at`: time of the view.
-    """
-
-    org: Organisation
-    config: Config
-    agents: Mapping[str, Agent]
-    states: Mapping[str, Json]
-    at: str

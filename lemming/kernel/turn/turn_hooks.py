@@ -14,31 +14,30 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.capability_state import CallNote
+from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.capability_usage import TurnPolicy
-from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings
+from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.settings_blocks import parse_capability_block
-from lemming.kernel.providers import Message, Request
+from lemming.kernel.providers import Request
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck
 from lemming.kernel.turn.context_provider import ContextProvider
+from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
 from lemming.kernel.turn.guards import (
     ApprovalBroker,
     ApprovalOutcome,
     BatchContext,
     CallBatcher,
-    SharedResource,
     TaintTracker,
     ToolCallGuard,
     TrustLabeler,
@@ -49,9 +48,7 @@ from lemming.kernel.turn.turn_context import (
     Drive,
     NoSettings,
     Rejected,
-    RetentionHold,
     SkipReason,
-    StatusContext,
     TickLimits,
     TurnContext,
     VisibleContext,
@@ -72,13 +69,15 @@ __all__ = [
     "CapabilityStatus",
     "CheckSubject",
     "ContextProvider",
+    "DescribeQuery",
     "Drive",
     "NoSettings",
     "OrgCheck",
+    "OrgQuery",
     "ReferenceCheck",
     "Rejected",
     "SkipReason",
-    "StatusContext",
+    "StateQuery",
     "TurnContext",
     "TurnInterceptor",
     "VisibleContext",
@@ -94,7 +93,8 @@ class Capability:
 
     For a plugin, `org_settings_type` is the dataclass of the block in `config/org.json`, `agent_settings_type` the
     dataclass of the block in a resume, `after` names the capabilities that run before it, and `provides` holds its
-    tools, providers, strategies, commands and facts (`kernel.plugins.capability_spec`).
+    tools, providers, strategies, commands and facts (`kernel.plugins.capability_spec`). `describes` lists the kinds that
+    `describe` yields.
     """
 
     name: str
@@ -105,8 +105,15 @@ class Capability:
     provides: Mapping[str, Mapping[str, Any]] = {}
     handles: tuple[type[Effect], ...] = ()
     """Types of effects that `intercept` gets."""
+    describes: tuple[type[Any], ...] = ()
+    """Kinds of descriptions that `describe` yields."""
     facts: tuple[str, ...] = ()
     """Facts that `intercept` may write into effects."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "describe" in vars(cls) and not cls.describes:
+            raise TypeError(f"{cls.__name__}.describes must list the kinds that describe yields, got none")
 
     def prepare(self, turn: TurnContext) -> Json | None:
         """Return the snapshot of a turn, recorded as `given.<name>`, or None to take no part in the turn.
@@ -165,10 +172,6 @@ class Capability:
         """
         return None
 
-    def resolve_model(self, snapshot: Json, key: str) -> ModelEntry | None:
-        """Return the model entry of a key of the own, which no line of a file defines, or None."""
-        return None
-
     def before_model_call(
         self, request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path, unwritten_files: Mapping[str, bytes]
     ) -> Request:
@@ -196,12 +199,6 @@ class Capability:
         """
         return None
 
-    def shared_resources(self, agents: Mapping[str, Agent], settings: OrgSettings) -> Iterable[SharedResource]:
-        """Return the resources besides files that turns of these agents share, so that the turns run in
-        order.
-        """
-        return ()
-
     def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
         """Return the source of trust labels, or None. Only one capability has labels."""
         return None
@@ -226,54 +223,21 @@ class Capability:
         """Return the results of an abandoned turn, by the records, for the next turn."""
         return results
 
-    def skip_reason(self, org: Organisation, agent: Agent, open_requests: Sequence[OpenRequest]) -> SkipReason | None:
-        """Return the reason an agent cannot continue these requests while an external event is pending, or
-        None.
-        """
-        return None
-
-    def call_note(self, state: Json) -> CallNote:
-        """Return the note to show with a call that has this recorded state."""
-        return CallNote("", "", "")
-
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield the problems of a subject: `OrgCheck`, `AgentCheck` or `ReferenceCheck`.
 
-        A capability yields nothing for a subject of another class. The last two are subjects of capabilities that
-        ship only.
+        A capability yields nothing for a subject of another class. The last one is a subject of capabilities
+        that ship only.
         """
         yield from ()
 
-    def retention_hold(self, org: Organisation, config: Config, survey: Survey) -> RetentionHold | None:
-        """Return the retention hold, which keeps entries past their retention, or None."""
-        return None
-
-    def tool_references(self, source: OrgSettings | Agent) -> Iterable[str]:
-        """Return the tool names or patterns in the key of the settings or of a resume."""
-        return ()
-
-    def external_roots(self, agents: Iterable[Agent]) -> Iterable[str]:
-        """Return folders outside the usual ones that the capability reads.
-
-        Copies and history include these folders.
-        """
-        return ()
-
-    def external_files(self, base: OrgPath, agents: Iterable[Agent]) -> Iterable[str]:
-        """Return the existing files below the external roots."""
-        return ()
-
-    def auxiliary_prompts(self, snapshot: Json) -> Mapping[str, Sequence[Message]]:
-        """Return the prompts asked before the turn's own, by purpose. Limits reserve for these prompts."""
-        return {}
+    def describe(self, query: DescribeQuery) -> Iterator[Any]:
+        """Yield descriptions of the kind that an `OrgQuery` or a `StateQuery` asks for, one of `describes`. Read-only."""
+        yield from ()
 
     def wrap_rename(self, base: OrgPath, old_name: str, new_name: str) -> AbstractContextManager[None]:
         """Move the capability's file state along with renames inside the block. Runs again after a crash."""
         return nullcontext()
-
-    def status_lines(self, context: StatusContext) -> Iterable[CapabilityStatus]:
-        """Return status lines for `lemming status` and cards for the web page. Read-only."""
-        return ()
 
 
 class _PreparedSnapshot(ContextProvider):

@@ -11,12 +11,13 @@ from lemming.ext import (
     Capability,
     CapabilityStatus,
     CheckSubject,
+    DescribeQuery,
     EffectPerformed,
     Event,
     Interception,
+    OrgQuery,
     Problem,
     Rejected,
-    StatusContext,
     TurnContext,
     TurnView,
     WriteEntry,
@@ -41,6 +42,7 @@ class Quota(Capability):
     handles = (WriteEntry,)
     org_settings_type = PerDay
     agent_settings_type = PerDay
+    describes = (CapabilityStatus,)
 
     def prepare(self, turn: TurnContext) -> dict[str, Any]:
         """Return the record `given.quota`, which is written before the model is asked.
@@ -76,11 +78,12 @@ class Quota(Capability):
             at, hint = "/capabilities/quota/per_day", "the resume counts; take it out if that is not meant"
             yield Problem(what, resume_file(subject.agent.name), pointer=at, hint=hint, severity="warning")
 
-    def status_lines(self, context: StatusContext) -> Iterator[CapabilityStatus]:
+    def describe(self, query: DescribeQuery) -> Iterator[CapabilityStatus]:
         """Yield the number of entries that each agent has written today."""
-        for name, agent in context.agents.items():
-            limit = self.agent_settings(agent) or self.org_settings(context.config)
-            written = written_on(context.at[:10], context.states[name])
+        assert isinstance(query, OrgQuery)  # a status is of an organisation
+        for name, agent in query.agents.items():
+            limit = self.agent_settings(agent) or self.org_settings(query.config)
+            written = written_on(query.at[:10], query.states[name].kept.get(self.name, {}))
             yield CapabilityStatus(name, f"wrote {written} of {limit.per_day} entries today")
 
 

@@ -105,8 +105,11 @@ def _server_catalogues(org: Organisation, config: Config, survey: Survey) -> lis
     """Return the catalogues of servers, if any agent names server tools."""
     named = [*survey.by_tool]
     key_sources: list[OrgSettings | Agent] = [config.org, *survey.agents.values()]
-    for key_source in key_sources:
-        named += [tool for reader in capabilities_with_keys(key_source) for tool in reader.tool_references(key_source)]
+    for reader in dict.fromkeys(reader for key_source in key_sources for reader in capabilities_with_keys(key_source)):
+        from lemming.kernel.turn.descriptions import OrgQuery, ToolReference  # only imported where one has keys
+
+        query = OrgQuery(ToolReference, org, survey.agents, config)
+        named += [reference.pattern for reference in query.ask(reader)]
     if not any(tool.startswith(PREFIXES) for tool in named):
         return []
     return [source.catalogue for source in get_server_sources(org).values()]
