@@ -34,6 +34,7 @@ from lemming.kernel.tick.firing_plan import WITH_TOOLS, has_model_turns, is_pers
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
+from lemming.kernel.turn.check_subjects import AgentCheck
 from lemming.operations.settings_lists import append_to_resume
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.structure_validation import find_order_conflicts
@@ -263,8 +264,8 @@ def _reject_invalid_resume(base: OrgPath, agent: Agent) -> None:
         raise error
     if agent.turn.strategy is None:
         return
-    validate_settings = get_capability(STRATEGIES).validate_settings
-    problems = tuple(problem for problem in validate_settings(base, agent, config) if problem.severity == "error")
+    strategy_problems = get_capability(STRATEGIES).check(AgentCheck(base, agent, config))
+    problems = tuple(problem for problem in strategy_problems if problem.severity == "error")
     if problems:
         raise ConfigError(str(problems[0]), problems=problems)
 

@@ -18,8 +18,9 @@ from lemming.kernel.plugins.capability_spec import CapabilitySpec
 APPROVALS, JUDGES, REQUESTS, STRATEGIES = "approvals", "judges", "requests", "strategies"
 
 
-def _has_attachments(agent: Any, entry: Any) -> bool:
-    return bool(entry and entry.images) or _has_attach(agent.permissions.tools)
+def _has_attachments(agent: Any, entry: Any) -> Any:
+    tools = agent.permissions.tools  # most agents have none, and this is asked for each turn
+    return (entry and entry.images) or (tools and _has_attach(tools))
 
 
 def _has_attach(tools: Collection[str]) -> bool:

@@ -144,15 +144,17 @@ def has_own_tools(settings: OrgSettings, survey: Survey) -> bool:
 
 def _find_sources(settings: OrgSettings, survey: Survey) -> list[str]:
     """Return the sources of the organisation's own tools: those that agents or the settings name."""
-    return [
-        source
-        for source, (name, _) in TOOL_SOURCES.items()
-        if (
-            any(tool.startswith(source) for tool in survey.by_tool) and not missing_reason(name)  # users are excluded
-            if source in PREFIXES
-            else getattr(settings, source)
-        )
-    ]
+    sources = []
+    for source, (name, _) in TOOL_SOURCES.items():
+        if source not in PREFIXES:
+            is_used = bool(getattr(settings, source))
+        elif survey.has_server_tools:  # agents that name tools of a missing capability are excluded
+            is_used = any(tool.startswith(source) for tool in survey.by_tool) and not missing_reason(name)
+        else:
+            is_used = False
+        if is_used:
+            sources.append(source)
+    return sources
 
 
 def _get_sources(org: Organisation, sources: Iterable[str]) -> list[ToolSource]:

@@ -41,7 +41,7 @@ def build_hook_table(turn_state: TurnState, plugins: Sequence[str] | None = None
     """
     inputs = turn_state.inputs
     snapshots: Mapping[str, Json] = inputs.given
-    extra_names = [*_find_unrecorded_names(inputs)]
+    extra_names = _find_unrecorded_names(inputs)
     if not (extra_names or snapshots):
         return NO_HOOKS
     capabilities = starting_capabilities(inputs, plugins, extra_names)
@@ -49,16 +49,21 @@ def build_hook_table(turn_state: TurnState, plugins: Sequence[str] | None = None
     return HookTable(interceptors, turn_state)
 
 
-def _find_unrecorded_names(inputs: TurnInputs) -> Iterator[str]:
-    """Yield the capabilities that take part in a turn without a snapshot, by the other recorded inputs."""
-    if inputs.model.provider in SPEAKING_PROVIDERS:
-        yield SPEAKING_PROVIDERS[inputs.model.provider][0]
-    yield from (name for name, uses in USES.items() if uses(inputs.agent, inputs.model))
+_WITHOUT_REQUESTS = LISTED.keys() - {REQUESTS, APPROVALS}
+"""Capabilities whose turns write no request that a person answers; a plugin's may."""
+
+
+def _find_unrecorded_names(inputs: TurnInputs) -> list[str]:
+    """Return the capabilities that take part in a turn without a snapshot, by the other recorded inputs."""
+    agent, entry = inputs.agent, inputs.model
+    names = [name for name, uses in USES.items() if uses(agent, entry)]
+    if entry.provider in SPEAKING_PROVIDERS:
+        names.append(SPEAKING_PROVIDERS[entry.provider][0])
     is_shown = inputs.open_requests or inputs.said_requests
-    has_requests = inputs.task or is_shown or inputs.state.requests or "team" in inputs.agent.extensions
-    # a plugin, too, may write requests that a person answers
-    if has_requests or any(name in (REQUESTS, APPROVALS) or name not in LISTED for name in inputs.given):
-        yield REQUESTS
+    has_requests = inputs.task or is_shown or inputs.state.requests or "team" in agent.extensions
+    if has_requests or not inputs.given.keys() <= _WITHOUT_REQUESTS:
+        names.append(REQUESTS)
+    return names
 
 
 def complete_request(
