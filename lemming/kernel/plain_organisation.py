@@ -46,6 +46,8 @@ MAX_COUNTS, MAX_LOOPS, EXTRA_TURNS, MAX_RETENTIONS = 64, 8, 2, 10
 class LeftToEngine(LemmingError):
     """`lemming.kernel.line` cannot go on; the engine can, from the same journal."""
 
+    exit_status = ConfigError.exit_status
+
     def __init__(self, reason: str) -> None:
         super().__init__(reason, hint="run `lemming run-once`: it finishes the tick from the same journal")
 
@@ -97,7 +99,11 @@ def _iter_other(org: Organisation, config: Config, survey: Survey) -> Iterator[t
         for tool in get_toolset(config.org, org).allowed_tools(agent, config.org).values():
             if not (isinstance(tool, EngineTool) and tool.tool_class in PLAIN_TOOLS):
                 yield file, f"permissions.tools: {tool.name}"
-        yield from ((MODELS_FILE, f"{agent.model.key}.{key}") for key in _find_in_model(config.model(agent.model.key)))
+        key = agent.model.key
+        if key not in config.models:
+            yield file, f"model.key: {key}"
+            continue
+        yield from ((MODELS_FILE, f"{key}.{other_key}") for other_key in _find_in_model(config.models[key]))
 
 
 def _find_in_model(model: ModelEntry) -> Iterator[str]:

@@ -179,6 +179,7 @@ def test_killed_at_every_change_it_comes_to_the_same_and_pays_no_answer_twice(
         ("agents/ada/resume.json", {"turn": {"deadline_s": 9}}, "turn.deadline_s"),
         ("agents/ada/resume.json", {"schedule": {"cron": "@daily"}}, "schedule.cron"),
         ("agents/ada/resume.json", {"permissions": {"tools": ["shell"]}}, "permissions.tools: shell"),
+        ("agents/ada/resume.json", {"model": {"key": "none"}}, "model.key: none"),
         ("config/models.json", {"scripted": {**MODEL, "prompt": "full"}}, "scripted.prompt"),
         ("config/models.json", {"scripted": {**MODEL, "attempts": 2}}, "scripted.attempts"),
         ("config/models.json", {"scripted": {**MODEL, "usd_per_million_input_tokens": 1}}, "scripted.usd_per_million"),
