@@ -114,13 +114,13 @@ Effect = AskModel | CallTool | WriteEntry | WriteMemory
 def run_tick(base_path: str | os.PathLike[str], *, clock: Clock | None = None) -> TickReport:
     """Run the tick that `tick.json` names, or finish it, and return its report.
 
-    Raises `ConfigError` for a setting that is not understood, before anything is written, and `LeftToEngine` for what
-    shows later; also `OrgBusy`, `CorruptState`, `TickAlreadyCommitted`, `DiskError`.
+    Raises `ConfigError` for a setting that is not understood, before anything is written, `LeftToEngine` for what shows
+    later, `NotAnOrg`, `OrgBusy`, `CorruptState`, `TickAlreadyCommitted`, `DiskError`.
     """
     org = Organisation(base_path)
+    plain_organisation.load(org)  # before anything is written, the lock too
     with _lock(org, clock := clock or SystemClock()) as epoch:
-        config, survey = plain_organisation.load(org)
-        return Tick(org, config, survey, clock, epoch).run()
+        return Tick(org, *plain_organisation.load(org), clock, epoch).run()
 
 
 @contextlib.contextmanager

@@ -15,8 +15,9 @@ from typing import Any
 from lemming.kernel.agents import Agent, Survey, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import MemoryUpdate, ToolCall
-from lemming.kernel.base.errors import ConfigError, LemmingError, NotTrusted, ProviderError, error_name
+from lemming.kernel.base.errors import ConfigError, LemmingError, NotAnOrg, NotTrusted, ProviderError, error_name
 from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.files.stat_cache import is_folder
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import list_outbox
@@ -55,8 +56,11 @@ class LeftToEngine(LemmingError):
 def load(org: Organisation) -> tuple[Config, Survey]:
     """Return the settings and the agents.
 
-    Raises `ConfigError`, naming file and key, for a setting or a capability beyond a plain organisation.
+    Raises `NotAnOrg` without `agents/`, and `ConfigError`, naming file and key, for a setting or a capability beyond
+    a plain organisation.
     """
+    if not is_folder(f"{org.base}/agents"):
+        raise NotAnOrg("the folder agents/ does not exist", where=str(org.base), hint="create it with `lemming init`")
     require_known_format(org)
     config, survey = load_config(org), survey_agents(org)
     for file, key in _iter_other(org, config, survey):

@@ -27,7 +27,7 @@ from sampling import EVERYTHING
 from lemming.capabilities.scripted_models.scripted_provider import ScriptedProvider
 from lemming.engine import load_tick, run_once
 from lemming.kernel import line
-from lemming.kernel.base.errors import ConfigError, CorruptState, OrgBusy, TickAlreadyCommitted
+from lemming.kernel.base.errors import ConfigError, CorruptState, NotAnOrg, OrgBusy, TickAlreadyCommitted
 from lemming.kernel.files.temporary_files import is_temporary
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.org.organisation import Organisation
@@ -254,6 +254,11 @@ def test_a_tick_is_applied_once_and_a_counter_that_cannot_be_read_is_never_repla
     with pytest.raises(CorruptState):
         by_line(tmp_path)
     assert (tmp_path / "tick.json").read_text() == "{"
+
+
+def test_a_folder_that_is_no_organisation_stays_as_it_is(tmp_path: Path) -> None:
+    assert line.main([str(tmp_path)]) == NotAnOrg.exit_status
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_one_engine_at_a_time(tmp_path: Path) -> None:
