@@ -8,6 +8,7 @@ from lemming.kernel.base.errors import ConfigError, ContractError, LemmingError,
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
+from lemming.kernel.org.capability_usage import parse_agent_settings, parse_org_settings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import register_capability
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck
@@ -94,6 +95,8 @@ __all__ = [
     "WriteNotes",
     "describe_field",
     "effect_content",
+    "parse_agent_settings",
+    "parse_org_settings",
     "register_capability",
     "resume_file",
 ]

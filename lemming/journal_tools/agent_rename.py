@@ -22,7 +22,8 @@ from lemming.kernel.messages import EntryName, decode_entry, list_outbox, parse_
 from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capability_loader import iter_installed_capabilities
+from lemming.kernel.plugins.capability_loader import load_installed
+from lemming.kernel.plugins.capability_table import FOLDER_MOVES
 from lemming.operations.pending_rename import begin_rename, end_rename, has_copied_folder
 
 FILE_LIMIT_BYTES = 1 << 20
@@ -45,8 +46,8 @@ def rename_agent(base: OrgPath, old: str, new: str) -> list[str]:
     readers = [reader for reader in survey_agents(base).agents if reader not in (old, new)]
     try:
         with ExitStack() as stack:
-            for capability in iter_installed_capabilities():
-                stack.enter_context(capability.wrap_rename(base, old_folder, new_folder))
+            for move_files in load_installed(FOLDER_MOVES):
+                stack.enter_context(move_files(base, old_folder, new_folder))
             if path_exists(f"{base}/{old_folder}"):
                 _move_folder(Path(base), old, new, was_copied=was_copied)
     except DiskError:

@@ -53,8 +53,4 @@ def test_its_tables_have_every_hook() -> None:
         for name, value in vars(kind).items()
         if inspect.isfunction(value) and not name.startswith("_")
     }
-    accessors = {"Capability.org_settings", "Capability.agent_settings"}
-    assert (
-        set(re.findall(r"`((?:Capability|ContextProvider|TurnInterceptor|TickInterceptor)\.\w+)`", PAGE))
-        == hooks - accessors
-    )
+    assert set(re.findall(r"`((?:Capability|ContextProvider|TurnInterceptor|TickInterceptor)\.\w+)`", PAGE)) == hooks

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lemming.capabilities.calendars.calendar_file import find_calendar_agent, validate_calendar
 from lemming.capabilities.calendars.calendar_jobs import MEMORY, find_due_jobs
-from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.organisation import Organisation
@@ -20,10 +20,7 @@ class CalendarsCapability(Capability):
     """Calendars: `config/calendar.json`, the provider "clock" and the tool `keep_job`."""
 
     name = "calendars"
-
-    def turn_policy(self, agent: Agent) -> TurnPolicy:
-        """Return the policy of the clock: no requests, and a turn only with due jobs."""
-        return TurnPolicy("always", agent.turn.take, is_asked=False)
+    turn_policy = TurnPolicy("always", is_asked=False)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider of the clock."""

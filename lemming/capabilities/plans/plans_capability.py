@@ -34,12 +34,8 @@ class PlansCapability(Capability):
     """Provider "plan", and the tool `plan_propose`."""
 
     name = "plans"
+    turn_policy = TurnPolicy("addressed", "one", is_written=True)
     describes = (SkipReason,)
-
-    def turn_policy(self, agent: Agent) -> TurnPolicy:
-        """Return the turn policy: by default, requests wake the agent, and each gets its own turn."""
-        wake, take = agent.schedule.wake or "addressed", agent.turn.take or "one"
-        return TurnPolicy(wake, take, is_written=True)
 
     def context_provider(self, context: TurnContext) -> ContextProvider | None:
         """Return the context provider for the waits of a plan."""

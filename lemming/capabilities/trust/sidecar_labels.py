@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from lemming.capabilities.trust.author_labels import OrgTrustLabeler
 from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
 from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.base.paths import ALL_RESUMES, TRUST
 from lemming.kernel.files import fs
@@ -290,3 +291,17 @@ def delete_labels(base: OrgPath, folder: str) -> None:
     """Delete the sidecar labels of a folder's files."""
     if os.path.isdir(f"{base}/{_label_folder(folder)}"):
         fs.remove_tree(Path(base), _label_folder(folder))
+
+
+@contextmanager
+def move_labels(base: OrgPath, old: str, new: str) -> Iterator[None]:
+    """Copy the sidecar labels of a folder to its new name, and delete the old labels after the rename."""
+    # Before the rename: a crash in between must leave no file without its label.
+    rename_labels(base, old, new)
+    try:
+        yield
+    except DiskError:
+        if path_exists(f"{base}/{old}") and not path_exists(f"{base}/{new}"):  # the folder keeps its old name
+            delete_labels(base, new)
+        raise
+    delete_labels(base, old)

@@ -6,26 +6,22 @@ Rules: docs/trust.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 from lemming.capabilities.trust.author_labels import make_labeler
 from lemming.capabilities.trust.dead_trust_rules import validate_clean_turns, validate_trust
 from lemming.capabilities.trust.endorsements import EndorsementLog
-from lemming.capabilities.trust.sidecar_labels import delete_labels, rename_labels
 from lemming.capabilities.trust.taint_tracker import CallTaintTracker
 from lemming.capabilities.trust.trust_levels import TRUST
 from lemming.capabilities.trust.trust_prompt_labels import PromptTaintTracker
 from lemming.capabilities.trust.trust_settings import get_trust_settings
 from lemming.capabilities.trust.turn_trust import TurnLabelState
 from lemming.kernel.base.contract import ToolCall
-from lemming.kernel.base.errors import DiskError, Problem
+from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.journal_records import Record, ToolFinished
-from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.check_subjects import CheckSubject, ReferenceCheck, to_problems
@@ -87,21 +83,6 @@ class TrustCapability(Capability):
                     name.author in agents and is_person_agent(agents[name.author], config) and is_endorsement(name)
                 )
             )
-
-    @contextmanager
-    def wrap_rename(self, base: OrgPath, old_name: str, new_name: str) -> Iterator[None]:
-        """Copy the sidecar labels of a folder to its new name, and delete the old labels after the rename."""
-        # Before the rename: a crash in between must leave no file without its label.
-        rename_labels(base, old_name, new_name)
-        try:
-            yield
-        except DiskError:
-            if path_exists(f"{base}/{old_name}") and not path_exists(
-                f"{base}/{new_name}"
-            ):  # the folder keeps its old name
-                delete_labels(base, new_name)
-            raise
-        delete_labels(base, old_name)
 
     def results_after_abandon(
         self, inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]]

@@ -175,7 +175,8 @@ _REPLACED = {
         "external_files=describe auxiliary_prompts=describe "
         "status_lines=describe resolve_model=describe "
         "reaches= awaits= decides= waiting= entries_of= required_permissions= reply_hold= can_decide= pending_approvals= "
-        "entries_from_call= raises= asked= purpose_in= limit_raises= sub_requests= parse_purpose="
+        "entries_from_call= raises= asked= purpose_in= limit_raises= sub_requests= parse_purpose= "
+        "habits=turn_policy gathers= renaming= call_batcher= wrap_rename= settings_in= settings_of= org_settings= agent_settings="
     ),
 }
 _KEYWORDS = {

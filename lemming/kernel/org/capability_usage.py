@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from lemming.kernel.base import paths
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.resume import Agent, Take
 from lemming.kernel.org.schedule import Wake
+from lemming.kernel.org.settings_blocks import parse_capability_block
 from lemming.kernel.plugins.capability_loader import find_capability
 from lemming.kernel.plugins.capability_table import (
     GATE_ACTIONS,
@@ -21,9 +23,9 @@ from lemming.kernel.plugins.capability_table import (
 
 
 class TurnPolicy(NamedTuple):
-    """Turn policy of an agent whose provider belongs to a capability.
+    """Turn policy of an agent, or the defaults for agents whose provider belongs to a capability.
 
-    `wake` and `take`: effective values of the resume's keys. `is_asked`: True if the agent receives requests
+    `wake` and `take`: values of the resume's keys. `is_asked`: True if the agent receives requests
     and reads an inbox. `is_written`: True if people wrote the texts in a file, and no model is used.
     """
 
@@ -60,7 +62,19 @@ def resolve_turn_policy(agent: Agent, config: Config) -> TurnPolicy:
     """Return an agent's turn policy: from the provider's capability, its resume, or the settings."""
     capability_name = provider_capability(agent, config)
     capability = find_capability(capability_name) if capability_name else None
-    policy: TurnPolicy | None = capability.turn_policy(agent) if capability is not None else None
-    if policy:
-        return policy
-    return TurnPolicy(agent.schedule.wake or config.org.defaults.wake, agent.turn.take)
+    policy: TurnPolicy = (capability and capability.turn_policy) or TurnPolicy(config.org.defaults.wake)
+    wake = agent.schedule.wake if policy.is_asked else None  # its resume may say when requests wake it
+    return policy._replace(wake=wake or policy.wake, take=agent.turn.take or policy.take)
+
+
+def parse_org_settings(capability: Any, config: Config) -> Any:
+    """Return a capability's block of `config/org.json` as its class, or None without a block. Raises `ConfigError`."""
+    return parse_capability_block(
+        capability.name, capability.org_settings_type, config.org.capabilities, paths.ORG_FILE
+    )
+
+
+def parse_agent_settings(capability: Any, agent: Agent) -> Any:
+    """Return a capability's block of a resume as its class, or None without a block. Raises `ConfigError`."""
+    file = paths.resume_file(agent.name)
+    return parse_capability_block(capability.name, capability.agent_settings_type, agent.capabilities, file)

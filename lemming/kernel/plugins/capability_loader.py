@@ -96,11 +96,6 @@ def get_capability(name: str, plugins: Iterable[str] | None = None) -> Any:
     )
 
 
-def iter_installed_capabilities() -> Iterator[Any]:
-    """Yield all installed shipped capabilities, for rare operations on every capability."""
-    yield from (get_capability(name) for name in LISTED if not missing_reason(name))
-
-
 def can_be_unimported(name: str, plugins: Iterable[str] | None) -> bool:
     """Return True if a capability may belong to a plugin module that is not imported."""
     return name not in LISTED and name not in plugin_capabilities(plugins) and bool(find_unimported([*(plugins or ())]))

@@ -40,7 +40,9 @@ class CapabilitySpec(NamedTuple):
     - `permissions`: functions that yield the side effects outside the folder that a person must agree to.
     - `pricing`: function that computes a call's cost in dollars, by providers with known prices, and "*" for entries
       with prices of their own. `server_profiles`: class of the profiles of model servers.
-    - `executors`: classes that make model calls elsewhere, by values of `executor`.
+    - `executors`: classes that make model calls elsewhere, by values of `executor`. `call_batchers`: classes that let the
+      model calls of a tick wait for each other, by the capability that a run or a tick's records name.
+    - `folder_moves`: context managers in which an agent's folder is renamed: they move files about it along.
     - `formats`: classes of file formats, and of the recorded purpose of a turn. `records`: classes of journal records, by kind.
 
     `files` maps patterns of files to "settings" (only this capability reads the file) or "temporary" (the capability

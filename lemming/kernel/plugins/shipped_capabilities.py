@@ -61,12 +61,13 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             needs=(HOSTED,),
             keys={"model.batch_deadline_s": "", "model.batch_price_factor": "", "model.options.batches": ""},
             provides={
+                "call_batchers": {"batches": ".queue:BatchQueue"},
                 "records": {
                     "batch_announced": ".batch_records:BatchAnnounced",
                     "batch_sent": ".batch_records:BatchSent",
                     "batch_awaited": ".batch_records:BatchAwaited",
                     "batch_ended": ".batch_records:BatchEnded",
-                }
+                },
             },
         ),
         CapabilitySpec(
@@ -251,6 +252,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "org.trust": ".trust_settings:TrustOrgSettings",
             },
             provides={
+                "folder_moves": {"trust": ".sidecar_labels:move_labels"},
                 "commands": {"endorse": ".endorse_command:endorse"},
                 "facts": {
                     "trust.entry_labels": ".author_labels:make_entry_labels",

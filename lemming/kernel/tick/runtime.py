@@ -40,8 +40,8 @@ from lemming.kernel.org.format_version import require_known_format
 from lemming.kernel.org.missing_settings import load_recorded_settings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import get_capability
-from lemming.kernel.plugins.capability_table import RECORDED
+from lemming.kernel.plugins.capability_loader import load_provided
+from lemming.kernel.plugins.capability_table import CALL_BATCHERS, RECORDED
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins, load_plugins
 from lemming.kernel.providers import Reply, Request, provider_names
 from lemming.kernel.tick.clock_reading import previous_reading
@@ -310,7 +310,7 @@ class Runtime:
             sends=capability_name == self.batching_capability,
             sleep=self.stop.wait,
         )
-        self.batcher = get_capability(capability_name).call_batcher(batch_context)
+        self.batcher = load_provided(CALL_BATCHERS, capability_name)(batch_context)
 
     def scan_servers(self, snapshot: Snapshot) -> dict[str, Json]:
         """Return the catalogues of the servers that firing agents may call, by capability."""

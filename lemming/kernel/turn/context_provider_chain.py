@@ -16,7 +16,13 @@ from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.capability_usage import TurnPolicy, find_used_capabilities, resolve_turn_policy
+from lemming.kernel.org.capability_usage import (
+    TurnPolicy,
+    find_used_capabilities,
+    parse_agent_settings,
+    parse_org_settings,
+    resolve_turn_policy,
+)
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import get_capability, missing_reason, sort_capabilities
@@ -278,7 +284,10 @@ def _make_providers(names: Iterable[str], context: TurnContext) -> dict[str, Con
     plugins, providers = config.org.plugins, dict[str, ContextProvider]()
     for name in sort_capabilities(names, plugins):
         item: Capability = get_capability(name, plugins)
-        blocks = {"settings": item.org_settings(config), "agent_settings": item.agent_settings(context.agent)}
+        blocks = {
+            "settings": parse_org_settings(item, config),
+            "agent_settings": parse_agent_settings(item, context.agent),
+        }
         if (provider := item.context_provider(replace(context, **blocks))) is not None:
             providers[name] = provider
     return providers

@@ -10,12 +10,9 @@ The record alone decides, so a turn that is resumed, replayed or explained has t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.agents import Agent
-from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
@@ -25,10 +22,7 @@ from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.capability_usage import TurnPolicy
-from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.org.settings_blocks import parse_capability_block
 from lemming.kernel.providers import Request
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck
 from lemming.kernel.turn.context_provider import ContextProvider
@@ -36,8 +30,6 @@ from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
 from lemming.kernel.turn.guards import (
     ApprovalBroker,
     ApprovalOutcome,
-    BatchContext,
-    CallBatcher,
     TaintTracker,
     ToolCallGuard,
     TrustLabeler,
@@ -107,6 +99,8 @@ class Capability:
     """Types of effects that `intercept` gets."""
     describes: tuple[type[Any], ...] = ()
     """Kinds of descriptions that `describe` yields."""
+    turn_policy: TurnPolicy | None = None
+    """Defaults for agents whose model key names a provider of the capability."""
     facts: tuple[str, ...] = ()
     """Facts that `intercept` may write into effects."""
 
@@ -135,23 +129,6 @@ class Capability:
         All events of a turn count whose files are written; of a failed turn only calls and answers of models do.
         """
         return state
-
-    def org_settings(self, config: Config) -> Any:
-        """Return the capability's block of `config/org.json`, or None if there is no block.
-
-        Raises `ConfigError`.
-        """
-        return parse_capability_block(self.name, self.org_settings_type, config.org.capabilities, ORG_FILE)
-
-    def agent_settings(self, agent: Agent) -> Any:
-        """Return the capability's block of a resume, or None if there is no block. Raises `ConfigError`."""
-        return parse_capability_block(
-            self.name, self.agent_settings_type, agent.capabilities, paths.resume_file(agent.name)
-        )
-
-    def turn_policy(self, agent: Agent) -> TurnPolicy | None:
-        """Return the turn policy of an agent whose model key names a provider of this capability, or None."""
-        return None
 
     def context_provider(self, context: TurnContext) -> ContextProvider | None:
         """Return the context provider of a turn, or None if the capability takes no part."""
@@ -191,14 +168,6 @@ class Capability:
         """
         return None
 
-    def call_batcher(self, batch: BatchContext) -> CallBatcher | None:
-        """Return the batcher of a tick's model calls, or None to make each call immediately.
-
-        The engine asks the capability that the run names, else the capability with records in the tick's
-        journal.
-        """
-        return None
-
     def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
         """Return the source of trust labels, or None. Only one capability has labels."""
         return None
@@ -234,10 +203,6 @@ class Capability:
     def describe(self, query: DescribeQuery) -> Iterator[Any]:
         """Yield descriptions of the kind that an `OrgQuery` or a `StateQuery` asks for, one of `describes`. Read-only."""
         yield from ()
-
-    def wrap_rename(self, base: OrgPath, old_name: str, new_name: str) -> AbstractContextManager[None]:
-        """Move the capability's file state along with renames inside the block. Runs again after a crash."""
-        return nullcontext()
 
 
 class _PreparedSnapshot(ContextProvider):

@@ -22,6 +22,8 @@ from lemming.ext import (
     TurnView,
     WriteEntry,
     describe_field,
+    parse_agent_settings,
+    parse_org_settings,
     register_capability,
     resume_file,
 )
@@ -72,7 +74,7 @@ class Quota(Capability):
         """Yield a warning if a resume allows more entries than the organisation."""
         if not isinstance(subject, AgentCheck):
             return
-        for_all, own = self.org_settings(subject.config), self.agent_settings(subject.agent)
+        for_all, own = parse_org_settings(self, subject.config), parse_agent_settings(self, subject.agent)
         if for_all and own and own.per_day > for_all.per_day:
             what = f"{own.per_day} entries a day are more than the {for_all.per_day} of all others"
             at, hint = "/capabilities/quota/per_day", "the resume counts; take it out if that is not meant"
@@ -82,7 +84,7 @@ class Quota(Capability):
         """Yield the number of entries that each agent has written today."""
         assert isinstance(query, OrgQuery)  # a status is of an organisation
         for name, agent in query.agents.items():
-            limit = self.agent_settings(agent) or self.org_settings(query.config)
+            limit = parse_agent_settings(self, agent) or parse_org_settings(self, query.config)
             written = written_on(query.at[:10], query.states[name].kept.get(self.name, {}))
             yield CapabilityStatus(name, f"wrote {written} of {limit.per_day} entries today")
 
