@@ -1,7 +1,8 @@
 """Each command, view and help text run on an organisation, in one process: what a plain organisation must offer.
 
 As a program, `python command_matrix.py ORG` prints a JSON object: the exit status and the end of the output by
-command, view or request to the page. The organisation has the agents ada and human, and ada has written an entry.
+command, view or request to the page. The organisation has the agents ada and human, and one of its
+agents has written an entry.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-TAIL_CHARS = 600
+TAIL_CHARS = 2000
 RUNS = ("run-once --quiet", "run-forever --max-ticks 2 --interval 0 --quiet")
 SCREENS = (
     "status", "status --json", "check", "validate", "doctor", "verify", "findings", "agents list", "agents show ada",
@@ -42,9 +43,9 @@ def run_command(arguments: list[str]) -> tuple[int, str]:
 def run_all(base: Path) -> Iterator[tuple[str, int, str]]:
     """Yield the name of each command, view and page with its status, 0 for success, and its output.
 
-    Raises what a view or the page's server raises.
+    Raises what a view raises that is no error of LeMMing.
     """
-    entry = next(base.glob("agents/ada/outbox/*.json")).relative_to(base).as_posix()
+    entry = next(base.glob("agents/*/outbox/*.json")).relative_to(base).as_posix()
     for command in (*RUNS, *SCREENS):
         yield (command, *run_command(["-C", str(base), *command.format(base=base, entry=entry).split()]))
     yield from _build_views(base, entry)
@@ -53,12 +54,16 @@ def run_all(base: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def _build_views(base: Path, entry: str) -> Iterator[tuple[str, int, str]]:
+    from lemming.kernel.base.errors import LemmingError
     from lemming.queries.views.view_registry import VIEWS as NAMES
     from lemming.queries.views.view_registry import build_view
 
     for name in NAMES:
         parameters = {key: value.format(entry=entry) for key, value in VIEWS.get(name, {}).items()}
-        yield f"view {name}", 0, json.dumps(build_view(base, name, parameters))
+        try:
+            yield f"view {name}", 0, json.dumps(build_view(base, name, parameters))
+        except LemmingError as error:  # the page shows it
+            yield f"view {name}", 1, str(error)
 
 
 def _load_pages(base: Path) -> Iterator[tuple[str, int, str]]:

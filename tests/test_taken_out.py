@@ -221,6 +221,26 @@ def test_each_command_and_view_is_there_without_it(tmp_path: Path, plain_org: Pa
             assert (status, text if status else "") == (0, ""), (command, text)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", dict.fromkeys((*NAMES_IT, *NAMED_BY_ALL)))
+def test_the_screens_of_an_organisation_that_uses_it_say_what_is_missing(tmp_path: Path, name: str) -> None:
+    base = plain(tmp_path / "org", **NAMES_IT.get(name, [{}])[0])
+    theirs = base / "agents/ada/resume.json"
+    uses_it, without_it = theirs.read_text(), (base / "agents/bob/resume.json").read_text()
+    theirs.write_text(without_it.replace('"bob"', '"ada"'))
+    run_once(base, clock=FrozenClock())
+    theirs.write_text(uses_it)
+    if name in NAMED_BY_ALL:
+        (base / "config/org.json").write_text(json.dumps(NAMED_BY_ALL[name]))
+    ran = python(without(name, tmp_path / "taken"), str(TESTS / "command_matrix.py"), str(base))
+    assert ran.returncode == 0, ran.stderr
+    results: dict[str, tuple[int, str]] = json.loads(ran.stdout)
+    assert f'"{name}" is not installed' in results["validate"][1]
+    broken = {it: text for it, (_, text) in results.items() if "internal error" in text or "Traceback" in text}
+    assert broken == {}
+    assert results["page /"][0] == 0
+
+
 @pytest.mark.parametrize("name", ["attachments", "toolbox", "mcp"])
 def test_all_tools_are_those_that_are_here(tmp_path: Path, name: str) -> None:
     base = plain(tmp_path / "org", permissions={"tools": ["*"]})
