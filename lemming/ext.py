@@ -10,7 +10,7 @@ from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
 from lemming.kernel.org.capability_usage import parse_agent_settings, parse_org_settings
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.plugins.capability_loader import register_capability
+from lemming.kernel.plugins.capability_loader import find_fact, register_capability
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt, DescribeQuery, OrgQuery
 from lemming.kernel.turn.guards import SharedResource
@@ -95,6 +95,7 @@ __all__ = [
     "WriteNotes",
     "describe_field",
     "effect_content",
+    "find_fact",
     "parse_agent_settings",
     "parse_org_settings",
     "register_capability",

@@ -20,8 +20,7 @@ import typer
 
 from lemming.commands.command_context import CommandContext
 from lemming.commands.terminal import print_data
-from lemming.kernel.plugins.capability_loader import find_fact, register_capability
-from lemming.kernel.turn.turn_hooks import Capability
+from lemming.ext import Capability, find_fact, register_capability
 from lemming.providers import LLMProvider
 from lemming.tools import Tool, ToolResult
 
@@ -127,7 +126,7 @@ def test_a_program_asks_its_fact_and_none_is_there_without_it(base: Path, site: 
     code = """
 import sys
 from pathlib import Path
-from lemming.kernel.plugins.capability_loader import find_fact
+from lemming.ext import find_fact
 count = find_fact("counts.entries")
 print(count and count(Path(sys.argv[1]), "ada"))
 """
