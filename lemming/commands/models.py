@@ -41,7 +41,7 @@ from lemming.operations.model_prices import find_price, find_shutdown_date
 from lemming.queries.model_readiness import check_readiness, check_served_model, describe_limitations
 
 if TYPE_CHECKING:
-    from lemming.operations.served_models import ModelServer, ServedModels
+    from lemming.operations.served_models import KeylessServer, ServedModels
 
 Agents = Annotated[
     list[str] | None, option("--agent AGENT", "Change only this agent. Repeatable.", completes_agents=True)
@@ -235,7 +235,7 @@ COLUMNS = {
 
 
 def _build_model_row(
-    org: Organisation, config: Config, key: str, answer: tuple[ModelServer, ServedModels] | None
+    org: Organisation, config: Config, key: str, answer: tuple[KeylessServer, ServedModels] | None
 ) -> dict[str, Any]:
     entry = config.models[key]
     readiness, price = check_readiness(entry, Path(org), config.org.plugins), find_price(entry)

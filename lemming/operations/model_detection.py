@@ -12,7 +12,7 @@ from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.libraries.compatible_servers import KINDS, SERVERS
 from lemming.libraries.model_catalogue import CATALOGUE, count_usable_processors, is_on_this_machine
-from lemming.operations.served_models import ModelServer, ask_servers
+from lemming.operations.served_models import KeylessServer, ask_servers
 
 _SERVER_TIMEOUT_S = 0.5
 _MAX_MODELS_PER_SERVER = 3
@@ -103,7 +103,7 @@ def find_local_server_models() -> Iterator[AvailableModel]:
     """Yield the models of local servers with an answer within half a second; all servers are queried
     concurrently.
     """
-    servers = {name: ModelServer(name, kind.address) for name, kind in KINDS.items() if kind.is_local}
+    servers = {name: KeylessServer(name, kind.address) for name, kind in KINDS.items() if kind.is_local}
     answers = ask_servers(servers.values(), _SERVER_TIMEOUT_S)
     for provider, server in servers.items():
         for model in answers[server].names[:_MAX_MODELS_PER_SERVER]:

@@ -26,7 +26,7 @@ _LLAMA_CPP = "llamacpp"
 """Owner name in the model list of llama.cpp's server, whatever its address."""
 
 
-class ModelServer(NamedTuple):
+class KeylessServer(NamedTuple):
     """A server without a key: the kind (a key of `KINDS`, or empty) and the address."""
 
     kind: str
@@ -46,7 +46,7 @@ class ServedModels(NamedTuple):
     context: int | None = None
 
 
-def get_server(entry: ModelEntry) -> ModelServer | None:
+def get_server(entry: ModelEntry) -> KeylessServer | None:
     """Return the server of a model entry, or None if the server needs a key."""
     try:
         return _find_server(entry)
@@ -54,24 +54,26 @@ def get_server(entry: ModelEntry) -> ModelServer | None:
         return None
 
 
-def _find_server(entry: ModelEntry) -> ModelServer | None:
+def _find_server(entry: ModelEntry) -> KeylessServer | None:
     provider = entry.provider
     if (kind := KINDS.get(provider)) is None:
         return None
     key_variable, base_url = entry.options.get("api_key_env"), entry.options.get("base_url")
     if provider == "ollama":
         host = str(entry.options.get("host") or os.environ.get("OLLAMA_HOST") or kind.address)
-        return ModelServer(provider, host if "://" in host else f"http://{host}")
+        return KeylessServer(provider, host if "://" in host else f"http://{host}")
     if key_variable or kind.key_variable(base_url, None):
         return None
     if provider == "openai":
         server_kind = find_server(base_url)
         provider = next((name for name, kind_of_name in KINDS.items() if kind_of_name is server_kind), "")
     address = kind.get_url(base_url)
-    return ModelServer(provider, address) if address else None
+    return KeylessServer(provider, address) if address else None
 
 
-def ask_servers(servers: Iterable[ModelServer], timeout_s: float | None = None) -> Mapping[ModelServer, ServedModels]:
+def ask_servers(
+    servers: Iterable[KeylessServer], timeout_s: float | None = None
+) -> Mapping[KeylessServer, ServedModels]:
     """Query servers concurrently and return the answer of each, by default within a second."""
     distinct_servers, timeout_s = list(dict.fromkeys(servers)), timeout_s or DEFAULT_TIMEOUT_S
     if not distinct_servers:
@@ -82,7 +84,7 @@ def ask_servers(servers: Iterable[ModelServer], timeout_s: float | None = None) 
         )
 
 
-def ask_server(server: ModelServer, timeout_s: float) -> ServedModels:
+def ask_server(server: KeylessServer, timeout_s: float) -> ServedModels:
     """Query a server. A slow, stopped or unexpected server gives a `problem`."""
     try:
         return run_on_thread(partial(_ask_server, server, timeout_s), Deadline(timeout_s), name="lemming-look")
@@ -90,7 +92,7 @@ def ask_server(server: ModelServer, timeout_s: float) -> ServedModels:
         return ServedModels(problem=f"the server does not answer within {timeout_s:g} s")
 
 
-def _ask_server(server: ModelServer, timeout_s: float) -> ServedModels:
+def _ask_server(server: KeylessServer, timeout_s: float) -> ServedModels:
     try:
         return _query_server(server, timeout_s)
     except ValueError:  # from urlsplit, also for an invalid port
@@ -99,7 +101,7 @@ def _ask_server(server: ModelServer, timeout_s: float) -> ServedModels:
         return ServedModels(problem=f"no server answers ({getattr(error, 'strerror', None) or error})")
 
 
-def _query_server(server: ModelServer, timeout_s: float) -> ServedModels:
+def _query_server(server: KeylessServer, timeout_s: float) -> ServedModels:
     parts = urlsplit(server.address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return ServedModels(problem="not the address of a server")

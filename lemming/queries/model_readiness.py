@@ -18,7 +18,7 @@ from lemming.kernel.org.model_entries import LOCAL_MODEL, ModelEntry
 from lemming.kernel.providers import is_channel, is_person, make_provider
 from lemming.libraries.compatible_servers import SERVERS
 from lemming.libraries.model_catalogue import find_weights
-from lemming.operations.served_models import ModelServer, ServedModels
+from lemming.operations.served_models import KeylessServer, ServedModels
 from lemming.queries.permissions_required import is_this_machine
 
 _KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
@@ -59,7 +59,7 @@ def check_readiness(entry: ModelEntry, base: Path | None, plugins: Sequence[str]
     return checks.get(entry.provider, _check_plugin_model)(entry)
 
 
-def check_served_model(server: ModelServer, served: ServedModels, model: str) -> Readiness:
+def check_served_model(server: KeylessServer, served: ServedModels, model: str) -> Readiness:
     """Return the readiness of a model on a local server, given the server's list of models."""
     address = strip_userinfo(server.address)
     if served.problem:

@@ -17,7 +17,7 @@ from lemming.capabilities.channels.channel_service import poll_once, run_channel
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
-from lemming.operations.served_models import ModelServer, ask_server
+from lemming.operations.served_models import KeylessServer, ask_server
 from lemming.queries.checks.check_registry import CheckScope
 from lemming.queries.checks.health_checks import find_health_issues
 from lemming.testing import make_org, resume
@@ -100,5 +100,5 @@ def test_a_peer_that_hangs_keeps_no_other_waiting_and_a_stop_breaks_it_off(base:
 
 def test_a_server_of_this_machine_that_drips_is_taken_for_none() -> None:
     with dripping(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n") as port:
-        served = ask_server(ModelServer("vllm", f"http://127.0.0.1:{port}/v1"), 0.3)
+        served = ask_server(KeylessServer("vllm", f"http://127.0.0.1:{port}/v1"), 0.3)
     assert (served.names, served.problem) == ((), "the server does not answer within 0.3 s")

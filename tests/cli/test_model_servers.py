@@ -18,7 +18,7 @@ from lemming.capabilities.embedded_models import model_weights
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.operations import served_models
-from lemming.operations.served_models import ModelServer, ask_server, ask_servers, get_server
+from lemming.operations.served_models import KeylessServer, ask_server, ask_servers, get_server
 from lemming.testing import make_org, resume
 
 LLAMA_CPP = {
@@ -159,14 +159,14 @@ def test_all_servers_are_asked_at_once() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Waits) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}"
-        places = [ModelServer("vllm", f"{address}/{path}") for path in ("a", "b")]
+        places = [KeylessServer("vllm", f"{address}/{path}") for path in ("a", "b")]
         assert [it.names for it in ask_servers(places, PATIENCE_S).values()] == [("m",), ("m",)]
         server.shutdown()
 
 
 @pytest.mark.parametrize("address", ["nowhere", "ftp://x/v1", "http:///v1", "http://[/v1", "http://x:y/v1"])
 def test_an_address_that_is_none_is_a_problem_and_no_error(address: str) -> None:
-    assert ask_server(ModelServer("vllm", address), PATIENCE_S).problem
+    assert ask_server(KeylessServer("vllm", address), PATIENCE_S).problem
 
 
 def test_an_embedded_model_is_taken_by_one_command(
