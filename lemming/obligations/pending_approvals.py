@@ -41,7 +41,7 @@ class PendingAction:
     """An action that waits for a person: a tool call, or an equivalent.
 
     `gate`: line of the gate that asks. `binds`: SHA-256 of the involved files. `unbound`: descriptions of
-    effects that may still change.
+    effects that may still change. `grants`: approvals of the same call by other persons, while one more is needed.
     """
 
     id: str
@@ -51,6 +51,7 @@ class PendingAction:
     reason: str
     binds: Json = field(default_factory=dict)
     unbound: Sequence[str] = ()
+    grants: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def from_call(
@@ -90,6 +91,7 @@ class PendingAction:
             "gate": self.gate,
             "why": self.reason or "a gate asks for approval",
             **({"unbound": [*self.unbound]} if self.unbound else {}),
+            **({"grants": [*self.grants]} if self.grants else {}),
         }
 
     def build_request(
@@ -134,7 +136,7 @@ def action_digest(tool: str, args: Json) -> str:
 def parse_pending_action(payload: Mapping[str, Any]) -> Json:
     """Return the pending action in a request's payload, as the ledger stores it."""
     call = payload["call"]
-    keys = ("id", "tool", "args", "sha256", "binds", "gate", "why", "unbound")
+    keys = ("id", "tool", "args", "sha256", "binds", "gate", "why", "unbound", "grants")
     # Without `diff` and `amounts`: they only inform, and an approval is not bound to them.
     return {key: call[key] for key in keys if key in call}
 

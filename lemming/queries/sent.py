@@ -15,10 +15,10 @@ from lemming.kernel.base.errors import ProviderError
 from lemming.kernel.llm.model_call import describe_tool_calls, guard_provider_work
 from lemming.kernel.llm.token_usage import estimate_prompt_tokens, estimate_tokens
 from lemming.kernel.providers import LLMProvider, Request
+from lemming.kernel.tick.live_chain import complete_request
 from lemming.kernel.tick.model_backends import Backends
 from lemming.kernel.tick.model_requests import build_request
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.turn.interceptor_chain import complete_request
 from lemming.kernel.turn.turn_values import TurnInputs
 
 CountedBy = Literal["server", "estimate"]
@@ -83,7 +83,7 @@ def build_first_request(snapshot: Snapshot, inputs: TurnInputs) -> SentPrompt:
     provider = backends.make_provider(entry)
     request = build_request(inputs, entry, 0, inputs.first_messages, None)
     if inputs.given:
-        request = complete_request(request, entry, inputs, snapshot.org.base, {})
+        request = complete_request(request, entry, inputs, snapshot.org.base)
     if provider.leaves_out:
         request = backends.adapt_request(entry, request)
     if not provider.takes_tools:

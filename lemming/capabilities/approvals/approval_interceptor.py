@@ -201,6 +201,7 @@ def _approved_calls(decided: Mapping[str, Any]) -> Iterator[tuple[int, ToolCall]
         binds = item.get("binds", call["binds"])
         grant = {"id": call["id"], "by": item["by"], "entry": item["entry"], "binds": binds}
         grant |= {"sha256": action_digest(call["tool"], args), "is_edited": "args" in item and "binds" not in item}
+        grant |= {"gate": call["gate"], "grants": call.get("grants", ())}
         yield item["place"], ToolCall(call["tool"], args, "", grant)
 
 

@@ -23,20 +23,22 @@ from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import EntryLister, EntryReader, RequestOutcomes
 from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.journal.journal_records import Record, ToolFinished
+from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
 from lemming.kernel.turn.descriptions import DescribeQuery
-from lemming.kernel.turn.guards import ApprovalBroker
+from lemming.kernel.turn.live_effects import RunTool
 from lemming.kernel.turn.prompt_labels import PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.turn_effects import AskPerson, Interception, Rejected
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.kernel.turn.turn_view import TurnView
 from lemming.obligations.pending_approvals import NAME
 
 MAX_STORED_DENIALS = 256
@@ -49,6 +51,7 @@ class ApprovalsCapability(Capability):
     name = NAME
     can_begin = True
     describes = (CallNote,)
+    handles = (AskPerson,)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider with decisions and new questions of a turn."""
@@ -60,13 +63,13 @@ class ApprovalsCapability(Capability):
 
         return ApprovalsInterceptor(self.name, turn_state, snapshot)
 
-    def approval_broker(
-        self, tick_context: TickContext, inputs: TurnInputs, finished: Mapping[int, ToolFinished]
-    ) -> ApprovalBroker:
-        """Return the broker of the turn's calls that need approval."""
-        from lemming.capabilities.approvals.pending_calls import CallApprovalBroker
+    def intercept(self, effect: AskPerson, turn: TurnView) -> Interception:
+        """Answer for a person who has approved a call, or ask about it."""
+        if not isinstance(effect.subject, RunTool):
+            return Rejected(f"{effect.reason}: no person can be asked about this")
+        from lemming.capabilities.approvals.pending_calls import CallApprovals
 
-        return CallApprovalBroker(tick_context, inputs, finished)
+        return turn.live.get_cache(CallApprovals).decide(effect, effect.subject)
 
     def resume_blocker(self, inputs: TurnInputs, tick_context: TickContext) -> str:
         """Return the reason against calls recorded as approved, or an empty string."""

@@ -6,8 +6,9 @@ request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,12 @@ from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.journal.journal_records import ToolFinished
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.turn.guards import ApprovalOutcome, ApprovalRequest
-from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.kernel.turn.live_effects import RunTool
+from lemming.kernel.turn.live_turn import LivePhase
+from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Deferred, Outcome, Rejected, Suspended
 from lemming.obligations.file_bindings import (
     compute_binding,
     describe_changed_files,
@@ -38,60 +38,61 @@ Json = dict[str, Any]
 MAX_REQUEST_BYTES = ENTRY_LIMIT_BYTES // 2
 
 
-class CallApprovalBroker:
-    """Approval broker of a turn's calls. `finished`: records of the turn's calls up to now."""
+class CallApprovals:
+    """Approvals of a turn's calls."""
 
-    def __init__(self, tick_context: TickContext, inputs: TurnInputs, finished: Mapping[int, ToolFinished]) -> None:
-        self._tick_context, self._inputs, self._finished = tick_context, inputs, finished
-        self._snapshot = inputs.given[NAME]
+    def __init__(self, phase: LivePhase) -> None:
+        self._phase, self._inputs, self._finished = phase, phase.inputs, phase.results
+        self._snapshot = phase.inputs.given[NAME]
 
-    def request_approval(
-        self, call: ToolCall, approval: ApprovalRequest, context: ToolContext, plan: Callable[[], ToolResult]
-    ) -> ApprovalOutcome:
-        """Allow a call that gates ask about, or return the result until a decision.
+    def decide(self, question: AskPerson, effect: RunTool) -> Outcome:
+        """Return the decision on a call that somebody asks about.
 
-        `plan` makes the call of a plan-only tool.
+        `Allowed` with the grant as `{"approvals": grant}`, without an answer for a call that fails by itself, or with the
+        result of a plan that fails. Otherwise the outcome until a person decides.
         """
+        call, context = effect.call, effect.context
         tool = _find_callable_tool(call, context)
         if tool is None:
-            return ApprovalOutcome(None)  # the call fails by itself and says why
-        planned = plan() if tool.is_plan_only else None
+            return Allowed(question)  # the call fails by itself and says why
+        assert self._phase.plan_call, "a turn with a tick"
+        planned = self._phase.plan_call(effect) if tool.is_plan_only else None
         # A call that would fail anyway is no question to a person.
         if planned is not None and not planned.success:
-            return ApprovalOutcome(planned)
+            return Allowed(question, planned)
         agent, files = context.agent, (context.staged, context.removed)
         # Refused, not cut: a person approves only what the request shows whole.
         if len(dump_compact(call.args)) > MAX_REQUEST_BYTES:
-            return ApprovalOutcome(_argument_limit_error())
+            return _argument_limit_error()
         binds, unbound = compute_binding(agent, context.base, tool.tool_class, call.args, *files)
-        persons, agents, named_persons = (
-            self._tick_context.mail.persons,
-            self._tick_context.mail.resumes,
-            approval.persons,
-        )
+        mail, named_persons = self._phase.tick_context.mail, question.persons
         people = (
-            [] if named_persons == frozenset() else find_approvers(persons, agents, agent.name, named_persons or ())
+            []
+            if named_persons is not None and not named_persons
+            else find_approvers(mail.persons, mail.resumes, agent.name, named_persons or ())
         )
-        if grant := _find_grant(call, binds, people, self._unused_preapprovals()):
-            return ApprovalOutcome(None, {NAME: grant})
+        given = self._phase.grants.get(NAME, {})  # the answers to other questions about the call
+        used = [item["entry"] for item in (given, *given.get("grants", ())) if item]
+        if grant := _find_grant(call, binds, people, self._unused_preapprovals(), used, question.asked_by):
+            grants = {**given, "grants": [*given.get("grants", ()), grant]} if given else grant
+            return Allowed(question, {NAME: grants})
         if not people:
-            reason = _no_approver_reason(sorted(persons), agent.name, approval)
-            return ApprovalOutcome(ToolResult(False, reason, outcome="refused"))
+            return Rejected(_no_approver_reason(sorted(mail.persons), agent.name, question))
         identity = (call.approved or {}).get("id") or context.call_id
-        action = PendingAction.from_call(identity, call, approval.line, approval.reason, binds, unbound)
+        action = PendingAction.from_call(identity, call, question.asked_by, question.reason, binds, unbound)
+        action = replace(action, grants=_list_valid_grants(call, binds))
         for other in self._pending_calls():
             if (other["sha256"], other["binds"]) == (action.sha256, binds):
-                reason = f"WAITS: this very call waits for approval already ({other['id']}); it is made once"
-                return ApprovalOutcome(ToolResult(False, reason, outcome="deferred"))
+                return Deferred(f"WAITS: this very call waits for approval already ({other['id']}); it is made once")
         if call.approved is None and (denial := self._find_denial(action.sha256, binds)):
-            return ApprovalOutcome(ToolResult(False, _format_denial(denial), outcome="refused"))
+            return Rejected(_format_denial(denial))
         max_approvals = agent.turn.max_approvals
         # Deferred, not refused: the model may ask again later, and the repetition counts as no loop.
         if call.approved is None and self._count_new_requests() >= max_approvals:
-            return ApprovalOutcome(ToolResult(False, too_many_message(max_approvals), outcome="deferred"))
+            return Deferred(too_many_message(max_approvals))
         # An approved call is asked about again if its files changed: the request names them.
         changes = [] if call.approved is None else find_changed_files(binds, call.approved["binds"])
-        return ApprovalOutcome(_request_approval(action, approval, people, context, planned, changes))
+        return _request_approval(action, question, people, context, planned, changes)
 
     def _find_denial(self, sha256: str, binds: Json) -> Mapping[str, Any] | None:
         """Return the denial of the same call for the same request, or None."""
@@ -147,11 +148,11 @@ def _format_denial(denial: Mapping[str, Any]) -> str:
     )
 
 
-def _no_approver_reason(people: Sequence[str], agent: str, approval: ApprovalRequest) -> str:
-    lines = " and ".join((approval.line, *approval.other_lines))
-    if approval.persons == frozenset():
+def _no_approver_reason(people: Sequence[str], agent: str, question: AskPerson) -> str:
+    lines = " and ".join((question.asked_by, *question.other_lines))
+    if question.persons is not None and not question.persons:
         return f"REFUSED: it needs approval ({lines}), and no person is named by all of these gates"
-    candidates = sorted(name for name in approval.persons or () if name in people) or sorted(people)
+    candidates = sorted(name for name in question.persons or () if name in people) or sorted(people)
     if not candidates:
         return f"REFUSED: it needs approval ({lines}), and there is no person here who could approve it"
     return (
@@ -161,19 +162,38 @@ def _no_approver_reason(people: Sequence[str], agent: str, approval: ApprovalReq
 
 
 def _find_grant(
-    call: ToolCall, binds: Json, people: Collection[str], preapprovals: Iterable[Mapping[str, Any]]
+    call: ToolCall,
+    binds: Json,
+    people: Collection[str],
+    preapprovals: Iterable[Mapping[str, Any]],
+    used: Collection[str],
+    asked_by: str,
 ) -> Json | None:
-    """Return the grant for a call in the current form, or None if a person must be asked."""
-    grant = call.approved
+    """Return the grant for a call in the current form, or None if a person must be asked.
+
+    `used`: entries whose approval answers another question about the call.
+    """
     # Whoever decided must still be allowed to as the call is made: gates may have changed since.
-    if grant is not None and grant["by"] in people and _is_covered(grant, call, binds):
+    grants = [
+        grant for grant in _list_valid_grants(call, binds) if grant["entry"] not in used and grant["by"] in people
+    ]
+    if grants:
+        grant = min(grants, key=lambda item: item.get("gate") != asked_by)
         return {key: grant[key] for key in ("id", "by", "entry")}
     for item in preapprovals:
         # Not by `==`: True equals 1 in Python, and the approval is for these values of these types.
-        is_match = is_equal_json([item["tool"], item["args"]], [call.tool, call.args])
+        is_match = is_equal_json([item["tool"], item["args"]], [call.tool, call.args]) and item["entry"] not in used
         if is_match and item["by"] in people and (item.get("binds") is None or item["binds"] == binds):
             return {key: item[key] for key in ("id", "by", "entry")}
     return None
+
+
+def _list_valid_grants(call: ToolCall, binds: Json) -> list[Json]:
+    """Return the approvals that a call carries and that cover its current form."""
+    if call.approved is None:
+        return []
+    grants = [{key: value for key, value in call.approved.items() if key != "grants"}]
+    return [grant for grant in (*grants, *call.approved.get("grants", ())) if _is_covered(grant, call, binds)]
 
 
 def _is_covered(grant: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
@@ -184,28 +204,28 @@ def _is_covered(grant: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
 
 def _request_approval(
     action: PendingAction,
-    approval: ApprovalRequest,
+    question: AskPerson,
     people: list[str],
     context: ToolContext,
     planned: ToolResult | None,
     changed: list[str],
-) -> ToolResult:
-    """Return the result of a waiting call, with the request to a person."""
+) -> Outcome:
+    """Return the outcome of a waiting call, with the request to a person."""
     diff = diff_effects(context.base, planned.effects, context.staged) if planned else ""
     payload = action.build_request(
-        people, approval.expires, context.now, diff=diff, suffix=describe_changed_files(changed)
+        people, question.expires, context.now, diff=diff, suffix=describe_changed_files(changed)
     )
     if len(dump_compact(payload)) > MAX_REQUEST_BYTES:
         return _argument_limit_error()
     names = " or ".join(people)
-    output = f"WAITS: {names} is asked to approve it first; the result comes in a later turn"
-    request = NewEntry("request", payload, [])
-    return ToolResult(False, output, outcome="pending", entries=(request,), entries_by=NAME)
+    reason = f"WAITS: {names} is asked to approve it first; the result comes in a later turn"
+    return Suspended(question, NewEntry("request", payload, []), reason, NAME)
 
 
-def _argument_limit_error() -> ToolResult:
-    reason = f"REFUSED: it needs approval, and is longer than the {MAX_REQUEST_BYTES} bytes that can be asked for"
-    return ToolResult(False, reason, outcome="refused")
+def _argument_limit_error() -> Rejected:
+    return Rejected(
+        f"REFUSED: it needs approval, and is longer than the {MAX_REQUEST_BYTES} bytes that can be asked for"
+    )
 
 
 def diff_effects(base: Path, effects: Iterable[FileEffect], staged: Mapping[str, bytes]) -> str:

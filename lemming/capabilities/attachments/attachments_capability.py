@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,22 +20,24 @@ from lemming.kernel.base.name_patterns import is_any_match
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import MODELS_FILE
-from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.providers import Image, Request, get_provider_class
+from lemming.kernel.providers import Image, get_provider_class
 from lemming.kernel.tick.tick_hooks import TickInterceptor
 from lemming.kernel.turn.guards import PayloadWithDigests
+from lemming.kernel.turn.live_effects import SendRequest
 from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.turn_effects import Interception
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
-from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.kernel.turn.turn_view import TurnView
 
 
 class AttachmentsCapability(Capability):
     """Attachments, for agents with the tool `attach` and for models with image input."""
 
     name = "attachments"
+    handles = (SendRequest,)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider that finds images."""
@@ -46,15 +49,14 @@ class AttachmentsCapability(Capability):
             return super().interceptor(turn_state, snapshot)
         return AttachmentsInterceptor(self.name, turn_state, snapshot)
 
-    def before_model_call(
-        self, request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path, unwritten_files: Mapping[str, bytes]
-    ) -> Request:
-        """Return a model request with the images for the end of the turn's prompt."""
-        references = inputs.given[self.name].get("images")
-        if not (references and entry.images):
-            return request
-        images = load_images(references, inputs.agent, base, unwritten_files)
-        return request._replace(images=images, images_with=inputs.prompt[-1]["content"])
+    def intercept(self, effect: SendRequest, turn: TurnView) -> Interception:
+        """Add the images for the end of the turn's prompt to a request. The bytes are read for each call."""
+        references, inputs = turn.snapshot.get("images"), turn.inputs
+        if not (references and effect.entry.images):
+            return (yield effect)
+        images = load_images(references, inputs.agent, Path(turn.live.base), turn.live.get_unwritten_files())
+        request = effect.request._replace(images=images, images_with=inputs.prompt[-1]["content"])
+        return (yield replace(effect, request=request))
 
 
 class ImageContextProvider(ContextProvider):

@@ -34,7 +34,10 @@ from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.turn.guards import AllowedCall, ApprovalHandler, ApprovalRequest, CheckFinding, TurnTrust
+from lemming.kernel.turn.guards import CheckFinding
+from lemming.kernel.turn.live_effects import CheckResult, RunTool
+from lemming.kernel.turn.live_turn import LivePhase
+from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Interception, Rejected
 
 
 class CallNotPlannable(ToolError):
@@ -67,40 +70,50 @@ class CallGates:
         )  # the turn evaluates gates with judges
         return cls(calls, results, agent, settings, tick) if calls or results else None
 
-    def before_call(
-        self, call: ToolCall, tool: Tool, context: ToolContext, trust: TurnTrust, request_approval: ApprovalHandler
-    ) -> AllowedCall | ToolResult:
-        """Return the allowed call, or the result of a rejected call.
+    @classmethod
+    def for_turn(cls, phase: LivePhase) -> CallGates | None:
+        """Return the call gates of a turn by the current settings, or None without any."""
+        return cls.for_agent(phase.inputs.agent, phase.tick_context.config.org, phase.inputs.tick)
 
-        All gates with "ask" share a single request for approval, for the call as rewritten by later gates.
+    def intercept_call(self, effect: RunTool, phase: LivePhase) -> Interception:
+        """Let a call run, reject it, or ask persons about it.
+
+        All gates with "ask" share a single question, about the call as rewritten by later gates.
         """
-        self.trust, self.argument_facts = trust.label, trust.facts_of
+        self.trust = effect.facts.get("trust", "")
+        self.argument_facts = effect.facts.get("args_trust", self.argument_facts)
         try:
-            result = self.evaluate_call(call, tool, context)
+            result = self.evaluate_call(effect.call, effect.tool, effect.context)
         except CallNotPlannable as error:
-            return ToolResult(False, redact_untrusted(str(error)))
+            return Allowed(effect, ToolResult(False, redact_untrusted(str(error))))
+        phase.add_verdicts(result.verdicts)
         if result.then not in ("pass", "ask"):
-            return self.to_refusal(result)
-        allowed_call = call._replace(args=result.content)
-        if result.is_allowed:
-            return AllowedCall(allowed_call, result.verdicts, {})
-        outcome = request_approval(allowed_call, self._build_approval_request(result.approval_verdicts, trust))
-        if outcome.result is not None:
-            return replace(outcome.result, verdicts=tuple(result.verdicts))
-        return AllowedCall(
-            allowed_call, [verdict for verdict in result.verdicts if verdict.then != "ask"], outcome.states
-        )
+            return Rejected(result.explain_to_model(), is_final=result.then == "stop")
+        passed = effect.with_args(result.content)
+        if not result.is_allowed:
+            outcome = yield self._build_question(passed, result.approval_verdicts)
+            if isinstance(outcome.answer, ToolResult):  # it would fail anyway, and nobody was asked
+                return Allowed(passed, outcome.answer)
+        return (yield passed)
 
-    def _build_approval_request(self, verdicts: Sequence[GateVerdict], trust: TurnTrust) -> ApprovalRequest:
-        """Return a single request for approval on behalf of all gates with "ask".
+    def _build_question(self, effect: RunTool, verdicts: Sequence[GateVerdict]) -> AskPerson:
+        """Return a single question on behalf of all gates with "ask".
 
         The approver must be accepted by each of the gates.
         """
         lines = [verdict.line for verdict in verdicts]
-        exposure = f"this turn was shown {trust.label} text: {trust.source}" if trust.source else ""
+        source = effect.facts.get("trust_source", "")
+        exposure = f"this turn was shown {self.trust} text: {source}" if source else ""
         reason = "; ".join(dict.fromkeys(filter(None, (*(verdict.why for verdict in verdicts), exposure))))
         persons, expires = common_approvers([rule.gate for rule in self.calls if rule.line in lines])
-        return ApprovalRequest(lines[0], reason, persons, expires, lines[1:])
+        return AskPerson(
+            subject=effect,
+            asked_by=lines[0],
+            reason=reason,
+            persons=persons,
+            expires=expires,
+            other_lines=lines[1:],
+        )
 
     def evaluate_call(self, call: ToolCall, tool: Tool, context: ToolContext) -> GateResult:
         """Evaluate the gates on a call before the call is made. The allowed content is the arguments."""
@@ -146,9 +159,10 @@ class CallGates:
         labels = {"args_trust": dict.fromkeys(arguments, self.trust), "args_lowest": self.trust}
         return labels if self.trust else {}
 
-    def after_call(self, call: ToolCall, tool: Tool, base: Path, trust: TurnTrust, result: ToolResult) -> ToolResult:
+    def intercept_result(self, effect: CheckResult) -> Interception:
         """Evaluate the gates on the whole result of a call, before truncation."""
-        self.trust = trust.label
+        call, tool, base, result = effect.call, effect.tool, effect.context.base, effect.result
+        self.trust = effect.facts.get("trust", "")
         args = self._resolve_arguments(call.args, tool, base) if self.results else call.args
 
         def build_facts(output: Any) -> dict[str, Any]:
@@ -158,24 +172,14 @@ class CallGates:
         rules = self.resolve_paths(self.results, tool, base)
         gate_result = evaluate_gates(rules, result.output, build_facts, about=call.tool, check=self._check_runner)
         output = gate_result.content if gate_result.is_allowed else f"[withheld: {gate_result.explain_to_model()}]"
-        return replace(
+        checked = replace(
             result,
             output=output,
             verdicts=(*result.verdicts, *gate_result.verdicts),
             on_error="stop" if gate_result.then == "stop" else result.on_error,
             success=result.success and gate_result.then != "stop",
         )
-
-    @staticmethod
-    def to_refusal(gate_result: GateResult) -> ToolResult:
-        """Return the result of a call rejected by gates."""
-        return ToolResult(
-            False,
-            gate_result.explain_to_model(),
-            outcome="refused",
-            on_error="stop" if gate_result.then == "stop" else "return",
-            verdicts=tuple(gate_result.verdicts),
-        )
+        return (yield replace(effect, result=checked))
 
     def resolve_paths(self, rules: Sequence[GateRule], tool: Tool, base: Path) -> Sequence[GateRule]:
         """Return gates with their paths resolved for the calls of a tool."""

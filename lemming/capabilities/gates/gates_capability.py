@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from lemming.capabilities.gates.call_gates import CallGates
 from lemming.capabilities.gates.gate_evaluation import rules_at_stage
@@ -15,19 +15,17 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
-from lemming.kernel.journal.journal_file import Journal
-from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.validation.inventory import PointerProblem
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
 from lemming.kernel.turn.descriptions import DescribeQuery, ToolReference
-from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, SharedResource, ToolCallGuard
+from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, SharedResource
+from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_context import TickLimits
-from lemming.kernel.turn.turn_effects import Effect, Interception
+from lemming.kernel.turn.turn_effects import Effect, Interception, LiveEffect
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
@@ -40,6 +38,9 @@ class GatesCapability(Capability):
 
     name = GATES
     describes = (ModelEntry, SharedResource, ToolReference)
+    handles = (RunTool, CheckResult, SendRequest)
+    reads = ("trust", "trust_source", "args_trust")
+    joins_later = True  # gates of the current settings
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider for the input gates."""
@@ -49,17 +50,23 @@ class GatesCapability(Capability):
         """Return the interceptor of a turn with gates."""
         return GatesInterceptor(self.name, turn_state, snapshot)
 
-    def tool_call_guard(self, tick_context: TickContext, inputs: TurnInputs) -> ToolCallGuard | None:
-        """Return the gates at the calls of a turn and at their results, or None."""
-        return CallGates.for_agent(inputs.agent, tick_context.config.org, inputs.tick)
+    def intercept(self, effect: LiveEffect, turn: TurnView) -> Interception:
+        """Apply the gates to a call as it runs, to its whole result, and to the spending of a model call."""
+        if isinstance(effect, SendRequest):
+            from lemming.capabilities.gates.spending_gates import find_turn_limits
 
-    def tick_limits(
-        self, tick_context: TickContext, journal: Journal, order: Sequence[str], reports: Mapping[str, TurnReport]
-    ) -> TickLimits | None:
-        """Return the spending limits of the turns of a tick, or None."""
-        from lemming.capabilities.gates.spending_gates import TickSpendingLimits
-
-        return TickSpendingLimits.for_tick(tick_context, journal, order, reports)
+            limits = turn.live.get_cache(find_turn_limits)
+            return limits.intercept(effect, turn.live) if limits else None
+        gates = turn.live.get_cache(CallGates.for_turn)
+        if gates is None:
+            return None
+        return (
+            gates.intercept_call(effect, turn.live)
+            if isinstance(effect, RunTool)
+            else gates.intercept_result(effect)
+            if isinstance(effect, CheckResult) and gates.results
+            else None
+        )
 
     def resume_blocker(self, inputs: TurnInputs, tick_context: TickContext) -> str:
         """Return the reason the turn cannot resume: an output gate was added after the turn started.

@@ -11,12 +11,19 @@ from lemming.kernel.turn.guards import SharedResource
 
 
 def find_shared_limits(agents: Mapping[str, Agent], settings: OrgSettings) -> Iterator[SharedResource]:
-    """Yield the shared limits: of the organisation with all requests, and of agent families."""
-    holders: dict[str, set[str]] = {"agent": set(), "all": set()}
+    """Yield the shared limits: of the organisation with all requests, and of agent families.
+
+    Every other limit on spending is a resource that nobody waits for: an agent's own turns run one after another.
+    """
+    holders: dict[str, set[str]] = {"agent": set(), "all": set(), "own": set()}
     for name, agent in agents.items():
         for _, gate in rules_for_agent(agent, settings):
+            if gate.at == "spend":
+                holders["own"].add(name)
             if gate.per not in (None, "turn"):
                 holders["agent" if gate.per == "agent" else "all"].add(name)
+    if holders["own"]:
+        yield SharedResource("a limit per turn", frozenset(), frozenset())
     if holders["all"]:
         yield SharedResource("a limit per organisation or request", holders["all"], agents.keys())
     if holders["agent"]:

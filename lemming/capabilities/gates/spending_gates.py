@@ -9,31 +9,25 @@ number of concurrent turns, and no call can exceed a limit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_settings import get_gates, rules_for_agent
 from lemming.capabilities.gates.tick_spending import TickSpending
 from lemming.capabilities.gates.turn_spending import TurnSpendingLimits
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.ledger import AgentState, read_state
-from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.tick.reservations import Reservations
+from lemming.kernel.turn.live_turn import LivePhase, TickRecords
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_values import TurnInputs
 
 
 class TickSpendingLimits(TickSpending):
     """Spending limits of one tick. Turns call the limits under the turn lock, one at a time."""
 
     @classmethod
-    def for_tick(
-        cls, tick_context: TickContext, journal: Journal, order: Sequence[str], reports: Mapping[str, TurnReport]
-    ) -> TickSpendingLimits | None:
-        """Return the spending limits of a tick with this journal, or None if no gate limits spending."""
+    def for_tick(cls, tick: TickRecords) -> TickSpendingLimits | None:
+        """Return the spending limits of a tick, or None if no gate limits spending."""
+        tick_context, journal = tick.tick_context, tick.journal
         agents = tick_context.mail.resumes.values()  # the limit of one agent may count the spending of others
         gates = [*get_gates(tick_context.config.org), *(gate for agent in agents for gate in get_gates(agent))]
         if not any(gate.at == "spend" for gate in gates):
@@ -45,12 +39,19 @@ class TickSpendingLimits(TickSpending):
             name: recorded_states.get(name) or _load_agent_state(tick_context, name)
             for name in list_agent_folders(tick_context.org)
         }
-        return cls(tick_context, journal, order, reports, initial_states)
+        return cls(tick_context, journal, tick.order, tick_context.reports, initial_states)
 
-    def limits_for_turn(self, inputs: TurnInputs) -> TurnSpendingLimits:
+    def limits_for_turn(self, phase: LivePhase) -> TurnSpendingLimits:
         """Return the spending limits of a new or resumed turn."""
-        rules = rules_at_stage(rules_for_agent(inputs.agent, self.tick_context.config.org), "spend")
-        return TurnSpendingLimits(self, inputs, rules, Reservations(self.journal, inputs))
+        assert phase.count_spending, "a turn with a tick"
+        rules = rules_at_stage(rules_for_agent(phase.inputs.agent, self.tick_context.config.org), "spend")
+        return TurnSpendingLimits(self, phase.inputs, rules, phase.answers, phase.count_spending())
+
+
+def find_turn_limits(phase: LivePhase) -> TurnSpendingLimits | None:
+    """Return the spending limits of a turn, or None if nothing limits spending in its tick."""
+    limits = phase.tick.get_cache(TickSpendingLimits.for_tick) if phase.tick else None
+    return limits.limits_for_turn(phase) if limits else None
 
 
 def _load_agent_state(tick_context: TickContext, name: str) -> AgentState | CorruptState:

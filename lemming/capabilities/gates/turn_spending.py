@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from lemming.capabilities.gates.check_functions import make_check_runner
 from lemming.capabilities.gates.gate_evaluation import OUTCOME_PHRASES, require_known_fields
 from lemming.capabilities.gates.gate_format import Gate, GateRule
-from lemming.capabilities.gates.past_spending import SpendingUnknown, make_amount, write_off_amount
+from lemming.capabilities.gates.past_spending import SpendingUnknown, make_amount, sum_amounts, write_off_amount
 from lemming.capabilities.gates.spending_limit import (
-    NOTHING,
     ONE,
     ZERO,
     SpendAmount,
@@ -22,7 +21,7 @@ from lemming.capabilities.gates.spending_limit import (
 )
 from lemming.capabilities.gates.tick_spending import SpendingScope, TickSpending
 from lemming.capabilities.pricing.prices import max_call_cost
-from lemming.kernel.base.errors import DiskError, LimitReached, RequestOverLimit
+from lemming.kernel.base.errors import DiskError
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.journal.write_offs import WriteOff
@@ -31,7 +30,9 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.providers import Request
-from lemming.kernel.tick.reservations import Reservations
+from lemming.kernel.turn.live_effects import SendRequest
+from lemming.kernel.turn.live_turn import LivePhase
+from lemming.kernel.turn.turn_effects import Interception, Rejected
 from lemming.kernel.turn.turn_values import TurnInputs
 
 
@@ -39,61 +40,33 @@ class TurnSpendingLimits:
     """Spending limits of one turn. A turn without own limits is still counted for limits of other turns."""
 
     def __init__(
-        self, tick_limits: TickSpending, inputs: TurnInputs, rules: Sequence[GateRule], reservations: Reservations
+        self,
+        tick_limits: TickSpending,
+        inputs: TurnInputs,
+        rules: Sequence[GateRule],
+        answers: Mapping[int, ModelReplied | ModelFailed],
+        get_reserved: Callable[[], WriteOff],
     ) -> None:
-        self._tick_limits, self._rules, self._reservations = tick_limits, rules, reservations
+        self._tick_limits, self._rules, self._answers, self._get_reserved = tick_limits, rules, answers, get_reserved
         self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
         self._turn = inputs.turn
-        self._settled = NOTHING
         self._snapshot = inputs.given
 
     @property
     def _own_spending(self) -> SpendAmount:
         """Spending of the turn, including reservations for unanswered calls."""
-        return self._settled.add(write_off_amount(self._reservations.reserved))
-
-    @property
-    def unsettled(self) -> WriteOff:
-        """Possible spending of the turn beyond its answers."""
-        return self._reservations.unsettled
-
-    def settle(self, record: ModelReplied | ModelFailed) -> None:
-        """Charge the cost of a call, and the write-off of its reservations."""
-        self._reservations.settle(record)
-        self._settled = self._settled.add(write_off_amount(WriteOff.from_json(record.lost)))
-        if isinstance(record, ModelReplied):
-            tokens = record.input_tokens + record.output_tokens
-            self._settled = self._settled.add(make_amount(record.credits, record.cost_usd, tokens))
-
-    def reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
-        """Reserve the maximum cost of the next call."""
-        if self._is_model_call(key, entry):
-            self._reservations.reserve(key, entry, request)
-
-    def release(self, call: int) -> None:
-        """Release the reservation of a call that was not made or has a known cost."""
-        self._reservations.release(call)
-
-    def write_off(self, call: int) -> WriteOff:
-        """Return the write-off of a call after its answer or failure."""
-        return self._reservations.write_off(call)
+        return sum_amounts(map(_sum_answer, self._answers.values())).add(write_off_amount(self._get_reserved()))
 
     def _is_model_call(self, key: str, entry: ModelEntry) -> bool:
         """Return True if a model answers. Plans, the clock and judge programs are not counted."""
         return entry.provider not in NO_MODELS and key in self._tick_limits.tick_context.config.models
 
-    def check_call(
-        self, call: int, key: str, entry: ModelEntry, request: Request, *, trust: str = ""
-    ) -> Iterator[GateVerdict]:
-        """Yield the verdicts of gates on a call before it is made.
-
-        `key`: the model of the call. `trust`: the trust label of the turn, if tracked.
-
-        Raises: LimitReached if the call is not allowed.
-        """
-        if not self._is_model_call(key, entry):
-            return
-        planned_call = _PlannedCall.from_request(key, entry, request)
+    def intercept(self, effect: SendRequest, phase: LivePhase) -> Interception:
+        """Reject a call that would go over a limit, before it is made."""
+        if not self._is_model_call(effect.key, effect.entry):
+            return None
+        planned_call = _PlannedCall.from_request(effect.key, effect.entry, effect.request)
+        call, trust = effect.number, effect.facts.get("trust", "")
         facts = {"agent": self._name, "call": call, "request": self.request, **planned_call.facts}
         facts |= {"trust": trust} if trust else {}
         for rule in self._rules:
@@ -111,12 +84,16 @@ class TurnSpendingLimits:
                 break
             about = self._describe_scope(rule.gate) if then == "ask" else f"call {call}"
             amounts = finding.amounts if isinstance(finding, OverLimit) else None
-            yield GateVerdict(rule.line, "spend", then, about, rule.gate.because or str(finding), amounts)
+            phase.add_verdicts(
+                [GateVerdict(rule.line, "spend", then, about, rule.gate.because or str(finding), amounts)]
+            )
             if then != "warn":
                 # A limit per request without a window gets no room again: the whole request fails.
                 is_final = then == "block" and isinstance(finding, OverLimit) and finding.is_final
-                error_type = RequestOverLimit if is_final else LimitReached
-                raise error_type(f"{OUTCOME_PHRASES[then]}: {rule.gate.because or finding} ({rule.line})")
+                return Rejected(
+                    f"{OUTCOME_PHRASES[then]}: {rule.gate.because or finding} ({rule.line})", is_final=is_final
+                )
+        return None
 
     def _check_limit(self, rule: GateRule, planned_call: _PlannedCall, facts: dict[str, Any]) -> str | None:
         """Return the objection of a gate to a call, or None."""
@@ -187,6 +164,14 @@ class TurnSpendingLimits:
             return self._own_spending
         earlier = self._tick_limits.sum_earlier_spending(scope, parse_window(gate.window), counts=counts)
         return earlier.add(self._tick_limits.sum_earlier_turns(self._name, self._turn, scope)).add(self._own_spending)
+
+
+def _sum_answer(record: ModelReplied | ModelFailed) -> SpendAmount:
+    """Return the cost of a call, and the write-off of its reservations."""
+    lost = write_off_amount(WriteOff.from_json(record.lost))
+    if not isinstance(record, ModelReplied):
+        return lost
+    return lost.add(make_amount(record.credits, record.cost_usd, record.input_tokens + record.output_tokens))
 
 
 class OverLimit(str):

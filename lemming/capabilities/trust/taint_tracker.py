@@ -6,9 +6,10 @@ The label is computed before the call and recorded with the result. Later runs t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from lemming.capabilities.trust.author_labels import make_labeler
@@ -28,8 +29,9 @@ from lemming.kernel.memory import decode_record, get_trust_label, load_memories
 from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.tools import ANYWHERE, EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.kernel.turn.live_effects import CheckResult, RunTool, StartTool
+from lemming.kernel.turn.live_turn import LivePhase
+from lemming.kernel.turn.turn_effects import Allowed, Effect, Interception, LiveEffect, Outcome
 
 RETURNS_NO_TEXT = ("attach",)
 EDITING_TOOLS = ("file_edit", "file_move")
@@ -44,51 +46,63 @@ SHELL_TOOL = "shell"
 class CallTaintTracker:
     """Taint tracker for the calls of one turn."""
 
-    def __init__(self, tick_context: TickContext, inputs: TurnInputs) -> None:
-        self._authors, self._label_state = (tick_context.get_cache(make_labeler), TurnLabelState.from_inputs(inputs))
-        self._call_label: dict[str, Any] = {}
-        self._labelled_call: tuple[Any, str, dict[str, Any]] = None, "", {}
+    def __init__(self, phase: LivePhase) -> None:
+        self._authors = phase.tick_context.get_cache(make_labeler)
+        self._label_state, self._results = TurnLabelState.from_inputs(phase.inputs), phase.results
+        self._recorded_count = 0
+        self._call_labels: dict[int, dict[str, Any]] = {}  # of calls without a recorded result
         self._sidecar_labels: SidecarLabels | None = None
-        self._tool: Tool | None = None
-        self._context: ToolContext | None = None
 
-    @property
-    def label(self) -> str:
-        """The current trust label of the turn."""
-        return self._label_state.label
+    def intercept(self, effect: LiveEffect) -> Interception:
+        """Write the facts `trust`, `trust_source` and `args_trust`, and label the result of a call.
 
-    @property
-    def source(self) -> str:
-        """The first source of an untrusted label, empty for a trusted turn."""
-        named = self._label_state.sources if self._authors.order.is_untrusted(self.label) else []
-        return named[0].source if named else ""
-
-    def argument_labels(self, args: Any) -> dict[str, Any]:
-        """Return the trust labels of a call's arguments for gates."""
-        # Each gate asks, and comparing takes its time. Rewritten arguments are other objects.
-        labelled_args, label, labels = self._labelled_call
-        if labelled_args is not args or label != self.label:
-            labels = label_arguments(args, self.label, self._label_state.low_values)
-            self._labelled_call = args, self.label, labels
-        return labels
-
-    @property
-    def next_label(self) -> str:
-        """The label of the turn after receiving the result of the inspected call."""
-        return self._authors.order.lowest((self.label, self._call_label.get("is", self.label)))
-
-    def record_result(self, result: ToolResult) -> None:
-        """Record the label of a call's result, recorded or live."""
-        self._label_state.record_result(result.trust)
-
-    def inspect_call(self, call: ToolCall, tool: Tool | None, context: ToolContext) -> None:
-        """Inspect a call before execution: compute the result's label, and label files the call may write
-        directly.
+        `args_trust` is a function that returns the labels of a call's arguments.
         """
-        self._tool, self._context, self._call_label = tool, context, {}
-        self._sidecar_labels = SidecarLabels(context.org, self._authors, context.staged)
+        match effect:
+            case RunTool():
+                self._record_results()
+                named = self._label_state.sources if self._authors.order.is_untrusted(self._label_state.label) else []
+                facts = {"trust_source": named[0].source if named else "", "args_trust": self._label_arguments}
+                return (yield replace(effect, facts={**effect.facts, "trust": self._label_state.label, **facts}))
+            case StartTool():
+                return (yield from self._label_call(effect))
+            case CheckResult():
+                call_label = self._call_labels[effect.context.index]
+                trust = self._authors.order.lowest(
+                    (self._label_state.label, call_label.get("is", self._label_state.label))
+                )
+                return (yield replace(effect, facts={**effect.facts, "trust": trust}))
+        self._record_results()
+        return (yield replace(effect, facts={**effect.facts, "trust": self._label_state.label}))
+
+    def _record_results(self) -> None:
+        """Record the labels of the results up to now, recorded or live."""
+        for record in islice(self._results.values(), self._recorded_count, None):
+            self._label_state.record_result(record.trust)
+        self._recorded_count = len(self._results)
+
+    def _label_arguments(self, args: Any) -> dict[str, Any]:
+        return label_arguments(args, self._label_state.label, self._label_state.low_values)
+
+    def _label_call(self, effect: StartTool) -> Generator[Effect, Any, Outcome]:
+        """Label the files that a call may write before it starts, and then its result, for the record."""
+        self._record_results()
+        sidecar_labels = self._sidecar_labels = SidecarLabels(effect.context.org, self._authors, effect.context.staged)
+        call_label = self._call_labels[effect.context.index] = self._inspect_call(effect)
+        outcome = yield effect
+        if not isinstance(outcome, Allowed):
+            rejection: Outcome = outcome
+            return rejection
+        self._sidecar_labels, result = sidecar_labels, outcome.answer
+        call_label = call_label | self._file_label_changes(effect, call_label, result)
+        return replace(outcome, answer=replace(result, trust=call_label)) if call_label else outcome
+
+    def _inspect_call(self, effect: StartTool) -> dict[str, Any]:
+        """Return the label of a call's result, and label files that the call may write directly."""
+        call, tool, context, call_label = effect.call, effect.tool, effect.context, dict[str, Any]()
         if tool is None or not isinstance(call.args, dict):
-            return
+            return call_label
+        assert self._sidecar_labels
         untrusted = [
             label_
             for label_ in self._result_labels(call, tool, context)
@@ -97,48 +111,46 @@ class CallTaintTracker:
         if untrusted:
             label = self._authors.order.lowest(label_.label for label_ in untrusted)
             sources = [label_ for label_ in dict.fromkeys(untrusted) if label_.label == label][:16]
-            self._call_label = {"is": label, "from": [{"is": item.label, "of": item.source} for item in sources]}
+            call_label = {"is": label, "from": [{"is": item.label, "of": item.source} for item in sources]}
         folders = self._writable_folders(tool, context)
         # The label of the result counts too: a command that copies writes what it reads.
-        lowest = self._authors.order.lowest((self._label_state.label, self._call_label.get("is", AGENT)))
+        lowest = self._authors.order.lowest((self._label_state.label, call_label.get("is", AGENT)))
         if folders and self._authors.order.is_untrusted(lowest):
-            self._call_label["below"] = folders
+            call_label["below"] = folders
             previous_labels = [self._sidecar_labels.get_label(f"{folder}/") for folder in folders]
-            self._call_label["bears"] = {
+            call_label["bears"] = {
                 item.source: {"is": item.label, "of": item.source}
                 for item in previous_labels
                 if self._authors.order.is_untrusted(item.label)
             }
-            self._label_before_call(context)
+            self._label_before_call(context, call_label)
+        return call_label
 
-    def label_result(self, result: ToolResult) -> ToolResult:
-        """Return the call's result with the labels of the result and of the files to write."""
-        call_label = self._call_label | self._file_label_changes(result)
-        return replace(result, trust=call_label) if call_label else result
-
-    def _file_label_changes(self, result: ToolResult) -> dict[str, Any]:
+    def _file_label_changes(
+        self, effect: StartTool, call_label: Mapping[str, Any], result: ToolResult
+    ) -> dict[str, Any]:
         """Return the files with a sidecar label so far, with the labels of files possibly containing earlier
         text.
 
         A memory has no sidecar label, because its own record contains the label.
         """
-        if self._sidecar_labels is None or self._tool is None or self._context is None or not result.effects:
+        if self._sidecar_labels is None or effect.tool is None or not result.effects:
             return {}
-        order, effect_paths = self._authors.order, [effect.path_key for effect in result.effects]
+        order, effect_paths = self._authors.order, [file_effect.path_key for file_effect in result.effects]
         labelled = [path for path in effect_paths if order.is_untrusted(self._sidecar_labels.get_raw_label(path))]
         changes: dict[str, Any] = {"marked": labelled} if labelled else {}
         # A whole rewrite keeps nothing of the old text. An append or a move does, and inherits its label.
-        if self._tool.replaces_whole:
+        if effect.tool.replaces_whole:
             return changes
-        memories = f"{paths.memory_folder(self._context.agent.name)}/"
-        previous_labels = [self._file_label(path, self._context) for path in effect_paths if path.startswith(memories)]
+        memories = f"{paths.memory_folder(effect.context.agent.name)}/"
+        previous_labels = [self._file_label(path, effect.context) for path in effect_paths if path.startswith(memories)]
         previous_labels += map(self._sidecar_labels.get_label, labelled)
         lowest = min(previous_labels, key=lambda part: order.rank(part.label), default=None)
         if lowest is None or not order.is_untrusted(lowest.label):
             return changes
         source = {"is": lowest.label, "of": lowest.source}
-        written_paths = [effect.path_key for effect in result.effects if not effect.removes]
-        return {**changes, "bears": self._call_label.get("bears", {}) | dict.fromkeys(written_paths, source)}
+        written_paths = [file_effect.path_key for file_effect in result.effects if not file_effect.removes]
+        return {**changes, "bears": call_label.get("bears", {}) | dict.fromkeys(written_paths, source)}
 
     def _result_labels(self, call: ToolCall, tool: Tool, context: ToolContext) -> Iterator[SourcedLabel]:
         """Yield the label of each source with possible influence on a result."""
@@ -247,11 +259,11 @@ class CallTaintTracker:
         paths_written = (canonical_path(context.base, allowed) for allowed in places)
         return sorted({workspace, *(["shared"] if ANYWHERE in places else paths_written)})
 
-    def _label_before_call(self, context: ToolContext) -> None:
+    def _label_before_call(self, context: ToolContext, call_label: Mapping[str, Any]) -> None:
         """Label the possible writes of a call before the call, because the writes stay even if the turn
         fails.
         """
         label_state, sync = deepcopy(self._label_state), context.settings.durability != "off"
-        label_state.record_result(self._call_label)
+        label_state.record_result(call_label)
         for label_effect in label_state.folder_label_effects():
             apply_effect(context.base, label_effect, is_replay=True, sync=sync)

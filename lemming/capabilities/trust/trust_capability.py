@@ -26,15 +26,18 @@ from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.check_subjects import CheckSubject, ReferenceCheck, to_problems
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, ToolReference
-from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, TaintTracker, TrustLabeler
+from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, TrustLabeler
+from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest, StartTool
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_labels import PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import RetentionHold
+from lemming.kernel.turn.turn_effects import Interception, LiveEffect
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.kernel.turn.turn_view import TurnView
 
 
 class TrustCapability(Capability):
@@ -42,6 +45,8 @@ class TrustCapability(Capability):
 
     name = TRUST
     describes = (RetentionHold, ToolReference)
+    handles = (RunTool, StartTool, CheckResult, SendRequest)
+    facts = ("trust", "trust_source", "args_trust")
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider of a turn with trust tracking."""
@@ -55,9 +60,13 @@ class TrustCapability(Capability):
         """Return the trust labeler of a tick, or None without trust tracking."""
         return tick_context.get_cache(make_labeler) if get_trust_settings(tick_context.config.org) else None
 
-    def taint_tracker(self, tick_context: TickContext, inputs: TurnInputs) -> TaintTracker | None:
-        """Return the taint tracker for the calls of a turn, or None without trust tracking."""
-        return CallTaintTracker(tick_context, inputs) if get_trust_settings(tick_context.config.org) else None
+    def intercept(self, effect: LiveEffect, turn: TurnView) -> Interception:
+        """Tell gates how far a turn and the arguments of its calls are trusted, and label results and files."""
+        live = turn.live
+        tick = live.tick
+        if tick is None or not get_trust_settings(tick.tick_context.config.org):
+            return None
+        return live.get_cache(CallTaintTracker).intercept(effect)
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield rules for no existing author, patterns for no tool, and blockers of clean turns."""

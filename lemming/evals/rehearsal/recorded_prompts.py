@@ -17,9 +17,9 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.providers import Message, Request
 from lemming.kernel.tick.error_boundary import isolate
+from lemming.kernel.tick.live_chain import complete_request
 from lemming.kernel.tick.model_fallback import resolve_entry
 from lemming.kernel.tick.model_requests import build_request
-from lemming.kernel.turn.interceptor_chain import complete_request
 from lemming.kernel.turn.recorded_inputs import from_record
 from lemming.kernel.turn.turn_loop import finish_turn
 from lemming.kernel.turn.turn_state import TurnState
@@ -80,7 +80,7 @@ class _PromptRecorder(RecordedAnswers):
         entry = resolve_entry(inputs, self._config, model)
         number = first_number(inputs.turn) + call
         request = build_request(inputs, entry, number, messages, schema)
-        request = complete_request(request, entry, inputs, self._base, {})
+        request = complete_request(request, entry, inputs, self._base)
         self.prompt_hashes[number] = hash_prompt(entry, request)
         return super().ask(call, messages, model, schema)
 

@@ -29,7 +29,6 @@ from lemming.kernel.journal.engine_events import Event, TickBegins
 from lemming.kernel.journal.journal_records import ModelReplied, TurnEnded
 from lemming.kernel.journal.turn_report import FileWritten, TurnReport
 from lemming.kernel.journal.turn_start import first_prompt
-from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
@@ -42,7 +41,7 @@ from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.dialogue import drop_unanswered
-from lemming.kernel.turn.guards import AllowedCall, CheckFinding
+from lemming.kernel.turn.guards import CheckFinding
 
 _MAX_DIFF_BYTES = 1 << 20
 
@@ -126,26 +125,23 @@ class ReplayRuntime(Runtime):
 
     def write_off(self, agent: str, call: int, write_off: WriteOff) -> WriteOff:
         """Return the write-off of the recorded tick."""
-        return WriteOff.from_json(self.recorded.answers[agent, call].lost)
-
-    def before_model_call(self, *_: Any) -> Iterator[GateVerdict]:
-        """Return no verdicts: the recording contains the prevented calls."""
-        return iter(())
+        record = self.recorded.answers.get((agent, call))
+        return WriteOff.from_json(record.lost) if record else write_off
 
     def scan_servers(self, snapshot: Snapshot) -> dict[str, Json]:
         """Return the scan result of the recorded tick; no server is contacted."""
         return self.recorded.start_record.server_tools
 
-    def before_tool_call(
-        self, agent: str, index: int, call: ToolCall, look: Callable[[], AllowedCall | ToolResult]
-    ) -> AllowedCall | ToolResult:
-        """Return the recorded call or its recorded result; no guard and no person is asked."""
+    def recorded_decision(self, agent: str, index: int, call: ToolCall) -> ToolCall | ToolResult:
+        """Return the recorded call or its recorded result; no interceptor and no person is asked."""
         announced = self.recorded.announced.get((agent, index))
         finished = self.recorded.tools.get((agent, index))
-        outcomes = [verdict["then"] for verdict in finished.verdicts if verdict["at"] == "call"] if finished else []
-        if finished and not {"ask", "block", "stop"}.isdisjoint(outcomes):
-            return restore_result(finished)
-        return AllowedCall(call._replace(args=announced.args) if announced else call)
+        if finished and not announced:
+            outcomes = [verdict["then"] for verdict in finished.verdicts if verdict["at"] == "call"]
+            is_blocked = finished.outcome in ("refused", "deferred") or bool(finished.entries_by)
+            if is_blocked or not {"ask", "block", "stop"}.isdisjoint(outcomes):
+                return restore_result(finished)
+        return call._replace(args=announced.args) if announced else call
 
     def call_function(
         self, agent: str, number: int, name: str, ask: Callable[[], CheckFinding | None]

@@ -51,9 +51,17 @@ def validate_pending_action(raw: Mapping[str, Any]) -> None:
     is_sound = isinstance(args, dict) and isinstance(raw.get("binds"), dict)
     if not is_sound or not all(isinstance(raw.get(key), str) for key in texts):
         raise ValueError("approvals: a pending call must have id, tool, args, sha256, binds, gate and why")
+    grants = raw.get("grants", [])
+    if not isinstance(grants, list) or not all(_is_grant(grant) for grant in grants):
+        raise ValueError("approvals: the grants of a pending call must have id, by, entry, sha256 and binds")
     assert isinstance(args, dict), "looked at above"
     if raw["tool"] == SHOW and not isinstance(args.get("entry"), str):
         raise ValueError("approvals: a pending entry must name its entry")
     amounts = [value for key, value in args.items() if key != "of"]
     if raw["tool"] == SPEND and not ("of" in args and all(type(amount) in (int, float) for amount in amounts)):
         raise ValueError("approvals: a pending expense must name its amount")
+
+
+def _is_grant(raw: Any) -> bool:
+    is_sound = isinstance(raw, dict) and isinstance(raw.get("binds"), dict)
+    return is_sound and all(isinstance(raw.get(key), str) for key in ("id", "by", "entry", "sha256"))

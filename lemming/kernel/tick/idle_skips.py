@@ -22,10 +22,17 @@ def build_dependencies(
 ) -> TurnDependencies:
     """Return the dependencies between the turns of a tick, from the capabilities in use."""
     settings = snapshot.config.org
-    query = OrgQuery(SharedResource, snapshot.org, agents, snapshot.config)
-    shared = [resource for capability in capabilities for resource in query.ask(capability)]
+    shared = find_shared_resources(snapshot, agents, capabilities)
     implicit_reads = find_implicit_reads(snapshot.org, snapshot.survey, snapshot.config)
     return TurnDependencies(agents, settings, snapshot.toolset, snapshot.org, implicit_reads, shared)
+
+
+def find_shared_resources(
+    snapshot: Snapshot, agents: Mapping[str, Agent], capabilities: Sequence[Capability]
+) -> list[SharedResource]:
+    """Return the resources besides files that turns of these agents share."""
+    query = OrgQuery(SharedResource, snapshot.org, agents, snapshot.config)
+    return [resource for capability in capabilities for resource in query.ask(capability)]
 
 
 def skip_idle(

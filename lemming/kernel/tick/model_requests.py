@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.kernel.base.errors import Paused, RequestOverLimit
 from lemming.kernel.journal.journal_records import ModelReplied, Record
-from lemming.kernel.journal.write_offs import NO_WRITE_OFF
+from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.llm.call_cost import check_credits, cost_bound, max_input_tokens
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Message, Request
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.turn.guards import SpendingLimits, TaintTracker
 from lemming.kernel.turn.turn_values import TurnInputs
-
-if TYPE_CHECKING:
-    from lemming.kernel.journal.verdicts import GateVerdict
 
 
 def build_request(
@@ -47,37 +43,24 @@ def require_affordable(
     request: Request,
     used: float,
     answers: Iterable[Record],
-    limits: SpendingLimits | None,
+    unsettled: WriteOff,
 ) -> None:
     """Raise `OutOfCredits` if the agent, or the request of its turn, cannot pay for a model call.
 
-    `used`: credits spent so far by the agent. `answers`: answers of the turn. `limits`: spending limits, if
-    any.
+    `used`: credits spent so far by the agent. `answers`: answers of the turn. `unsettled`: possible spending besides.
     """
     check_credits(entry, inputs.allocation, used)
     if inputs.task is None:
         return
     replied = (answer for answer in answers if isinstance(answer, ModelReplied))
-    unsettled = limits.unsettled if limits else NO_WRITE_OFF
     if reason := inputs.task.over_budget_reason(replied, unsettled, cost_bound(entry, max_input_tokens(request))):
         raise RequestOverLimit(reason)
 
 
-def check_before_call(
-    snapshot: Snapshot,
-    limits: SpendingLimits | None,
-    taint_tracker: TaintTracker | None,
-    key: str,
-    entry: ModelEntry,
-    request: Request,
-) -> Iterator[GateVerdict]:
-    """Yield gate verdicts on a call to a key's model. Raises `Paused` or `LimitReached`."""
+def require_not_paused(snapshot: Snapshot, request: Request) -> None:
+    """Raise `Paused` if the agent of a request has been paused since the tick began."""
     if not snapshot.pause_check.has_no_pause(request.agent):
         raise Paused(snapshot.pause_check.pause_reason(request.agent), hint="end it with `lemming unpause`")
-    if limits is not None:
-        yield from limits.check_call(
-            request.step, key, entry, request, trust=taint_tracker.label if taint_tracker else ""
-        )
 
 
 def _call_seed(agent: str, tick: int, call: int) -> int:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.clock import elapsed_ms
@@ -25,32 +24,33 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from lemming.kernel.tick.runtime import Runtime
+    from lemming.kernel.turn.effect_chain import Steps
 
 HEARD_WITHIN_S = 0.5
 """Longest delay of Ctrl-C: a waiting thread hears it only between two waits."""
 
 
-class ApprovedCall(NamedTuple):
-    """A call approved to run, with gate verdicts and state attached by capabilities."""
+@dataclass
+class DecidedCall:
+    """A call that may run, as decided: its context, the verdicts, and the approvals by capability.
+
+    `steps`: the interceptors that await the result, the outermost last.
+    """
 
     call: ToolCall
     tool: Tool | None
     context: ToolContext
     verdicts: Sequence[GateVerdict] = ()
-    state: Mapping[str, dict[str, Any]] = MappingProxyType({})
-
-    def add_verdicts(self, result: ToolResult) -> ToolResult:
-        """Return the result of the call with the verdicts and the state from before the call."""
-        result = replace(result, verdicts=(*self.verdicts, *result.verdicts)) if self.verdicts else result
-        return replace(result, state=self.state) if self.state else result
+    grants: Mapping[str, Any] = field(default_factory=dict)
+    steps: Sequence[Steps] = ()
 
 
 class CallOutcome(NamedTuple):
-    """Outcome of a started call; `ready` is None for a blocked call."""
+    """Outcome of a started call; `decided` is None for a blocked call."""
 
     result: ToolResult
     took_ms: int = 0
-    ready: ApprovedCall | None = None
+    decided: DecidedCall | None = None
 
 
 def can_run_in_parallel(tool: Tool | None, *, is_traced: bool) -> bool:
@@ -66,24 +66,24 @@ def can_run_in_parallel(tool: Tool | None, *, is_traced: bool) -> bool:
 class ParallelCalls:
     """The calls of a turn started before their results are requested, by number."""
 
-    def __init__(self, runtime: Runtime, max_parallel: int, call: Callable[[int, ApprovedCall], ToolResult]) -> None:
+    def __init__(self, runtime: Runtime, max_parallel: int, call: Callable[[int, DecidedCall], ToolResult]) -> None:
         self._runtime, self._max_parallel, self._call = runtime, max_parallel, call
-        self._started: dict[int, tuple[ToolCall, ApprovedCall | ToolResult, Future[CallOutcome] | None]] = {}
+        self._started: dict[int, tuple[ToolCall, DecidedCall | ToolResult, Future[CallOutcome] | None]] = {}
         self._queue: deque[Callable[[], None]] = deque()
 
     def __contains__(self, index: int) -> bool:
         return index in self._started
 
-    def add(self, index: int, call: ToolCall, ready: ApprovedCall | ToolResult) -> None:
+    def add(self, index: int, call: ToolCall, decided: DecidedCall | ToolResult) -> None:
         """Add a call to start, or the result of a blocked call."""
-        if isinstance(ready, ToolResult):
-            self._started[index] = call, ready, None
+        if isinstance(decided, ToolResult):
+            self._started[index] = call, decided, None
             return
         from concurrent.futures import Future  # imports `logging`: only if calls run in parallel
 
         future: Future[CallOutcome] = Future()
-        self._started[index] = call, ready, future
-        self._queue.append(partial(self._run_call, index, ready, future))
+        self._started[index] = call, decided, future
+        self._queue.append(partial(self._run_call, index, decided, future))
 
     def start(self) -> None:
         """Start the added calls; start none if the system has no thread available."""
@@ -103,11 +103,11 @@ class ParallelCalls:
                 return
             make()
 
-    def _run_call(self, index: int, ready: ApprovedCall, future: Future[CallOutcome]) -> None:
+    def _run_call(self, index: int, decided: DecidedCall, future: Future[CallOutcome]) -> None:
         began = time.perf_counter()
         try:
-            result = self._call(index, ready)
-            future.set_result(CallOutcome(result, elapsed_ms(began), ready))
+            result = self._call(index, decided)
+            future.set_result(CallOutcome(result, elapsed_ms(began), decided))
         except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             future.set_exception(error)
 
@@ -117,11 +117,11 @@ class ParallelCalls:
         A call changed since the start is made again: a gate sees the judge's verdict first. Raises the tool's
         error.
         """
-        started_call, ready, future = self._started.pop(index, (None, None, None))
+        started_call, decided, future = self._started.pop(index, (None, None, None))
         if started_call != call:
             return None
-        if isinstance(ready, ToolResult):
-            return CallOutcome(ready)
+        if isinstance(decided, ToolResult):
+            return CallOutcome(decided)
         assert future is not None, "it was begun"
         with self._runtime.release_turn_lock():
             while True:

@@ -9,37 +9,21 @@ engine is killed, ledgers and journals never count less than the bill.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ModelReserved
-from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff, find_unsettled, sum_write_offs
 from lemming.kernel.llm.call_cost import cost_bound, max_dollars, max_input_tokens
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.providers import Request
-from lemming.kernel.turn.guards import SpendingLimits
-from lemming.kernel.turn.turn_context import TickLimits
 from lemming.kernel.turn.turn_values import TurnInputs
 
 
-def find_limits(limits: TickLimits | None, journal: Journal, inputs: TurnInputs) -> SpendingLimits | None:
-    """Return the limits on a turn's spending: gates, or the request's budget; None without limits."""
-    if limits is not None:
-        return limits.limits_for_turn(inputs)
-    has_budget = inputs.task is not None and inputs.task.has_budget
-    return Reservations(journal, inputs) if has_budget else None
-
-
 class Reservations:
-    """The unsettled reservations of a turn by call number, and the write-off.
-
-    They serve as limits for a turn with a request budget but without a spending gate: only the budget
-    applies, and the turn itself checks the budget.
-    """
+    """The unsettled reservations of a turn by call number, and the write-off."""
 
     def __init__(self, journal: Journal, inputs: TurnInputs) -> None:
         agent = inputs.agent.name
@@ -58,12 +42,6 @@ class Reservations:
     def unsettled(self) -> WriteOff:
         """Possible spending of the turn beside its answers: reservations and write-off."""
         return self._write_off.add(self.reserved)
-
-    def check_call(
-        self, call: int, key: str, entry: ModelEntry, request: Request, *, trust: str = ""
-    ) -> Iterator[GateVerdict]:
-        """Return no verdicts: no gate applies."""
-        return iter(())
 
     def reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
         """Reserve the maximum cost of a call; nothing is reserved for a provider without a model."""

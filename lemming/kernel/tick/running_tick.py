@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.clock import elapsed_ms
@@ -46,11 +46,10 @@ from lemming.kernel.tick.executors.lanes import Lane
 from lemming.kernel.tick.executors.parallel_turns import run_turns
 from lemming.kernel.tick.expiry import remove_expired
 from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.idle_skips import build_dependencies, skip_idle
+from lemming.kernel.tick.idle_skips import build_dependencies, find_shared_resources, skip_idle
 from lemming.kernel.tick.missing_ledger_lines import is_lost
 from lemming.kernel.tick.model_lanes import make_lane_lookup
 from lemming.kernel.tick.recorded_permissions import find_refused_paths, restore_inputs
-from lemming.kernel.tick.reservations import find_limits
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.state_merge import TurnRow, join_outcome
@@ -58,10 +57,12 @@ from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_waits
 from lemming.kernel.turn.context_provider_chain import active_capabilities
 from lemming.kernel.turn.recorded_inputs import from_record
-from lemming.kernel.turn.turn_context import TickLimits
 from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_loop import take_turn
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.live_turn import TickRecords
 
 _RUN_FIELDS = ("at_once", "chosen", "left_out")  # fields of the plan that are recorded only if set
 
@@ -318,22 +319,23 @@ class Tick:
         return abandon_turn(self.journal, inputs, records, reason=reason, error=error, plugins=self._plugins)
 
     def _make_answer_source(self, inputs: TurnInputs) -> JournaledAnswers:
-        limits = find_limits(self._tick_limits, self.journal, inputs)
-        return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, limits)
+        active, get_tick = self._active_capabilities, lambda: self._tick_records
+        return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, get_tick, active)
 
     @property
     def has_limits(self) -> bool:
-        """True if the spending of the tick's turns is limited."""
-        return self._tick_limits is not None
+        """True if turns share resources besides files, such as limits on spending."""
+        return self._has_limits
 
     @cached_property
-    def _tick_limits(self) -> TickLimits | None:
-        """Spending limits of the tick's turns, or None."""
-        snapshot, reports = self.snapshot, self.commits.reports
-        all_limits = (
-            limits.tick_limits(snapshot, self.journal, self.plan.order, reports) for limits in self._active_capabilities
-        )
-        return next((limits for limits in all_limits if limits is not None), None)
+    def _has_limits(self) -> bool:
+        return bool(find_shared_resources(self.snapshot, self.snapshot.survey.agents, self._active_capabilities))
+
+    @cached_property
+    def _tick_records(self) -> TickRecords:
+        from lemming.kernel.turn.live_turn import TickRecords
+
+        return TickRecords(self.snapshot, self.journal, self.plan.order)
 
 
 def _is_self_contained(ended: TurnEnded) -> bool:

@@ -58,12 +58,11 @@ if TYPE_CHECKING:
     from lemming.kernel.base.contract import ToolCall
     from lemming.kernel.journal.journal_file import Journal
     from lemming.kernel.journal.turn_report import TickReport
-    from lemming.kernel.journal.verdicts import GateVerdict
     from lemming.kernel.tick.gateways import Gateways
     from lemming.kernel.tick.snapshot import Snapshot
     from lemming.kernel.tools import ToolResult
     from lemming.kernel.tools.tool_context import ToolContext
-    from lemming.kernel.turn.guards import AllowedCall, CallBatcher, CheckFinding
+    from lemming.kernel.turn.guards import CallBatcher, CheckFinding
 
 TOOLS_UNCHANGED = "the earlier tools stay in use until the file is fixed"
 SETTINGS_UNCHANGED = "the earlier settings stay in use until the file is fixed"
@@ -244,10 +243,6 @@ class Runtime:
         """Return the clock reading up to which earlier ticks ran, or an empty text."""
         return previous_reading(self.base, tick, ticks)
 
-    def before_model_call(self, look: Callable[[], Iterator[GateVerdict]]) -> Iterator[GateVerdict]:
-        """Run the check before a model call and return its verdicts. Raises the reason to block the call."""
-        return look()
-
     def write_off(self, agent: str, call: int, write_off: WriteOff) -> WriteOff:
         """Return the write-off of a call's reservations."""
         return write_off
@@ -322,11 +317,9 @@ class Runtime:
             name: source.scan_servers(firing, self.report_problem, sync=is_flushed) for name, source in sources.items()
         }
 
-    def before_tool_call(
-        self, agent: str, index: int, call: ToolCall, look: Callable[[], AllowedCall | ToolResult]
-    ) -> AllowedCall | ToolResult:
-        """Run the check before a turn's tool call number `index` and return its result."""
-        return look()
+    def recorded_decision(self, agent: str, index: int, call: ToolCall) -> ToolCall | ToolResult | None:
+        """Return the recorded call number `index` or the result of a blocked call; None to decide now."""
+        return None
 
     def call_function(
         self, agent: str, number: int, name: str, ask: Callable[[], CheckFinding | None]

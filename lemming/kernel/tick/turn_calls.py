@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from lemming.kernel.base.blocking_deadline import Deadline
@@ -16,22 +16,27 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.effects import FileEffect, apply_effect, order_effects
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import ToolFinished, ToolStarted
-from lemming.kernel.tick.parallel_calls import ApprovedCall, CallOutcome, ParallelCalls, can_run_in_parallel
+from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.tick.live_chain import LiveChain, to_result
+from lemming.kernel.tick.parallel_calls import CallOutcome, DecidedCall, ParallelCalls, can_run_in_parallel
 from lemming.kernel.tick.recorded_answers import make_tool_record
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.tick.tool_call_guards import ToolCallGuards
 from lemming.kernel.tick.turn_commits import Commits
-from lemming.kernel.tools import EngineTool, ToolResult
+from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.workspace_secrets import can_leave_files, redact_workspace
-from lemming.kernel.turn.context_provider_chain import find_call_guards
-from lemming.kernel.turn.guards import AllowedCall, TaintTracker, TurnTrust
-from lemming.kernel.turn.interceptor_chain import find_approval_broker
+from lemming.kernel.turn.live_effects import CheckResult, RunTool, StartTool
+from lemming.kernel.turn.live_turn import LivePhase
 from lemming.kernel.turn.tool_results import INTERRUPTED
-from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Outcome, Rejected
 
 Staged = dict[str, FileEffect]
+
+
+def _add_verdicts(result: ToolResult, verdicts: Sequence[GateVerdict]) -> ToolResult:
+    """Return the result of a call with the verdicts from before the call."""
+    return replace(result, verdicts=(*verdicts, *result.verdicts)) if verdicts else result
 
 
 def _is_final_refusal(result: ToolResult) -> bool:
@@ -50,48 +55,55 @@ class LiveCalls:
         runtime: Runtime,
         journal: Journal,
         snapshot: Snapshot,
-        inputs: TurnInputs,
+        phase: LivePhase,
         commits: Commits,
-        taint_tracker: TaintTracker | None,
         deadline: Deadline,
         started: dict[int, ToolStarted],
-        finished: Mapping[int, ToolFinished],
+        chain: LiveChain | None,
     ) -> None:
         self._runtime, self._journal, self._commits = runtime, journal, commits
-        self._snapshot, self._inputs, self._settings = snapshot, inputs, snapshot.config.org
-        self._taint_tracker, self._deadline, self._started, self._finished = (
-            taint_tracker,
-            deadline,
-            started,
-            finished,
-        )
-        self._toolset, self._name = snapshot.toolset, inputs.agent.name
+        self._snapshot, self._inputs, self._settings = snapshot, phase.inputs, snapshot.config.org
+        self._phase, self._deadline, self._started, self._chain = phase, deadline, started, chain
+        self._finished = phase.results
+        self._toolset, self._name = snapshot.toolset, phase.inputs.agent.name
         self._parallel_calls: ParallelCalls | None = None
         self.successes: defaultdict[str, int] = defaultdict(int)
 
     def start_calls(
         self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], Staged], used_up: float
     ) -> None:
-        """Start the calls of a reply, numbered from `first`, that can run in parallel."""
+        """Start the calls of a reply, numbered from `first`, that can run in parallel.
+
+        All are decided in order, run, and finished in order.
+        """
         max_parallel = self._settings.parallel_limit if self._settings.executor != "serial" else 1
         if (self._parallel_calls and first in self._parallel_calls) or first in self._finished or max_parallel < 2:
             return
         parallel_calls = self._parallel_prefix(calls)
-        if len(parallel_calls) < 2 or (self._taint_tracker and self._call_guards):
-            return  # else one result may decide about the next call
-        self._parallel_calls = ParallelCalls(self._runtime, max_parallel, self._run_checked)
+        if len(parallel_calls) < 2 or self._decides_by_results(first, parallel_calls[0], at, staged):
+            return
+        self._parallel_calls = ParallelCalls(self._runtime, max_parallel, self._run_decided)
         for index, call in enumerate(parallel_calls, first):
-            ready = self._prepare_call(index, call, at, staged(), used_up, is_ahead=True)
-            self._parallel_calls.add(index, call, ready)
-            if ready.state or (isinstance(ready, ToolResult) and _is_final_refusal(ready)):
-                break  # later calls are checked once it is recorded
+            decided = self._decide(index, call, at, staged(), used_up)
+            self._parallel_calls.add(index, call, decided)
+            if _is_final_refusal(decided) if isinstance(decided, ToolResult) else decided.grants:
+                break  # later calls are decided once it is recorded
         self._parallel_calls.start()
 
-    def _run_checked(self, index: int, ready: ApprovedCall) -> ToolResult:
-        """Run a call that was checked before, in the time left for the turn."""
+    def _decides_by_results(self, index: int, call: ToolCall, at: str, staged: Callable[[], Staged]) -> bool:
+        """Return True if a capability derives facts from results of calls, and another one may decide by them."""
+        chain = self._chain
+        if chain is None or RunTool not in chain or not chain.writes_facts(RunTool):
+            return False
+        tool = self._toolset.allowed_tools(self._inputs.agent, self._settings)[call.tool]
+        effect = RunTool(call=call, tool=tool, context=self._make_context(index, at, staged(), 0.0))
+        return len(chain.find_participants(effect)) > 1
+
+    def _run_decided(self, index: int, decided: DecidedCall) -> ToolResult:
+        """Run a call that was decided before, in the time left for the turn."""
         if self._deadline.has_passed:
-            return self._deadline_result(ready.call)
-        return ready.add_verdicts(self._runtime.call_tool(index, ready.call, ready.context))
+            return self._deadline_result(decided.call)
+        return self._runtime.call_tool(index, decided.call, decided.context)
 
     def _deadline_result(self, call: ToolCall) -> ToolResult:
         limit = self._inputs.agent.turn.deadline_s
@@ -104,94 +116,147 @@ class LiveCalls:
         Stops at the first call that cannot, or repeats an earlier call.
         """
         allowed = self._toolset.allowed_tools(self._inputs.agent, self._settings)
+        is_traced = self._chain is not None and StartTool in self._chain
         parallel_calls: list[ToolCall] = []
         for call in calls:
-            can_run = can_run_in_parallel(allowed.get(call.tool), is_traced=self._taint_tracker is not None)
+            can_run = can_run_in_parallel(allowed.get(call.tool), is_traced=is_traced)
             if not can_run or any((call.tool, call.args) == (earlier.tool, earlier.args) for earlier in parallel_calls):
                 break
             parallel_calls.append(call)
         return parallel_calls
 
-    def call_and_record(self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float) -> ToolFinished:
-        """Call a tool, and return the record of the outcome."""
-        outcome = self._parallel_calls.take_outcome(index, call) if self._parallel_calls else None
+    def call_and_record(
+        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, questions: Sequence[AskPerson]
+    ) -> ToolFinished:
+        """Call a tool, and return the record of the outcome. Persons must approve `questions` first."""
+        outcome = self._parallel_calls.take_outcome(index, call) if self._parallel_calls and not questions else None
         if outcome is None:
             began = time.perf_counter()
-            outcome = CallOutcome(self._announce_and_run(index, call, at, staged, used_up), elapsed_ms(began))
-        elif self._taint_tracker and outcome.ready:
-            self._taint_tracker.inspect_call(outcome.ready.call, outcome.ready.tool, outcome.ready.context)
-        result = self._taint_tracker.label_result(outcome.result) if self._taint_tracker else outcome.result
-        return make_tool_record(self._name, index, call, result, outcome.took_ms)
+            result = self._announce_and_run(index, call, at, staged, used_up, questions)
+            outcome = CallOutcome(result, elapsed_ms(began))
+        elif outcome.decided:
+            outcome = outcome._replace(result=self._finish(outcome.decided, outcome.result))
+        return make_tool_record(self._name, index, call, outcome.result, outcome.took_ms)
 
-    def _announce_and_run(self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float) -> ToolResult:
+    def _announce_and_run(
+        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, questions: Sequence[AskPerson]
+    ) -> ToolResult:
         """Run a tool. Before a tool with side effects, write the staged files and announce the call."""
-        ready = self._prepare_call(index, call, at, staged, used_up)
-        if isinstance(ready, ToolResult):
-            return ready
-        call, tool, context, _, state = ready
+        decided = self._decide(index, call, at, staged, used_up, questions)
+        if isinstance(decided, ToolResult):
+            return decided
+        call, tool, context = decided.call, decided.tool, decided.context
         if tool is not None and not tool.repeatable:
             # It was announced and its end never recorded: it may have happened, so it is not made again.
             if index in self._started:
                 if can_leave_files(tool):
                     redact_workspace(context)  # its files may exist, whatever its outcome
-                return replace(INTERRUPTED, state=self._started[index].kept)
+                return self._finish(decided, replace(INTERRUPTED, state=self._started[index].kept))
             try:
                 self._write_staged(staged)
             except DiskError as error:
                 if not error.concerns_one_file:
                     raise
-                return ToolResult(False, f"{call.tool} was not run: {error}")
-            optional_fields: dict[str, Any] = {"kept": state} if state else {}
+                return self._finish(decided, ToolResult(False, f"{call.tool} was not run: {error}"), is_made=False)
+            optional_fields: dict[str, Any] = {"kept": decided.grants} if decided.grants else {}
             # Announced and flushed before it runs: from here on it is made at most once.
             announced = ToolStarted(agent=self._name, index=index, tool=call.tool, args=call.args, **optional_fields)
             self._started[index] = self._journal.append(announced)
             self._sync()
         with self._runtime.release_turn_lock():
             result = self._runtime.call_tool(index, call, context)
-        return ready.add_verdicts(result)
+        return self._finish(decided, result)
 
-    def _prepare_call(
-        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, *, is_ahead: bool = False
-    ) -> ApprovedCall | ToolResult:
-        """Return the approved call, or the result of a blocked call.
-
-        `is_ahead`: earlier calls are still running; the trust of the results is checked after them.
-        """
-        taint_tracker = self._taint_tracker
+    def _decide(
+        self,
+        index: int,
+        call: ToolCall,
+        at: str,
+        staged: Staged,
+        used_up: float,
+        questions: Sequence[AskPerson] = (),
+    ) -> DecidedCall | ToolResult:
+        """Take a call through its interceptors. Return the call that may run, or the result of a blocked call."""
         tool = self._toolset.allowed_tools(self._inputs.agent, self._settings).get(call.tool)
         if tool is not None and not isinstance(tool, EngineTool):  # its code sees only the disk
             self._commits.write_deferred()
         context = self._make_context(index, at, staged, used_up)
         if self._deadline.has_passed:
             return self._deadline_result(call)
-        allowed: AllowedCall | ToolResult = AllowedCall(call)
-        # An announced call has passed the gates: a second check could refuse what has happened.
-        guards = self._call_guards if tool is not None and index not in self._started else None
-        if guards and tool:
-            turn_trust = (
-                TurnTrust(taint_tracker.label, taint_tracker.source, taint_tracker.argument_labels)
-                if taint_tracker
-                else TurnTrust()
-            )
-            make = partial(self._runtime.call_tool, index, context=context)
-            check = partial(guards.before_call, call, tool, context, turn_trust, make)
-            allowed = self._runtime.before_tool_call(self._name, index, call, check)
-        if isinstance(allowed, ToolResult):
-            return allowed
-        call, verdicts, state = allowed
-        if taint_tracker and not is_ahead:
-            taint_tracker.inspect_call(call, tool, context)
-        if guards and tool:
-            turn_trust = TurnTrust(taint_tracker.next_label) if taint_tracker else TurnTrust()
-            context = replace(context, check_result=partial(guards.after_call, call, tool, context.base, turn_trust))
-        return ApprovedCall(call, tool, context, verdicts, state)
+        decided = DecidedCall(call, tool, context)
+        # An announced call has passed the interceptors: a second decision could refuse what has happened.
+        if tool is not None and index not in self._started:
+            recorded = self._runtime.recorded_decision(self._name, index, call)
+            if isinstance(recorded, ToolResult):
+                return recorded
+            if recorded is not None:
+                decided.call = recorded
+            elif refusal := self._pass_interceptors(decided, tool, questions):
+                return refusal
+        chain = self._chain
+        if chain is None:
+            return decided
+        if tool and CheckResult in chain:
+            check = partial(self._check_result, chain, decided.call, tool, context)
+            decided.context = replace(context, check_result=check)
+        if StartTool in chain:
+            steps = chain.begin(StartTool(call=decided.call, tool=tool, context=context))
+            agreed = chain.advance(steps, StartTool)
+            if isinstance(agreed, Outcome):
+                return to_result(agreed)
+            decided.steps = (steps, *decided.steps)
+        return decided
 
-    @cached_property
-    def _call_guards(self) -> ToolCallGuards | None:
-        """The tool-call guards of the turn, or None without guards."""
-        guards = find_call_guards(self._snapshot, self._inputs)
-        get_broker = partial(find_approval_broker, self._snapshot, self._inputs, self._finished)
-        return ToolCallGuards(guards, get_broker) if guards else None
+    def _pass_interceptors(self, decided: DecidedCall, tool: Tool, questions: Sequence[AskPerson]) -> ToolResult | None:
+        """Take a call through the interceptors of `RunTool`; return the result of a blocked call, or None."""
+        chain = self._chain or (LiveChain(self._phase, ()) if questions else None)
+        if chain is None or not (questions or RunTool in chain):
+            return None
+        effect = RunTool(call=decided.call, tool=tool, context=decided.context)
+        self._phase.verdicts, self._phase.grants = [], {}
+        for question in questions:
+            outcome = chain.dispatch(replace(question, subject=effect))
+            if not isinstance(outcome, Allowed) or isinstance(outcome.answer, ToolResult):
+                return to_result(outcome)
+        steps = chain.begin(effect)
+        agreed = chain.advance(steps, RunTool)
+        verdicts = tuple(self._phase.verdicts)
+        if isinstance(agreed, Outcome):
+            return _add_verdicts(to_result(agreed), verdicts)
+        decided.call, decided.steps, decided.grants = agreed.call, (steps,), self._phase.grants
+        # What the interceptors asked about has been approved.
+        decided.verdicts = tuple(verdict for verdict in verdicts if verdict.then != "ask")
+        return None
+
+    def _finish(self, decided: DecidedCall, result: ToolResult, *, is_made: bool = True) -> ToolResult:
+        """Pass the result of a call back through its interceptors, and add the verdicts and approvals."""
+        self._phase.verdicts = []
+        for steps in decided.steps:
+            assert self._chain, "it has decided"
+            result = to_result(self._chain.finish(steps, result))
+        if not is_made:
+            return result
+        result = _add_verdicts(result, decided.verdicts)
+        if self._phase.verdicts:
+            result = replace(result, verdicts=(*result.verdicts, *self._phase.verdicts))
+        return replace(result, state=decided.grants) if decided.grants else result
+
+    @staticmethod
+    def _check_result(
+        chain: LiveChain, call: ToolCall, tool: Tool, context: ToolContext, result: ToolResult
+    ) -> ToolResult:
+        """Return the whole result of a call in the form allowed to be shown."""
+        outcome = chain.dispatch(CheckResult(call=call, tool=tool, context=context, result=result))
+        if isinstance(outcome, Allowed):
+            checked: ToolResult = outcome.answer
+            return checked
+        reason, is_final = (outcome.reason, outcome.is_final) if isinstance(outcome, Rejected) else ("", False)
+        return replace(
+            result,
+            output=f"[withheld: {reason}]",
+            on_error="stop" if is_final else result.on_error,
+            success=result.success and not is_final,
+        )
 
     def _write_staged(self, staged: Staged) -> None:
         """Write the files a tool may read, so they are on disk and stay."""

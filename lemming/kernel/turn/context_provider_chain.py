@@ -37,14 +37,13 @@ from lemming.kernel.plugins.capability_table import (
 )
 from lemming.kernel.tools import Tool
 from lemming.kernel.turn.context_provider import ContextProvider
-from lemming.kernel.turn.guards import ContextCandidates, ToolCallGuard
+from lemming.kernel.turn.guards import ContextCandidates
 from lemming.kernel.turn.loop_breaker import select_request_counts
 from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
-from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.reply_schemas import PayloadSchema
 from lemming.kernel.turn.turn_context import TurnContext, VisibleContext
 from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_values import Purpose, TurnInputs
+from lemming.kernel.turn.turn_values import Purpose
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.prompt_input import PromptInput
@@ -309,19 +308,3 @@ def require_requested_capabilities(inbox: Iterable[OutboxEntry], context: TurnCo
     requests = (entry for entry in inbox if entry.kind == "request" and name in entry.targets)
     for required in _requested_capabilities(requests, context):
         get_capability(required, context.tick_context.config.org.plugins)
-
-
-def find_call_guards(tick_context: TickContext, inputs: TurnInputs) -> tuple[ToolCallGuard, ...]:
-    """Return the guards of a turn's tool calls, by current use.
-
-    Raises `ConfigError` for a missing capability.
-    """
-    (names, _), plugins = (
-        tick_context.org.get_cache(UsageCache).get_usage(inputs.agent, tick_context.config),
-        tick_context.config.org.plugins,
-    )
-    guards = (
-        get_capability(item, plugins).tool_call_guard(tick_context, inputs)
-        for item in sort_capabilities(names, plugins)
-    )
-    return tuple(item for item in guards if item is not None)

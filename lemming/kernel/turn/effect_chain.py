@@ -15,6 +15,7 @@ from lemming.kernel.turn.turn_effects import (
     EffectStarted,
     Event,
     Interception,
+    LiveEffect,
     Outcome,
     Rejected,
     Replaced,
@@ -23,6 +24,10 @@ from lemming.kernel.turn.turn_effects import (
 
 Perform = Callable[[Any], Any]
 """Performs an effect and returns the answer, or an outcome if the kernel itself refuses the effect."""
+
+
+Steps = Generator[Effect, Any, Outcome]
+"""Yields effects to perform, is sent their answers, and returns the outcome of the first effect."""
 
 
 class Interceptor(NamedTuple):
@@ -52,25 +57,40 @@ class EffectChain:
         return effect_type in self._by_type
 
     def dispatch(self, effect: Effect) -> Outcome:
-        """Take an effect through all interceptors of its type, and return the outcome."""
-        outcome = self._descend(effect, self._by_type.get(type(effect), ()), 0)
-        is_other = isinstance(outcome, Allowed) and outcome.effect is not effect
+        """Take an effect through all interceptors of its type, perform it, and return the outcome."""
+        steps, answer = self.begin(effect), None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration as stop:
+                outcome: Outcome = stop.value
+                return outcome
+            answer = self._perform(request)
+
+    def begin(self, effect: Effect) -> Steps:
+        """Take an effect through all interceptors of its type. Yields the effects to perform, which all agreed to."""
+        outcome = yield from self._descend(effect, self._by_type.get(type(effect), ()), 0)
+        is_other = isinstance(outcome, Allowed) and outcome.effect is not effect and not isinstance(effect, LiveEffect)
         if is_other and isinstance(outcome, Allowed) and effect_content(outcome.effect) != effect_content(effect):
             outcome = Replaced(outcome.effect, outcome.answer)
         self._record(EffectFinished(effect, outcome))
         return outcome
 
-    def _descend(self, effect: Effect, interceptors: Sequence[Interceptor], depth: int) -> Outcome:
+    def find_participants(self, effect: Effect) -> list[Interceptor]:
+        """Return the interceptors that take part in an effect, without running them."""
+        return [item for item in self._by_type.get(type(effect), ()) if item.intercept(effect) is not None]
+
+    def _descend(self, effect: Effect, interceptors: Sequence[Interceptor], depth: int) -> Steps:
         """Take an effect through the interceptors from `depth` on."""
-        if depth == len(interceptors):
-            return self._perform_last(effect)
-        interceptor = interceptors[depth]
-        result = interceptor.intercept(effect)
-        if result is None:
-            return self._descend(effect, interceptors, depth + 1)
-        if isinstance(result, Outcome):
-            return _checked(interceptor, effect, result, None)
-        return self._drive(result, effect, interceptors, depth)
+        while depth < len(interceptors):
+            interceptor = interceptors[depth]
+            result = interceptor.intercept(effect)
+            if isinstance(result, Outcome):
+                return _checked(interceptor, effect, result, None)
+            if result is not None:
+                return (yield from self._drive(result, effect, interceptors, depth))
+            depth += 1
+        return (yield from self._perform_last(effect))
 
     def _drive(
         self,
@@ -78,7 +98,7 @@ class EffectChain:
         effect: Effect,
         interceptors: Sequence[Interceptor],
         depth: int,
-    ) -> Outcome:
+    ) -> Steps:
         """Run an interceptor that yields effects: its own effect goes down the chain, others start at the top."""
         interceptor, reply = interceptors[depth], None
         allowed: Outcome | None = None
@@ -89,9 +109,9 @@ class EffectChain:
                     if problem := _find_violation(interceptor, effect, request):
                         steps.close()
                         return Rejected(problem)
-                    reply = allowed = self._descend(request, interceptors, depth + 1)
+                    reply = allowed = yield from self._descend(request, interceptors, depth + 1)
                 else:
-                    reply = self.dispatch(request)
+                    reply = yield from self.begin(request)
                     if isinstance(request, AskPerson) and not isinstance(reply, Allowed):
                         steps.close()
                         return reply  # code after the question runs only once a person has approved
@@ -99,14 +119,14 @@ class EffectChain:
         except StopIteration as stop:
             result = stop.value if stop.value is not None else allowed
         if result is None:
-            return self._descend(effect, interceptors, depth + 1)
+            return (yield from self._descend(effect, interceptors, depth + 1))
         return _checked(interceptor, effect, result, allowed)
 
-    def _perform_last(self, effect: Effect) -> Outcome:
+    def _perform_last(self, effect: Effect) -> Steps:
         if isinstance(effect, AskPerson):
             return Rejected(f"{effect.reason}: a person must approve, and no capability here asks persons")
         self._record(EffectStarted(effect))
-        answer = self._perform(effect)
+        answer = yield effect
         if isinstance(answer, Outcome):
             return answer
         self._record(EffectPerformed(effect, answer))

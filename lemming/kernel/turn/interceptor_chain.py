@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
-from lemming.kernel.journal.journal_records import Record, ToolFinished
+from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.capability_usage import find_used_capabilities
-from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import format_class, get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
-from lemming.kernel.providers import Request
-from lemming.kernel.tools import ToolResult
-from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.context_provider_chain import agent_capabilities
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt
-from lemming.kernel.turn.guards import ApprovalBroker, ApprovalOutcome, ApprovalRequest, TaintTracker, TrustLabeler
+from lemming.kernel.turn.guards import TrustLabeler
 from lemming.kernel.turn.hook_table import NO_HOOKS, HookTable
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_hooks import Capability
@@ -66,15 +60,6 @@ def _find_unrecorded_names(inputs: TurnInputs) -> list[str]:
     return names
 
 
-def complete_request(
-    request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path, unwritten_files: Mapping[str, bytes]
-) -> Request:
-    """Return a model request of a turn with the content that capabilities add."""
-    for name in inputs.given:
-        request = get_capability(name).before_model_call(request, entry, inputs, base, unwritten_files)
-    return request
-
-
 def starting_capabilities(
     inputs: TurnInputs, plugins: Sequence[str] | None, extra_names: Iterable[str] = ()
 ) -> list[Capability]:
@@ -87,16 +72,6 @@ def starting_capabilities(
         raise ConfigError(message, where=error.where, hint=error.hint) from error
 
 
-def find_approval_broker(
-    tick_context: TickContext, inputs: TurnInputs, finished: Mapping[int, ToolFinished]
-) -> ApprovalBroker:
-    """Return the approval broker of a turn."""
-    for item in starting_capabilities(inputs, tick_context.config.org.plugins):
-        if (broker := item.approval_broker(tick_context, inputs, finished)) is not None:
-            return broker
-    return _NoApprovalBroker()
-
-
 def find_trust_labeler(tick_context: TickContext, agent: Agent) -> TrustLabeler | None:
     """Return the trust labeler of an agent's turns, or None without trust tracking."""
     return next(
@@ -107,22 +82,6 @@ def find_trust_labeler(tick_context: TickContext, agent: Agent) -> TrustLabeler 
         ),
         None,
     )
-
-
-def find_taint_tracker(tick_context: TickContext, inputs: TurnInputs) -> TaintTracker | None:
-    """Return the taint tracker of a turn, or None."""
-    capabilities = starting_capabilities(inputs, tick_context.config.org.plugins)
-    return next(
-        (tracker for item in capabilities if (tracker := item.taint_tracker(tick_context, inputs)) is not None), None
-    )
-
-
-class _NoApprovalBroker:
-    def request_approval(
-        self, call: ToolCall, approval: ApprovalRequest, context: ToolContext, plan: Callable[[], ToolResult]
-    ) -> ApprovalOutcome:
-        reason = f"REFUSED: a gate asks about it ({approval.line}), and nothing here asks anybody"
-        return ApprovalOutcome(ToolResult(False, reason, outcome="refused"))
 
 
 def resume_blocker(inputs: TurnInputs, tick_context: TickContext) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.inboxes.inbox import Inbox
@@ -17,10 +17,9 @@ from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.turn.guards import SpendingLimits
 from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_values import Steps, TurnInputs
+from lemming.kernel.turn.turn_values import Steps
 
 Drive = Callable[[Steps], End]
 """Runs the steps of a strategy to the end."""
@@ -67,14 +66,6 @@ class VisibleContext:
     other_entries: Sequence[OutboxEntry] = ()
     other_memories: Sequence[str] = ()
     pending_indexes: Collection[int] = ()
-
-
-class TickLimits(Protocol):
-    """Spending limits of the turns of a tick."""
-
-    def limits_for_turn(self, inputs: TurnInputs) -> SpendingLimits:
-        """Return the limits of a turn that begins or resumes."""
-        ...
 
 
 class Rejected(NamedTuple):

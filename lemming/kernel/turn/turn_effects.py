@@ -42,6 +42,10 @@ class Effect:
     facts: Mapping[str, Any] = field(default_factory=_no_facts)
 
 
+class LiveEffect(Effect):
+    """An effect of the live phase (`live_effects`). Its content is large and not compared: no outcome is `Replaced`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CallTool(Effect):
     """A call of a tool.
@@ -258,9 +262,16 @@ class Rejected(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class Suspended(Outcome):
-    """A person has to decide about `question.subject` first."""
+    """A person has to decide about `question.subject` first.
+
+    For a call: `request` is the entry by which the capability `by` asks the person, `reason` the text that the model
+    sees.
+    """
 
     question: AskPerson
+    request: NewEntry | None = None
+    reason: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

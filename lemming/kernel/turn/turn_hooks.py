@@ -9,31 +9,20 @@ The record alone decides, so a turn that is resumed, replayed or explained has t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
-from lemming.kernel.journal.journal_file import Journal
-from lemming.kernel.journal.journal_records import Record, ToolFinished
+from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.capability_usage import TurnPolicy
-from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.providers import Request
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck
 from lemming.kernel.turn.context_provider import ContextProvider
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
-from lemming.kernel.turn.guards import (
-    ApprovalBroker,
-    ApprovalOutcome,
-    TaintTracker,
-    ToolCallGuard,
-    TrustLabeler,
-)
+from lemming.kernel.turn.guards import TrustLabeler
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import (
     CapabilityStatus,
@@ -41,7 +30,6 @@ from lemming.kernel.turn.turn_context import (
     NoSettings,
     Rejected,
     SkipReason,
-    TickLimits,
     TurnContext,
     VisibleContext,
 )
@@ -55,8 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AgentCheck",
-    "ApprovalBroker",
-    "ApprovalOutcome",
     "Capability",
     "CapabilityStatus",
     "CheckSubject",
@@ -103,6 +89,10 @@ class Capability:
     """Defaults for agents whose model key names a provider of the capability."""
     facts: tuple[str, ...] = ()
     """Facts that `intercept` may write into effects."""
+    reads: tuple[str, ...] = ()
+    """Facts of others that `intercept` reads: of live effects, it comes after the capabilities that write them."""
+    joins_later: bool = False
+    """True if `intercept` gets the live effects of all turns of a tick, also of turns that began without it."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -140,40 +130,8 @@ class Capability:
         interceptor.capability = self
         return interceptor
 
-    def approval_broker(
-        self, tick_context: TickContext, inputs: TurnInputs, finished: Mapping[int, ToolFinished]
-    ) -> ApprovalBroker | None:
-        """Return the approval broker of a turn, or None.
-
-        The broker is asked live, before a call runs; the decision is recorded as the call's result.
-        """
-        return None
-
-    def before_model_call(
-        self, request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path, unwritten_files: Mapping[str, bytes]
-    ) -> Request:
-        """Return a model request with content that no record stores, read from files."""
-        return request
-
-    def tool_call_guard(self, tick_context: TickContext, inputs: TurnInputs) -> ToolCallGuard | None:
-        """Return the guard of a turn's tool calls, or None. Only capabilities in current use are asked."""
-        return None
-
-    def tick_limits(
-        self, tick_context: TickContext, journal: Journal, order: Sequence[str], reports: Mapping[str, TurnReport]
-    ) -> TickLimits | None:
-        """Return the spending limits of a tick's turns, or None for no limits.
-
-        `reports`: the finished turns. The first capability wins.
-        """
-        return None
-
     def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
         """Return the source of trust labels, or None. Only one capability has labels."""
-        return None
-
-    def taint_tracker(self, tick_context: TickContext, inputs: TurnInputs) -> TaintTracker | None:
-        """Return the taint tracker of a turn's live calls, or None."""
         return None
 
     def resume_blocker(self, inputs: TurnInputs, tick_context: TickContext) -> str:

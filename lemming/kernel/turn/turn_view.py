@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lemming.kernel.messages import OutboxEntry
     from lemming.kernel.providers import Message
     from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
+    from lemming.kernel.turn.live_turn import LivePhase
     from lemming.kernel.turn.turn_state import TurnState
     from lemming.kernel.turn.turn_values import Answer, Purpose, TurnInputs
 
@@ -51,6 +52,11 @@ class TurnView:
     def request(self) -> Purpose | None:
         """The request that the turn serves, or None."""
         return self._state.task
+
+    @property
+    def live(self) -> LivePhase:
+        """The live phase, for `RunTool` and the other effects of `live_effects`. Raises `TypeError` elsewhere."""
+        raise TypeError("only interceptors of live effects may look at files and at the tick")
 
     @property
     def state(self) -> Json:

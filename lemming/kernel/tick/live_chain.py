@@ -1,0 +1,153 @@
+"""The chain of live effects of one turn: before a call runs, and before a request is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.effect_chain import EffectChain, Interceptor, Steps
+from lemming.kernel.turn.live_effects import LIVE_EFFECTS, CheckResult, SendRequest
+from lemming.kernel.turn.live_turn import LivePhase, LiveTurn
+from lemming.kernel.turn.turn_effects import (
+    Allowed,
+    AskPerson,
+    Deferred,
+    Effect,
+    EffectFinished,
+    Event,
+    Outcome,
+    Rejected,
+    Suspended,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lemming.kernel.org.model_entries import ModelEntry
+    from lemming.kernel.org.organisation import OrgPath
+    from lemming.kernel.providers import Request
+    from lemming.kernel.turn.turn_hooks import Capability
+    from lemming.kernel.turn.turn_values import TurnInputs
+
+E = TypeVar("E", bound=Effect)
+
+
+class LiveChain(EffectChain):
+    """The interceptors of a turn's live effects."""
+
+    def __init__(self, phase: LivePhase, capabilities: Iterable[Capability]) -> None:
+        self._phase = phase
+        interceptors = [_make_interceptor(phase, capability) for capability in capabilities]
+        super().__init__([*interceptors, _NOBODY_ASKS], _perform, self._note_grant)
+
+    @staticmethod
+    def advance(steps: Steps, awaited: type[E], answer: Any = None) -> E | Outcome:
+        """Return the effect of the type `awaited` that all interceptors agreed to, or the outcome."""
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration as stop:
+                outcome: Outcome = stop.value
+                return outcome
+            if isinstance(request, awaited):
+                return request
+            answer = _perform(request)
+
+    def finish(self, steps: Steps, answer: Any) -> Outcome:
+        """Pass the answer of an effect that was performed back through its interceptors, and return the outcome."""
+        outcome = self.advance(steps, _Never, answer)
+        assert isinstance(outcome, Outcome), "nothing more is performed"
+        return outcome
+
+    def writes_facts(self, effect_type: type[Effect]) -> bool:
+        """Return True if an interceptor of the effects derives facts."""
+        return any(item.facts for item in self._by_type.get(effect_type, ()))
+
+    def _note_grant(self, event: Event) -> None:
+        match event:
+            case EffectFinished(AskPerson(), Allowed(answer=Mapping() as grant)):
+                self._phase.grants = {**self._phase.grants, **grant}
+
+
+class _Never(Effect):
+    """An effect that nobody requests."""
+
+
+def _perform(effect: Effect) -> Any:
+    """Return the result to check; refuse other effects that an interceptor requests beside its own."""
+    return effect.result if isinstance(effect, CheckResult) else Rejected(f"{type(effect).__name__} is no effect here")
+
+
+def _make_interceptor(phase: LivePhase, capability: Capability) -> Interceptor:
+    turn = LiveTurn(capability.name, phase, phase.inputs.given.get(capability.name, {}))
+    return Interceptor(capability.name, capability.handles, capability.facts, partial(capability.intercept, turn=turn))
+
+
+_HANDLED = (*LIVE_EFFECTS, AskPerson)
+
+
+def _refuse_question(effect: AskPerson) -> Rejected:
+    return Rejected(f"REFUSED: a gate asks about it ({effect.asked_by}), and nothing here asks anybody")
+
+
+_NOBODY_ASKS = Interceptor("", (AskPerson,), (), _refuse_question)
+"""Answers questions that no capability takes."""
+
+
+def make_live_chain(phase: LivePhase, active: Iterable[Capability], plugins: Sequence[str] | None) -> LiveChain | None:
+    """Return the chain of the live effects of a turn, or None if no capability intercepts them.
+
+    `active`: capabilities in use in this tick. Those of the turn's record take part, and of the active ones those that
+    join turns begun without them. Raises `ConfigError` for a missing capability.
+    """
+    given = phase.inputs.given
+    by_name = {item.name: item for item in active if item.name in given or item.joins_later}
+    by_name |= {name: get_capability(name, plugins) for name in given if name not in by_name}
+    capabilities = [by_name[name] for name in sort_capabilities(by_name, plugins)] if by_name else []
+    if not any(effect in _HANDLED for item in capabilities for effect in item.handles):
+        return None
+    return LiveChain(phase, _writers_first(capabilities))
+
+
+def _writers_first(capabilities: Sequence[Capability]) -> Iterator[Capability]:
+    """Yield capabilities in their order, but those that write facts before those that read them."""
+    remaining = [*capabilities]
+    while remaining:
+        written = [{*item.facts} for item in remaining]
+        ready = next(
+            (
+                index
+                for index, item in enumerate(remaining)
+                if not any(facts & {*item.reads} for other, facts in enumerate(written) if other != index)
+            ),
+            0,  # a circle: in their order
+        )
+        yield remaining.pop(ready)
+
+
+def complete_request(request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path | OrgPath) -> Request:
+    """Return a request of a turn as it would be sent. Nothing is sent, and no limit counts it."""
+    phase = LivePhase(inputs, base)
+    chain = make_live_chain(phase, (), None)
+    if chain is None:
+        return request
+    effect = SendRequest(key=inputs.agent.model.key, entry=entry, request=request, number=request.step)
+    agreed = chain.advance(chain.begin(effect), SendRequest)
+    return agreed.request if isinstance(agreed, SendRequest) else request
+
+
+def to_result(outcome: Outcome) -> ToolResult:
+    """Return the result of a call with this outcome."""
+    match outcome:
+        case Allowed(answer=ToolResult() as result):
+            return result
+        case Rejected(reason, is_final):
+            return ToolResult(False, reason, outcome="refused", on_error="stop" if is_final else "return")
+        case Deferred(reason):
+            return ToolResult(False, reason, outcome="deferred")
+        case Suspended(request=request, reason=reason, by=by) if request is not None:
+            return ToolResult(False, reason, outcome="pending", entries=(request,), entries_by=by)
+    return ToolResult(False, "REFUSED: a person would have to approve it, and nobody was asked", outcome="refused")
