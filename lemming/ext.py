@@ -14,6 +14,7 @@ from lemming.kernel.plugins.capability_loader import find_fact, register_capabil
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt, DescribeQuery, OrgQuery
 from lemming.kernel.turn.guards import SharedResource
+from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest, StartTool
 from lemming.kernel.turn.turn_context import RetentionHold
 from lemming.kernel.turn.turn_effects import (
     Allowed,
@@ -56,6 +57,7 @@ __all__ = [
     "Capability",
     "CapabilityStatus",
     "CarryOut",
+    "CheckResult",
     "CheckSubject",
     "ConfigError",
     "ContractError",
@@ -78,9 +80,12 @@ __all__ = [
     "Rejected",
     "Replaced",
     "RetentionHold",
+    "RunTool",
+    "SendRequest",
     "SharedResource",
     "ShowResult",
     "SkipReason",
+    "StartTool",
     "StateQuery",
     "Suspended",
     "TakeReply",

@@ -6,7 +6,7 @@ Runs the turn's own code with recorded answers only, and a `TurnState` that take
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.journal_tools.tick_records import TickRecords
@@ -26,6 +26,7 @@ from lemming.kernel.turn.turn_values import Answer, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
+    from lemming.kernel.turn.turn_effects import AskPerson
 
 
 class RecordingExhausted(Exception):
@@ -57,7 +58,14 @@ class RecordedAnswers:
     def start_calls(self, *_: Any) -> None:
         """Do nothing: the results of the calls are recorded."""
 
-    def call_tool(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+    def call_tool(
+        self,
+        index: int,
+        call: ToolCall,
+        at: str,
+        staged: dict[str, FileEffect],
+        questions: Sequence[AskPerson] = (),
+    ) -> ToolResult:
         """Return the result of tool call number `index`; raise `RecordingExhausted` if there is none."""
         record = self._recorded.tools.get((self._agent, self._first + index))
         if record is None:

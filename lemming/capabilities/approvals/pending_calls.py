@@ -24,7 +24,7 @@ from lemming.kernel.messages import ENTRY_LIMIT_BYTES
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.live_effects import RunTool
-from lemming.kernel.turn.live_turn import LivePhase
+from lemming.kernel.turn.live_phase import LivePhase
 from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Deferred, Outcome, Rejected, Suspended
 from lemming.obligations.file_bindings import (
     compute_binding,
@@ -71,10 +71,10 @@ class CallApprovals:
             if named_persons is not None and not named_persons
             else find_approvers(mail.persons, mail.resumes, agent.name, named_persons or ())
         )
-        given = self._phase.grants.get(NAME, {})  # the answers to other questions about the call
-        used = [item["entry"] for item in (given, *given.get("grants", ())) if item]
+        first = self._phase.grants.get(NAME, {})  # the answers to other questions about the call
+        used = [item["entry"] for item in (first, *first.get("grants", ())) if item]
         if grant := _find_grant(call, binds, people, self._unused_preapprovals(), used, question.asked_by):
-            grants = {**given, "grants": [*given.get("grants", ()), grant]} if given else grant
+            grants = {**first, "grants": [*first.get("grants", ()), grant]} if first else grant
             return Allowed(question, {NAME: grants})
         if not people:
             return Rejected(_no_approver_reason(sorted(mail.persons), agent.name, question))

@@ -36,7 +36,7 @@ from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.guards import CheckFinding
 from lemming.kernel.turn.live_effects import CheckResult, RunTool
-from lemming.kernel.turn.live_turn import LivePhase
+from lemming.kernel.turn.live_phase import LivePhase
 from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Interception, Rejected
 
 

@@ -51,7 +51,7 @@ class GatesCapability(Capability):
         return GatesInterceptor(self.name, turn_state, snapshot)
 
     def intercept(self, effect: LiveEffect, turn: TurnView) -> Interception:
-        """Apply the gates to a call as it runs, to its whole result, and to the spending of a model call."""
+        """Apply the gates to a call, to its whole result, and to the spending of a model call."""
         if isinstance(effect, SendRequest):
             from lemming.capabilities.gates.spending_gates import find_turn_limits
 

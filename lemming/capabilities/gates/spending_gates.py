@@ -17,7 +17,7 @@ from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.ledger import AgentState, read_state
-from lemming.kernel.turn.live_turn import LivePhase, TickRecords
+from lemming.kernel.turn.live_phase import LivePhase, TickScope
 from lemming.kernel.turn.prompt_prefix import TickContext
 
 
@@ -25,7 +25,7 @@ class TickSpendingLimits(TickSpending):
     """Spending limits of one tick. Turns call the limits under the turn lock, one at a time."""
 
     @classmethod
-    def for_tick(cls, tick: TickRecords) -> TickSpendingLimits | None:
+    def for_tick(cls, tick: TickScope) -> TickSpendingLimits | None:
         """Return the spending limits of a tick, or None if no gate limits spending."""
         tick_context, journal = tick.tick_context, tick.journal
         agents = tick_context.mail.resumes.values()  # the limit of one agent may count the spending of others

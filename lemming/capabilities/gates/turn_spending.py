@@ -31,7 +31,7 @@ from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.providers import Request
 from lemming.kernel.turn.live_effects import SendRequest
-from lemming.kernel.turn.live_turn import LivePhase
+from lemming.kernel.turn.live_phase import LivePhase
 from lemming.kernel.turn.turn_effects import Interception, Rejected
 from lemming.kernel.turn.turn_values import TurnInputs
 
@@ -168,10 +168,10 @@ class TurnSpendingLimits:
 
 def _sum_answer(record: ModelReplied | ModelFailed) -> SpendAmount:
     """Return the cost of a call, and the write-off of its reservations."""
-    lost = write_off_amount(WriteOff.from_json(record.lost))
+    write_off = write_off_amount(WriteOff.from_json(record.lost))
     if not isinstance(record, ModelReplied):
-        return lost
-    return lost.add(make_amount(record.credits, record.cost_usd, record.input_tokens + record.output_tokens))
+        return write_off
+    return write_off.add(make_amount(record.credits, record.cost_usd, record.input_tokens + record.output_tokens))
 
 
 class OverLimit(str):

@@ -30,7 +30,7 @@ from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.tools import ANYWHERE, EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.live_effects import CheckResult, RunTool, StartTool
-from lemming.kernel.turn.live_turn import LivePhase
+from lemming.kernel.turn.live_phase import LivePhase
 from lemming.kernel.turn.turn_effects import Allowed, Effect, Interception, LiveEffect, Outcome
 
 RETURNS_NO_TEXT = ("attach",)

@@ -20,10 +20,8 @@ from lemming.kernel.base.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.kernel.base.errors import (
     AnswerTooLarge,
     LemmingError,
-    LimitReached,
     OutOfCredits,
     ProviderError,
-    RequestOverLimit,
     TurnTooLong,
     error_name,
     is_final,
@@ -42,30 +40,26 @@ from lemming.kernel.journal.journal_records import (
     ToolStarted,
 )
 from lemming.kernel.journal.record_parts import FailedAttempt
-from lemming.kernel.journal.verdicts import GateVerdict
-from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.llm.call_cost import compute_usage
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Finish, Message, Reply, Request
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.model_fallback import complete_with_fallbacks
-from lemming.kernel.tick.model_requests import build_request, require_affordable, require_not_paused
+from lemming.kernel.tick.model_requests import ModelRequests, build_request
 from lemming.kernel.tick.recorded_answers import make_tool_record, restore_answer, restore_finding, restore_result
-from lemming.kernel.tick.reservations import Reservations
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError, CheckFunctions
-from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Deferred, Outcome, Rejected
+from lemming.kernel.turn.turn_effects import AskPerson
 from lemming.kernel.turn.turn_values import Answer, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.kernel.tick.live_chain import LiveChain
     from lemming.kernel.tick.turn_calls import LiveCalls
-    from lemming.kernel.turn.effect_chain import Steps
-    from lemming.kernel.turn.live_turn import LivePhase, TickRecords
+    from lemming.kernel.turn.live_phase import LivePhase, TickScope
     from lemming.kernel.turn.turn_hooks import Capability
 
 R = TypeVar("R", bound=Record)
@@ -83,7 +77,7 @@ class JournaledAnswers:
         snapshot: Snapshot,
         inputs: TurnInputs,
         commits: Commits,
-        get_tick: Callable[[], TickRecords],
+        get_tick: Callable[[], TickScope],
         active: Sequence[Capability],
     ) -> None:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
@@ -92,14 +86,12 @@ class JournaledAnswers:
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
         self._checked: dict[int, GateAsked] = {}
-        self._verdicts: list[GateVerdict] = []  # of the current model call
         self._get_tick, self._active, self._spent = get_tick, active, inputs.state.consumed_credits
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._first_number = inputs.turn * NUMBERS_PER_TURN  # the turn numbers its calls from 0, the tick from here
-        has_budget = inputs.task is not None and inputs.task.has_budget
-        self._reservations = Reservations(journal, inputs) if has_budget else None
-        self._counts_models = False  # True: a limit counts the models of the settings, and no other program
-        self._steps: Steps | None = None  # interceptors that await the current model call
+        self._requests = ModelRequests(
+            runtime, journal, snapshot, inputs, self._answers, self._get_live, self._sync_records
+        )
         # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
         self._deadline = Deadline(limit, clock=runtime.monotonic) if limit and runtime.is_live else NEVER
         for record in journal.find_agent_records(self._name, inputs.turn):
@@ -119,8 +111,7 @@ class JournaledAnswers:
         record = self._answers.get(call) or self._append_record(
             self._answers, call, self._call_model_live(call, messages, model, schema)
         )
-        if self._reservations:
-            self._reservations.settle(record)
+        self._requests.settle(record)
         answer = restore_answer(record)
         self._spent += answer.credits
         return answer
@@ -176,13 +167,11 @@ class JournaledAnswers:
         from lemming.kernel.tick.turn_calls import LiveCalls  # imported only if needed
 
         runtime, journal, snapshot, commits = self._runtime, self._journal, self._snapshot, self._commits
-        return LiveCalls(
-            runtime, journal, snapshot, self._phase, commits, self._deadline, self._started, self._live_chain
-        )
+        return LiveCalls(runtime, journal, snapshot, self._phase, commits, self._deadline, self._started, self._live)
 
     @cached_property
     def _phase(self) -> LivePhase:
-        from lemming.kernel.turn.live_turn import LivePhase
+        from lemming.kernel.turn.live_phase import LivePhase
 
         return LivePhase(
             self._inputs,
@@ -192,27 +181,20 @@ class JournaledAnswers:
             answers=self._answers,
             get_unwritten_files=lambda: self._commits.unwritten_files,
             plan_call=lambda effect: self._runtime.call_tool(effect.context.index, effect.call, effect.context),
-            count_spending=self._count_spending,
+            count_spending=self._requests.count_spending,
         )
 
+    def _get_live(self) -> tuple[LiveChain, LivePhase] | None:
+        return (self._live, self._phase) if self._live else None
+
     @cached_property
-    def _live_chain(self) -> LiveChain | None:
+    def _live(self) -> LiveChain | None:
         """The interceptors of live effects, or None."""
         if not (self._inputs.given or self._active):
             return None
         from lemming.kernel.tick.live_chain import make_live_chain
 
         return make_live_chain(self._phase, self._active, tuple(self._settings.plugins))
-
-    def _count_spending(self) -> Callable[[], WriteOff]:
-        """Reserve the highest cost of each call of a model from now on; return what is reserved at any time."""
-        self._counts_models = True
-        if self._reservations is None:
-            self._reservations = Reservations(self._journal, self._inputs)
-            for record in self._answers.values():
-                self._reservations.settle(record)
-        reservations = self._reservations
-        return lambda: reservations.reserved
 
     def call_function(
         self, number: int, name: str, content: dict[str, Any], functions: CheckFunctions
@@ -248,7 +230,7 @@ class JournaledAnswers:
         self, call: int, messages: list[Message], model: str, schema: dict[str, Any] | None
     ) -> ModelReplied | ModelFailed:
         """Call the model and return the record of the reply or the failure."""
-        inputs, started, self._verdicts = self._inputs, time.perf_counter(), []
+        inputs, started, self._requests.verdicts = self._inputs, time.perf_counter(), []
         try:
             if inputs.problem:
                 raise inputs.problem
@@ -271,8 +253,8 @@ class JournaledAnswers:
             optional["finish"] = reply.finish
         if usage.cost_usd is not None:
             optional["cost_usd"] = usage.cost_usd
-        optional |= self._gate_verdicts() if self._verdicts else {}
-        optional |= self._write_off(call)
+        optional |= self._gate_verdicts() if self._requests.verdicts else {}
+        optional |= self._requests.write_off(call)
         if reply.calls or reply.thinking or reply.kept:
             native_values = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
             optional |= {name: redact_json(value) for name, value in native_values.items() if value}
@@ -301,12 +283,11 @@ class JournaledAnswers:
         request = build_request(inputs, entry, call, messages, schema)
         if self._deadline is not NEVER:
             request = self._limit_deadline(request)
-        self._require_payment(entry, request)
+        self._requests.require_payment(entry, request, self._spent)
         if self._runtime.has_observers and not key:
             event = ModelAsked(agent=self._name, call=call, deadline_s=request.deadline_s)
             self._runtime.notify(event)
-        if self._live_chain or self._reservations or not self._snapshot.pause_check.has_no_pause(self._name):
-            request = self._check_and_reserve(key or inputs.agent.model.key, entry, request)
+        request = self._requests.admit(key or inputs.agent.model.key, entry, request, self._spent)
         try:
             elapsed_s = 0.0 if self._deadline is NEVER else self._deadline.elapsed()
             with self._runtime.release_turn_lock():
@@ -319,30 +300,18 @@ class JournaledAnswers:
             # asks again.
             if self._runtime.stop.is_set():
                 raise EngineStopped from error
-            if self._reservations and not error.may_be_paid:  # not billed: free its reservation for others
-                self._reservations.release(call)
+            if not error.may_be_paid:  # not billed: free its reservation for others
+                self._requests.release(call)
             if self._deadline.has_passed:
                 error.hint = LONGER  # the time of the turn ran out, not that of the model
                 raise self._deadline_error((*error.earlier, error)) from error
             raise
         finally:
-            if self._reservations:
-                self._runtime.before_retry.pop(self._name, None)
-        if self._reservations:
-            self._reservations.release(call)
-        if self._steps and self._live_chain:
-            outcome = self._live_chain.finish(self._steps, reply)
-            if not isinstance(outcome, Allowed):
-                raise _to_error(outcome)
-            reply = outcome.answer
+            self._runtime.before_retry.pop(self._name, None)
+        reply = self._requests.finish(call, reply)
         if reply.batched:  # batches have a time of their own
             self._deadline.extend(self._deadline.elapsed() - elapsed_s)
         return reply
-
-    def _require_payment(self, entry: ModelEntry, request: Request) -> None:
-        answers = self._answers.values()
-        unsettled = self._reservations.unsettled if self._reservations else NO_WRITE_OFF
-        require_affordable(self._inputs, entry, request, self._spent, answers, unsettled)
 
     def _limit_deadline(self, request: Request) -> Request:
         """Return the request with the time left for the turn. Raises `TurnTooLong` if no time is left."""
@@ -355,56 +324,9 @@ class JournaledAnswers:
         error.earlier = earlier
         return error
 
-    def _check_and_reserve(self, key: str, entry: ModelEntry, request: Request) -> Request:
-        """Check a call, and return the request to send.
-
-        Under limits, reserve its maximum cost, now and at each retry. Raises `Paused` or `LimitReached`.
-        """
-        if self._runtime.is_live:  # a recording contains the prevented calls
-            require_not_paused(self._snapshot, request)
-            request = self._pass_interceptors(key, entry, request)
-        if self._reservations is None:
-            return request
-        if not self._counts_models or key in self._config.models:
-            self._reservations.reserve(key, entry, request)
-        # On the disk before the call goes out: if the engine dies in it, the next run counts what it may
-        # cost.
-        self._sync_records()
-
-        def before_retry(error: ProviderError) -> None:
-            if error.may_be_paid:
-                # The turn waits meanwhile, so others may work; what they spend counts against the same
-                # limits.
-                with self._runtime.turn_lock:
-                    self._require_payment(entry, request)
-                    self._check_and_reserve(key, entry, request)
-
-        self._runtime.before_retry[self._name] = before_retry
-        return request
-
-    def _pass_interceptors(self, key: str, entry: ModelEntry, request: Request) -> Request:
-        """Take a request through its interceptors, and return the request to send. Raises `LimitReached`."""
-        chain, self._steps = self._live_chain, None
-        if chain is None:
-            return request
-        from lemming.kernel.turn.live_effects import SendRequest
-
-        if SendRequest not in chain:
-            return request
-        self._phase.verdicts = []
-        steps = chain.begin(SendRequest(key=key, entry=entry, request=request, number=request.step))
-        try:
-            agreed = chain.advance(steps, SendRequest)
-        finally:
-            self._verdicts += self._phase.verdicts
-        if not isinstance(agreed, SendRequest):
-            raise _to_error(agreed)
-        self._steps = steps
-        return agreed.request
-
     def _failure_record(self, call: int, error: LemmingError, took_ms: int = 0) -> ModelFailed:
         optional_fields = self._gate_verdicts(error.verdicts) | self._attempt_fields(call, error.earlier)
-        optional_fields |= self._write_off(call)
+        optional_fields |= self._requests.write_off(call)
         inputs = self._inputs
         is_for_request = inputs.task or inputs.open_requests or inputs.said_requests
         optional_fields |= {"at": self._runtime.now()} if is_for_request and is_final(error) else {}
@@ -421,15 +343,9 @@ class JournaledAnswers:
     def _gate_verdicts(self, recorded: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         return (
             {"verdicts": verdicts}
-            if (verdicts := [verdict.as_json() for verdict in self._verdicts] or [*recorded])
+            if (verdicts := [verdict.as_json() for verdict in self._requests.verdicts] or [*recorded])
             else {}
         )
-
-    def _write_off(self, call: int) -> dict[str, Any]:
-        """Return the write-off of a call's reservations as a record field, if any."""
-        write_off = self._reservations.write_off(call) if self._reservations else NO_WRITE_OFF
-        write_off = self._runtime.write_off(self._name, call, write_off)
-        return {"lost": write_off.as_json()} if write_off.calls else {}
 
     def _attempt_fields(self, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:
         """Return the failed attempts of a model call as record fields, and log them."""
@@ -448,13 +364,3 @@ class JournaledAnswers:
             # A flush takes longer than most of a turn's work: the others go on, and may share it.
             with self._runtime.release_turn_lock():
                 self._journal.sync_agent(self._name)
-
-
-def _to_error(outcome: Outcome) -> LimitReached:
-    """Return the error of a model call that an interceptor prevents."""
-    if isinstance(outcome, Rejected):
-        # A final rejection ends the whole request, not only the turn.
-        return (RequestOverLimit if outcome.is_final else LimitReached)(outcome.reason)
-    return LimitReached(
-        outcome.reason if isinstance(outcome, Deferred) else "no person can be asked about a model call"
-    )

@@ -10,7 +10,8 @@ from lemming.kernel.plugins.capability_loader import get_capability, sort_capabi
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor, Steps
 from lemming.kernel.turn.live_effects import LIVE_EFFECTS, CheckResult, SendRequest
-from lemming.kernel.turn.live_turn import LivePhase, LiveTurn
+from lemming.kernel.turn.live_phase import LivePhase
+from lemming.kernel.turn.live_turn import LiveTurn
 from lemming.kernel.turn.turn_effects import (
     Allowed,
     AskPerson,
@@ -103,9 +104,9 @@ def make_live_chain(phase: LivePhase, active: Iterable[Capability], plugins: Seq
     `active`: capabilities in use in this tick. Those of the turn's record take part, and of the active ones those that
     join turns begun without them. Raises `ConfigError` for a missing capability.
     """
-    given = phase.inputs.given
-    by_name = {item.name: item for item in active if item.name in given or item.joins_later}
-    by_name |= {name: get_capability(name, plugins) for name in given if name not in by_name}
+    snapshots = phase.inputs.given
+    by_name = {item.name: item for item in active if item.name in snapshots or item.joins_later}
+    by_name |= {name: get_capability(name, plugins) for name in snapshots if name not in by_name}
     capabilities = [by_name[name] for name in sort_capabilities(by_name, plugins)] if by_name else []
     if not any(effect in _HANDLED for item in capabilities for effect in item.handles):
         return None

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.base.errors import Paused, RequestOverLimit
-from lemming.kernel.journal.journal_records import ModelReplied, Record
-from lemming.kernel.journal.write_offs import WriteOff
+from lemming.kernel.base.errors import LimitReached, Paused, ProviderError, RequestOverLimit
+from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
+from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.llm.call_cost import check_credits, cost_bound, max_input_tokens
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.providers import Message, Request
+from lemming.kernel.providers import Message, Reply, Request
+from lemming.kernel.tick.reservations import Reservations
 from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.turn.turn_effects import Allowed, Deferred, Outcome, Rejected
 from lemming.kernel.turn.turn_values import TurnInputs
+
+if TYPE_CHECKING:
+    from lemming.kernel.journal.journal_file import Journal
+    from lemming.kernel.journal.verdicts import GateVerdict
+    from lemming.kernel.tick.live_chain import LiveChain
+    from lemming.kernel.tick.runtime import Runtime
+    from lemming.kernel.turn.effect_chain import Steps
+    from lemming.kernel.turn.live_phase import LivePhase
 
 
 def build_request(
@@ -37,30 +47,141 @@ def build_request(
     )
 
 
-def require_affordable(
-    inputs: TurnInputs,
-    entry: ModelEntry,
-    request: Request,
-    used: float,
-    answers: Iterable[Record],
-    unsettled: WriteOff,
-) -> None:
-    """Raise `OutOfCredits` if the agent, or the request of its turn, cannot pay for a model call.
+class ModelRequests:
+    """Checks and reservations of a turn's model calls. `verdicts`: of gates on the current call.
 
-    `used`: credits spent so far by the agent. `answers`: answers of the turn. `unsettled`: possible spending besides.
+    `get_live` returns the interceptors of live effects with the turn's live phase, or None.
     """
-    check_credits(entry, inputs.allocation, used)
-    if inputs.task is None:
-        return
-    replied = (answer for answer in answers if isinstance(answer, ModelReplied))
-    if reason := inputs.task.over_budget_reason(replied, unsettled, cost_bound(entry, max_input_tokens(request))):
-        raise RequestOverLimit(reason)
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        snapshot: Snapshot,
+        inputs: TurnInputs,
+        answers: Mapping[int, ModelReplied | ModelFailed],
+        get_live: Callable[[], tuple[LiveChain, LivePhase] | None],
+        sync_records: Callable[[], None],
+    ) -> None:
+        self._runtime, self._journal, self._snapshot, self._inputs = runtime, journal, snapshot, inputs
+        self._answers, self._get_live, self._sync_records = answers, get_live, sync_records
+        has_budget = inputs.task is not None and inputs.task.has_budget
+        self._reservations = Reservations(journal, inputs) if has_budget else None
+        self._counts_models = False  # True: a limit counts the models of the settings, and no other program
+        self._steps: Steps | None = None  # interceptors that await the current call
+        self.verdicts: list[GateVerdict] = []
+
+    def count_spending(self) -> Callable[[], WriteOff]:
+        """Reserve the highest cost of each call of a model from now on; return what is reserved at any time."""
+        self._counts_models = True
+        if self._reservations is None:
+            self._reservations = Reservations(self._journal, self._inputs)
+            for record in self._answers.values():
+                self._reservations.settle(record)
+        reservations = self._reservations
+        return lambda: reservations.reserved
+
+    def require_payment(self, entry: ModelEntry, request: Request, used: float) -> None:
+        """Raise `OutOfCredits` if the agent, or the request of its turn, cannot pay for a model call.
+
+        `used`: credits spent so far by the agent.
+        """
+        inputs = self._inputs
+        check_credits(entry, inputs.allocation, used)
+        if inputs.task is None:
+            return
+        replied = (answer for answer in self._answers.values() if isinstance(answer, ModelReplied))
+        unsettled = self._reservations.unsettled if self._reservations else NO_WRITE_OFF
+        if reason := inputs.task.over_budget_reason(replied, unsettled, cost_bound(entry, max_input_tokens(request))):
+            raise RequestOverLimit(reason)
+
+    def admit(self, key: str, entry: ModelEntry, request: Request, used: float) -> Request:
+        """Check a call, and return the request to send.
+
+        Under limits, reserve its maximum cost, now and at each retry. Raises `Paused` or `LimitReached`.
+        """
+        if self._runtime.is_live:  # a recording contains the prevented calls
+            pause_check = self._snapshot.pause_check
+            if not pause_check.has_no_pause(request.agent):
+                raise Paused(pause_check.pause_reason(request.agent), hint="end it with `lemming unpause`")
+            request = self._pass_interceptors(key, entry, request)
+        if self._reservations is None:
+            return request
+        if not self._counts_models or key in self._snapshot.config.models:
+            self._reservations.reserve(key, entry, request)
+        # On the disk before the call goes out: if the engine dies in it, the next run counts what it may
+        # cost.
+        self._sync_records()
+
+        def before_retry(error: ProviderError) -> None:
+            if error.may_be_paid:
+                # The turn waits meanwhile, so others may work; what they spend counts against the same
+                # limits.
+                with self._runtime.turn_lock:
+                    self.require_payment(entry, request, used)
+                    self.admit(key, entry, request, used)
+
+        self._runtime.before_retry[request.agent] = before_retry
+        return request
+
+    def _pass_interceptors(self, key: str, entry: ModelEntry, request: Request) -> Request:
+        """Take a request through its interceptors, and return the request to send. Raises `LimitReached`."""
+        live, self._steps = self._get_live(), None
+        if live is None:
+            return request
+        from lemming.kernel.turn.live_effects import SendRequest  # imported only if needed
+
+        chain, phase = live
+        if SendRequest not in chain:
+            return request
+        phase.verdicts = []
+        steps = chain.begin(SendRequest(key=key, entry=entry, request=request, number=request.step))
+        try:
+            agreed = chain.advance(steps, SendRequest)
+        finally:
+            self.verdicts += phase.verdicts
+        if not isinstance(agreed, SendRequest):
+            raise _to_error(agreed)
+        self._steps = steps
+        return agreed.request
+
+    def finish(self, call: int, reply: Reply) -> Reply:
+        """Release the reservation of an answered call, and return its reply as the interceptors let it pass."""
+        self.release(call)
+        live = self._get_live() if self._steps else None
+        if live is None or self._steps is None:
+            return reply
+        outcome = live[0].finish(self._steps, reply)
+        if not isinstance(outcome, Allowed):
+            raise _to_error(outcome)
+        passed: Reply = outcome.answer
+        return passed
+
+    def release(self, call: int) -> None:
+        """Release the reservation of a call: its cost is known, or it was not made."""
+        if self._reservations:
+            self._reservations.release(call)
+
+    def settle(self, record: ModelReplied | ModelFailed) -> None:
+        """Close the reservations of a recorded call."""
+        if self._reservations:
+            self._reservations.settle(record)
+
+    def write_off(self, call: int) -> dict[str, Any]:
+        """Return the write-off of a call's reservations as a record field, if any."""
+        write_off = self._reservations.write_off(call) if self._reservations else NO_WRITE_OFF
+        write_off = self._runtime.write_off(self._inputs.agent.name, call, write_off)
+        return {"lost": write_off.as_json()} if write_off.calls else {}
 
 
-def require_not_paused(snapshot: Snapshot, request: Request) -> None:
-    """Raise `Paused` if the agent of a request has been paused since the tick began."""
-    if not snapshot.pause_check.has_no_pause(request.agent):
-        raise Paused(snapshot.pause_check.pause_reason(request.agent), hint="end it with `lemming unpause`")
+def _to_error(outcome: Outcome) -> LimitReached:
+    """Return the error of a model call that an interceptor prevents."""
+    if isinstance(outcome, Rejected):
+        # A final rejection ends the whole request, not only the turn.
+        return (RequestOverLimit if outcome.is_final else LimitReached)(outcome.reason)
+    return LimitReached(
+        outcome.reason if isinstance(outcome, Deferred) else "no person can be asked about a model call"
+    )
 
 
 def _call_seed(agent: str, tick: int, call: int) -> int:

@@ -62,7 +62,7 @@ from lemming.kernel.turn.turn_loop import take_turn
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.live_turn import TickRecords
+    from lemming.kernel.turn.live_phase import TickScope
 
 _RUN_FIELDS = ("at_once", "chosen", "left_out")  # fields of the plan that are recorded only if set
 
@@ -319,7 +319,7 @@ class Tick:
         return abandon_turn(self.journal, inputs, records, reason=reason, error=error, plugins=self._plugins)
 
     def _make_answer_source(self, inputs: TurnInputs) -> JournaledAnswers:
-        active, get_tick = self._active_capabilities, lambda: self._tick_records
+        active, get_tick = self._active_capabilities, lambda: self._tick_scope
         return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, get_tick, active)
 
     @property
@@ -332,10 +332,10 @@ class Tick:
         return bool(find_shared_resources(self.snapshot, self.snapshot.survey.agents, self._active_capabilities))
 
     @cached_property
-    def _tick_records(self) -> TickRecords:
-        from lemming.kernel.turn.live_turn import TickRecords
+    def _tick_scope(self) -> TickScope:
+        from lemming.kernel.turn.live_phase import TickScope
 
-        return TickRecords(self.snapshot, self.journal, self.plan.order)
+        return TickScope(self.snapshot, self.journal, self.plan.order)
 
 
 def _is_self_contained(ended: TurnEnded) -> bool:

@@ -28,6 +28,7 @@ from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
 
 if TYPE_CHECKING:
     from lemming.kernel.llm.call_cost import CostBound
+    from lemming.kernel.turn.turn_effects import AskPerson
 
 
 class PricedAnswer(Protocol):
@@ -235,8 +236,15 @@ class AnswerSource(Protocol):
         """
         ...
 
-    def call_tool(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
-        """Return the result of the turn's tool call number `index`."""
+    def call_tool(
+        self,
+        index: int,
+        call: ToolCall,
+        at: str,
+        staged: dict[str, FileEffect],
+        questions: Sequence[AskPerson] = (),
+    ) -> ToolResult:
+        """Return the result of the turn's tool call number `index`. Persons must approve `questions` first."""
         ...
 
     def refuse(self, index: int, call: ToolCall, refusal: ToolResult) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lemming.kernel.messages import OutboxEntry
     from lemming.kernel.providers import Message
     from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
-    from lemming.kernel.turn.live_turn import LivePhase
+    from lemming.kernel.turn.live_phase import LivePhase
     from lemming.kernel.turn.turn_state import TurnState
     from lemming.kernel.turn.turn_values import Answer, Purpose, TurnInputs
 
