@@ -40,13 +40,13 @@ from lemming.kernel.journal.journal_records import (
     ToolStarted,
 )
 from lemming.kernel.journal.record_parts import FailedAttempt
-from lemming.kernel.llm.call_cost import compute_usage
+from lemming.kernel.llm.call_cost import check_credits, compute_usage
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Finish, Message, Reply, Request
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.model_fallback import complete_with_fallbacks
-from lemming.kernel.tick.model_requests import ModelRequests, build_request
+from lemming.kernel.tick.model_requests import ModelRequests, build_request, require_not_paused
 from lemming.kernel.tick.recorded_answers import make_tool_record, restore_answer, restore_finding, restore_result
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
@@ -89,9 +89,11 @@ class JournaledAnswers:
         self._get_tick, self._active, self._spent = get_tick, active, inputs.state.consumed_credits
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._first_number = inputs.turn * NUMBERS_PER_TURN  # the turn numbers its calls from 0, the tick from here
-        self._requests = ModelRequests(
-            runtime, journal, snapshot, inputs, self._answers, self._get_live, self._sync_records
-        )
+        self._requests: ModelRequests | None = None  # nothing checks the requests of most turns
+        if inputs.task or inputs.given or active:
+            self._requests = ModelRequests(
+                runtime, journal, snapshot, inputs, self._answers, self._get_live, self._sync_records
+            )
         # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
         self._deadline = Deadline(limit, clock=runtime.monotonic) if limit and runtime.is_live else NEVER
         for record in journal.find_agent_records(self._name, inputs.turn):
@@ -111,7 +113,8 @@ class JournaledAnswers:
         record = self._answers.get(call) or self._append_record(
             self._answers, call, self._call_model_live(call, messages, model, schema)
         )
-        self._requests.settle(record)
+        if self._requests:
+            self._requests.settle(record)
         answer = restore_answer(record)
         self._spent += answer.credits
         return answer
@@ -181,7 +184,7 @@ class JournaledAnswers:
             answers=self._answers,
             get_unwritten_files=lambda: self._commits.unwritten_files,
             plan_call=lambda effect: self._runtime.call_tool(effect.context.index, effect.call, effect.context),
-            count_spending=self._requests.count_spending,
+            count_spending=self._requests.count_spending if self._requests else None,
         )
 
     def _get_live(self) -> tuple[LiveChain, LivePhase] | None:
@@ -230,7 +233,9 @@ class JournaledAnswers:
         self, call: int, messages: list[Message], model: str, schema: dict[str, Any] | None
     ) -> ModelReplied | ModelFailed:
         """Call the model and return the record of the reply or the failure."""
-        inputs, started, self._requests.verdicts = self._inputs, time.perf_counter(), []
+        inputs, started = self._inputs, time.perf_counter()
+        if self._requests:
+            self._requests.verdicts = []
         try:
             if inputs.problem:
                 raise inputs.problem
@@ -253,8 +258,9 @@ class JournaledAnswers:
             optional["finish"] = reply.finish
         if usage.cost_usd is not None:
             optional["cost_usd"] = usage.cost_usd
-        optional |= self._gate_verdicts() if self._requests.verdicts else {}
-        optional |= self._requests.write_off(call)
+        if self._requests:
+            optional |= self._gate_verdicts() if self._requests.verdicts else {}
+            optional |= self._requests.write_off(call)
         if reply.calls or reply.thinking or reply.kept:
             native_values = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
             optional |= {name: redact_json(value) for name, value in native_values.items() if value}
@@ -283,11 +289,17 @@ class JournaledAnswers:
         request = build_request(inputs, entry, call, messages, schema)
         if self._deadline is not NEVER:
             request = self._limit_deadline(request)
-        self._requests.require_payment(entry, request, self._spent)
+        if self._requests:
+            self._requests.require_payment(entry, request, self._spent)
+        else:
+            check_credits(entry, inputs.allocation, self._spent)
         if self._runtime.has_observers and not key:
             event = ModelAsked(agent=self._name, call=call, deadline_s=request.deadline_s)
             self._runtime.notify(event)
-        request = self._requests.admit(key or inputs.agent.model.key, entry, request, self._spent)
+        if self._requests:
+            request = self._requests.admit(key or inputs.agent.model.key, entry, request, self._spent)
+        elif self._runtime.is_live:
+            require_not_paused(self._snapshot, self._name)
         try:
             elapsed_s = 0.0 if self._deadline is NEVER else self._deadline.elapsed()
             with self._runtime.release_turn_lock():
@@ -300,15 +312,17 @@ class JournaledAnswers:
             # asks again.
             if self._runtime.stop.is_set():
                 raise EngineStopped from error
-            if not error.may_be_paid:  # not billed: free its reservation for others
+            if self._requests and not error.may_be_paid:  # not billed: free its reservation for others
                 self._requests.release(call)
             if self._deadline.has_passed:
                 error.hint = LONGER  # the time of the turn ran out, not that of the model
                 raise self._deadline_error((*error.earlier, error)) from error
             raise
         finally:
-            self._runtime.before_retry.pop(self._name, None)
-        reply = self._requests.finish(call, reply)
+            if self._requests:
+                self._runtime.before_retry.pop(self._name, None)
+        if self._requests:
+            reply = self._requests.finish(call, reply)
         if reply.batched:  # batches have a time of their own
             self._deadline.extend(self._deadline.elapsed() - elapsed_s)
         return reply
@@ -326,7 +340,7 @@ class JournaledAnswers:
 
     def _failure_record(self, call: int, error: LemmingError, took_ms: int = 0) -> ModelFailed:
         optional_fields = self._gate_verdicts(error.verdicts) | self._attempt_fields(call, error.earlier)
-        optional_fields |= self._requests.write_off(call)
+        optional_fields |= self._requests.write_off(call) if self._requests else {}
         inputs = self._inputs
         is_for_request = inputs.task or inputs.open_requests or inputs.said_requests
         optional_fields |= {"at": self._runtime.now()} if is_for_request and is_final(error) else {}
@@ -341,11 +355,9 @@ class JournaledAnswers:
         )
 
     def _gate_verdicts(self, recorded: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-        return (
-            {"verdicts": verdicts}
-            if (verdicts := [verdict.as_json() for verdict in self._requests.verdicts] or [*recorded])
-            else {}
-        )
+        current = self._requests.verdicts if self._requests else ()
+        verdicts = [verdict.as_json() for verdict in current] or [*recorded]
+        return {"verdicts": verdicts} if verdicts else {}
 
     def _attempt_fields(self, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:
         """Return the failed attempts of a model call as record fields, and log them."""

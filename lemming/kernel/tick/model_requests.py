@@ -47,6 +47,12 @@ def build_request(
     )
 
 
+def require_not_paused(snapshot: Snapshot, agent: str) -> None:
+    """Raise `Paused` if an agent has been paused since the tick began."""
+    if not snapshot.pause_check.has_no_pause(agent):
+        raise Paused(snapshot.pause_check.pause_reason(agent), hint="end it with `lemming unpause`")
+
+
 class ModelRequests:
     """Checks and reservations of a turn's model calls. `verdicts`: of gates on the current call.
 
@@ -101,9 +107,7 @@ class ModelRequests:
         Under limits, reserve its maximum cost, now and at each retry. Raises `Paused` or `LimitReached`.
         """
         if self._runtime.is_live:  # a recording contains the prevented calls
-            pause_check = self._snapshot.pause_check
-            if not pause_check.has_no_pause(request.agent):
-                raise Paused(pause_check.pause_reason(request.agent), hint="end it with `lemming unpause`")
+            require_not_paused(self._snapshot, request.agent)
             request = self._pass_interceptors(key, entry, request)
         if self._reservations is None:
             return request
