@@ -28,6 +28,7 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.capability_usage import asks_persons
 from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
 from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.live_effects import RunTool
@@ -160,7 +161,8 @@ class ApprovalsContextProvider(ContextProvider):
         }
         preapprovals: list[Json] = []
         used = [*self._used]
-        if used or any(rule.gate.then == "ask" for rule in rules_at_stage(rules, "call")):
+        is_asked = any(rule.gate.then == "ask" for rule in rules_at_stage(rules, "call"))
+        if used or is_asked or asks_persons(agent, tick_context.config):
             preapprovals, used = find_preapprovals(tick_context.mail, agent, self._used)
         sub_requests = [item.as_json() for item in self._sub_requests]
         snapshot: Json = {"asked": sub_requests, "askable": askable, "numbered": bool(askable), "ahead": preapprovals}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.resume import Agent, Take
 from lemming.kernel.org.schedule import Wake
 from lemming.kernel.org.settings_blocks import parse_capability_block
-from lemming.kernel.plugins.capability_loader import find_capability
+from lemming.kernel.plugins.capability_loader import find_capability, get_capability, missing_reason
 from lemming.kernel.plugins.capability_table import (
+    APPROVALS,
     GATE_ACTIONS,
     ORG_KEYS,
     RESUME_KEYS,
@@ -42,6 +45,8 @@ def find_used_capabilities(agent: Agent, config: Config) -> AbstractSet[str]:
     names.update(name for key, (name, _) in SCHEDULE_KEYS.items() if getattr(agent.schedule, key) is not None)
     if agent.capabilities or config.org.capabilities:
         names |= {*agent.capabilities, *config.org.capabilities}
+        if asks_persons(agent, config) and not missing_reason(APPROVALS):
+            names.add(APPROVALS)
     if entry and entry.provider in SPEAKING_PROVIDERS:
         names.add(SPEAKING_PROVIDERS[entry.provider][0])
     if not (agent.extensions or config.org.extensions):
@@ -50,6 +55,15 @@ def find_used_capabilities(agent: Agent, config: Config) -> AbstractSet[str]:
     rules = (rule for source in (config.org, agent) for rule in source.extensions.get("gates", ()))
     names.update(GATE_ACTIONS[rule.then][0] for rule in rules if rule.then in GATE_ACTIONS)
     return names
+
+
+def asks_persons(agent: Agent, config: Config) -> bool:
+    """Return True if a capability of a plugin, in use for an agent, may ask persons to approve."""
+    for name in {*agent.capabilities, *config.org.capabilities}:
+        with suppress(ConfigError):  # a missing one is reported where it is used
+            if get_capability(name, config.org.plugins).asks_persons:
+                return True
+    return False
 
 
 def provider_capability(agent: Agent, config: Config) -> str:

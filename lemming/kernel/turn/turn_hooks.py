@@ -91,6 +91,8 @@ class Capability:
     """Facts that `intercept` may write into effects."""
     reads: tuple[str, ...] = ()
     """Facts of others that `intercept` reads: of live effects, it comes after the capabilities that write them."""
+    asks_persons: bool = False
+    """True if `intercept` may yield an `AskPerson`: approvals take part in the turns of the agents that use it."""
     joins_later: bool = False
     """True if `intercept` gets the live effects of all turns of a tick, also of turns that began without it."""
 
