@@ -11,10 +11,10 @@ from lemming.commands.terminal import print_notice
 from lemming.commands.waiting import print_call, print_wrapped
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.decisions import DecisionKind
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.obligations.current_requests import load_requests
-from lemming.obligations.decisions import DecisionKind
 from lemming.obligations.ledger_calls import find_blocking_requests
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import PersonInboxItem

@@ -10,8 +10,8 @@ from functools import partial
 
 from lemming.kernel.inboxes.payload_references import parse_reference, parse_references
 from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.obligations.request_deadlines import get_last_tick
 from lemming.kernel.org.resume import Agent
-from lemming.obligations.request_deadlines import get_last_tick
 from lemming.obligations.request_outcome import (
     LastTick,
     RequestEvent,

@@ -12,13 +12,13 @@ from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.obligations.request_deadlines import get_extended_last_tick
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.all_requests import build_requests
-from lemming.obligations.request_deadlines import get_extended_last_tick
 from lemming.obligations.request_index import RequestEntryIndex
 from lemming.obligations.request_view import AllRequests, RequestView
 

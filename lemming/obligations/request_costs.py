@@ -15,9 +15,9 @@ from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.journal.journal_file import journal_ticks, raw_journal
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.journal.write_offs import WriteOff
+from lemming.kernel.obligations.budgets import Unit
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS
-from lemming.obligations.budgets import Unit
 from lemming.obligations.journal_spending import cached_idle_ticks
 from lemming.obligations.request_view import AllRequests, RequestView
 

@@ -18,14 +18,14 @@ from lemming.kernel.files import fs
 from lemming.kernel.inboxes.answer_payload import REQUEST_KEYS, needs_answer_key, nest_answer, parse_answer
 from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.messages import OutboxEntry, parse_identities, read_outbox_entries
+from lemming.kernel.obligations.budgets import parse_amount
+from lemming.kernel.obligations.decisions import is_approval_request
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.answer_fields import get_answer_schema, get_properties
-from lemming.obligations.budgets import parse_amount
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
-from lemming.obligations.decisions import is_approval_request
 from lemming.obligations.request_people import choose_person, describe_assignees, require_reachable
 from lemming.obligations.request_view import RequestView
 

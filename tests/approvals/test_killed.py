@@ -13,8 +13,8 @@ import pytest
 from approvals_org import ASK, Ring, by_hand, edit, finished, kept_calls, lemming, make, requests, ring, started, tick
 
 from lemming.kernel.journal.checksums import close_line
+from lemming.kernel.obligations.pending_approvals import action_digest
 from lemming.kernel.tools import ToolRegistry
-from lemming.obligations.pending_approvals import action_digest
 from lemming.testing import Crash, crash_at, say
 
 pytestmark = pytest.mark.crash

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +11,13 @@ from lemming.kernel.base.json_equality import is_equal_json
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_records import Record, ToolStarted
 from lemming.kernel.journal.ledger import AgentState, read_state
-from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
+from lemming.kernel.journal.open_requests import SubRequest
+from lemming.kernel.obligations.decisions import parse_decision
+from lemming.kernel.obligations.pending_approvals import NAME
+from lemming.kernel.obligations.request_payloads import references_entry
+from lemming.kernel.turn.approved_calls import mark_calls_made
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_values import TurnInputs
-from lemming.obligations.decisions import parse_decision
-from lemming.obligations.pending_approvals import NAME
-from lemming.obligations.request_payloads import references_entry
 
 
 def approval_mismatch(inputs: TurnInputs, tick_context: TickContext) -> str:
@@ -69,28 +70,3 @@ def drop_used_approvals(state: AgentState, records: Iterable[Record]) -> AgentSt
     state_of_approvals = state.kept.get(NAME, {})
     used = [*state_of_approvals.get("used", ()), *(grant["entry"] for grant in grants if not grant["id"])]
     return replace(state, requests=requests, kept={**state.kept, NAME: {**state_of_approvals, "used": used}})
-
-
-MADE_NOTE = "(it was made, as it was approved; what it gave is told beside this)"
-
-
-def mark_calls_made(open_requests: Sequence[OpenRequest], ids: Collection[str]) -> tuple[OpenRequest, ...]:
-    """Return an agent's open requests after failed turns made some of the pending calls."""
-    return tuple(_mark_request_calls_made(open_request, ids) for open_request in open_requests)
-
-
-def _mark_request_calls_made(open_request: OpenRequest, ids: Collection[str]) -> OpenRequest:
-    indexes = {
-        sub_request.key: sub_request.call - 1
-        for sub_request in open_request.asked
-        if NAME in sub_request.held and sub_request.held[NAME]["id"] in ids
-    }
-    results = tuple(
-        {**result, "success": True, "output": MADE_NOTE} if index in indexes.values() else result
-        for index, result in enumerate(open_request.results)
-    )
-    sub_requests = (
-        replace(sub_request, end=sub_request.end or "answered", call=0) if sub_request.key in indexes else sub_request
-        for sub_request in open_request.asked
-    )
-    return replace(open_request, asked=tuple(sub_requests), results=results) if indexes else open_request

@@ -28,19 +28,17 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.pending_approvals import NAME
 from lemming.kernel.org.capability_usage import asks_persons
 from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
 from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.live_effects import RunTool
 from lemming.kernel.turn.prompt_labels import PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_effects import AskPerson, Interception, Rejected
+from lemming.kernel.turn.turn_effects import AskPerson, Interception
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
-from lemming.obligations.pending_approvals import NAME
 
 MAX_STORED_DENIALS = 256
 """Maximum number of denied calls that are remembered, the latest."""
@@ -58,16 +56,10 @@ class ApprovalsCapability(Capability):
         """Return the context provider with decisions and new questions of a turn."""
         return ApprovalsContextProvider(context)
 
-    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
-        """Return the interceptor of approvals."""
-        from lemming.capabilities.approvals.approval_interceptor import ApprovalsInterceptor
-
-        return ApprovalsInterceptor(self.name, turn_state, snapshot)
-
     def intercept(self, effect: AskPerson, turn: TurnView) -> Interception:
-        """Answer for a person who has approved a call, or ask about it."""
+        """Answer for a person who has approved a call, or ask about it. The kernel asks about what is no live call."""
         if not isinstance(effect.subject, RunTool):
-            return Rejected(f"{effect.reason}: no person can be asked about this")
+            return None
         from lemming.capabilities.approvals.pending_calls import CallApprovals
 
         return turn.live.get_cache(CallApprovals).decide(effect, effect.subject)

@@ -20,8 +20,8 @@ from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.journal.person_requests import SHOW
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.pending_approvals import NAME, PendingAction
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.obligations.pending_approvals import NAME, PendingAction
 
 MAX_REVIEW_REQUESTS = 16
 """Approximate maximum of new requests in a turn; the next turn asks about the rest."""

@@ -21,18 +21,18 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES
-from lemming.kernel.tools import Tool, ToolResult, get_toolset
-from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.turn.live_effects import RunTool
-from lemming.kernel.turn.live_phase import LivePhase
-from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Deferred, Outcome, Rejected, Suspended
-from lemming.obligations.file_bindings import (
+from lemming.kernel.obligations.file_bindings import (
     compute_binding,
     describe_changed_files,
     find_changed_files,
     find_changes_after_decision,
 )
-from lemming.obligations.pending_approvals import NAME, PendingAction, action_digest, too_many_message
+from lemming.kernel.obligations.pending_approvals import NAME, PendingAction, action_digest, too_many_message
+from lemming.kernel.tools import Tool, ToolResult, get_toolset
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.turn.live_effects import RunTool
+from lemming.kernel.turn.live_phase import LivePhase
+from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Deferred, Outcome, Rejected, Suspended
 
 Json = dict[str, Any]
 MAX_REQUEST_BYTES = ENTRY_LIMIT_BYTES // 2

@@ -20,13 +20,13 @@ from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest, describe_deadline
 from lemming.kernel.journal.person_requests import SHOW, SPEND
 from lemming.kernel.messages import OutboxEntry, parse_identities
+from lemming.kernel.obligations.decisions import Decision, is_amount, parse_decision
+from lemming.kernel.obligations.pending_approvals import NAME
+from lemming.kernel.obligations.request_deadlines import extend_deadlines, is_expired, is_in_time
+from lemming.kernel.obligations.request_entry_kinds import EntryClassifier
+from lemming.kernel.obligations.request_payloads import decision_sort_key, is_cancellation, references_entry
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.tool_results import render_result
-from lemming.obligations.decisions import Decision, is_amount, parse_decision
-from lemming.obligations.pending_approvals import NAME
-from lemming.obligations.request_deadlines import extend_deadlines, is_expired, is_in_time
-from lemming.obligations.request_entry_kinds import EntryClassifier
-from lemming.obligations.request_payloads import decision_sort_key, is_cancellation, references_entry
 
 PENDING_NOTE = "(it is made as this turn begins)"
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 from lemming.capabilities.toolbox.file_tools import FileReadingTool
 from lemming.kernel.access.agent_files import compute_file_digest
 from lemming.kernel.access.allowed_paths import resolve_path
-from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.name_patterns import is_any_match
@@ -21,7 +20,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.guards import PayloadWithDigests
-from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_view import TurnView
 
 FILES_LIMIT = 20
 KEY = "attachments"
@@ -69,22 +68,16 @@ def _inspect_file(context: ToolContext, item: Any) -> dict[str, str]:
     return {"path": resolved.path_key, "sha256": digest}
 
 
-def fill_digests(turn_state: TurnState, payloads: Sequence[Json], at: str) -> list[PayloadWithDigests]:
+def fill_digests(turn: TurnView, payloads: Sequence[Json], at: str) -> list[PayloadWithDigests]:
     """Return payloads with the digests of attached files. Agents without the tool have none.
 
     Invalid attachments are removed from the payload, and the model is told the reason.
     """
     references = [item for payload in payloads if KEY in payload for item in _attachment_list(payload)]
-    if not references or not is_any_match(AttachTool.name, turn_state.inputs.agent.permissions.tools):
+    if not references or not is_any_match(AttachTool.name, turn.agent.permissions.tools):
         return [PayloadWithDigests(payload) for payload in payloads]
-    index, call = len(turn_state.results), ToolCall(AttachTool.name, {"files": references})
-    has_more_to_show = bool(turn_state.actionable_results)
-    turn_state.call_tool(call, at)
-    results = iter(
-        _parse_results(turn_state.source.call_tool(turn_state.call_numbers.last, call, at, {}).output, len(references))
-    )
-    if turn_state.results[index]["success"] and not has_more_to_show:
-        turn_state.shown_count = len(turn_state.results)  # nothing to tell: it is no reason to ask the model once more
+    result = turn.call_tool(AttachTool.name, {"files": references}, at)
+    results = iter(_parse_results(result.output, len(references)))
     return [_with_digests(payload, results) if KEY in payload else PayloadWithDigests(payload) for payload in payloads]
 
 

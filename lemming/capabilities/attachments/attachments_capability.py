@@ -23,13 +23,11 @@ from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Image, get_provider_class
 from lemming.kernel.tick.tick_hooks import TickInterceptor
-from lemming.kernel.turn.guards import PayloadWithDigests
+from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.live_effects import SendRequest
 from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.turn_effects import Interception
+from lemming.kernel.turn.turn_effects import Allowed, BindFiles, Interception
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_view import TurnView
 
 
@@ -37,19 +35,25 @@ class AttachmentsCapability(Capability):
     """Attachments, for agents with the tool `attach` and for models with image input."""
 
     name = "attachments"
-    handles = (SendRequest,)
+    handles = (BindFiles, SendRequest)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider that finds images."""
         return ImageContextProvider(context)
 
-    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
-        """Return the interceptor of attachments; that of a turn without the tool and without images does nothing."""
-        if not (snapshot or is_any_match(AttachTool.name, turn_state.inputs.agent.permissions.tools)):
-            return super().interceptor(turn_state, snapshot)
-        return AttachmentsInterceptor(self.name, turn_state, snapshot)
+    def interceptor(self, turn: TurnView) -> Interceptor:
+        """Return the interceptor of a turn. That of an agent without the tool `attach` binds no files."""
+        has_tool = is_any_match(AttachTool.name, turn.agent.permissions.tools)
+        handles = (BindFiles,) if has_tool else ()
+        return super().interceptor(turn)._replace(handles=handles)
 
-    def intercept(self, effect: SendRequest, turn: TurnView) -> Interception:
+    def intercept(self, effect: BindFiles | SendRequest, turn: TurnView) -> Interception:
+        """Add the digests of attached files to payloads, and images to a request."""
+        if isinstance(effect, BindFiles):
+            return Allowed(effect, fill_digests(turn, effect.payloads, effect.at))
+        return self._add_images(effect, turn)
+
+    def _add_images(self, effect: SendRequest, turn: TurnView) -> Interception:
         """Add the images for the end of the turn's prompt to a request. The bytes are read for each call."""
         references, inputs = turn.snapshot.get("images"), turn.inputs
         if not (references and effect.entry.images):
@@ -82,14 +86,6 @@ class ImageContextProvider(ContextProvider):
     def snapshot(self) -> Json:
         """Return paths and digests of the images. The bytes are read for each model call."""
         return {"images": self._images} if self._images else {}
-
-
-class AttachmentsInterceptor(TurnInterceptor):
-    """Adds digests to the attachments of a turn's entries."""
-
-    def attach_digests(self, payloads: Sequence[Json], at: str) -> Sequence[PayloadWithDigests]:
-        """Return the payloads with the digests of their attached files."""
-        return fill_digests(self.turn_state, payloads, at)
 
 
 class AttachmentsTickInterceptor(TickInterceptor):

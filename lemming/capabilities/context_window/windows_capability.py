@@ -20,13 +20,14 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ContractError, OutOfCredits, Problem, ProviderError
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
+from lemming.kernel.journal.turn_report import End
 from lemming.kernel.providers import require_usable_finish
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt, DescribeQuery
+from lemming.kernel.turn.turn_context import RunTurn
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_view import TurnView
 
 KEY = "memory"
 SUMMARY_PROMPTS = (None, "fit", "full")
@@ -44,9 +45,25 @@ class WindowsCapability(Capability):
         """Return the context provider that applies the window."""
         return WindowContextProvider(context)
 
-    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
-        """Return the interceptor that makes the summary."""
-        return SummaryInterceptor(self.name, turn_state, snapshot)
+    def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
+        """Ask for a summary of omitted messages before anything else, store and show it. On failure go on without.
+
+        After a crash the recorded answer is the summary.
+        """
+        snapshot, text = turn.snapshot, turn.snapshot["before"]
+        try:
+            answer = turn.ask(snapshot["messages"], schema={})
+            require_usable_finish(answer.finish, answer.text)
+            if not (summary := answer.text.strip()):
+                raise ContractError("the answer is empty")
+        except (OutOfCredits, ProviderError, ContractError) as error:
+            turn.remark(f"what was said before is not summed up: {error}")
+        else:
+            text = summary[: 4 * snapshot["most"]]  # characters per token, about
+            turn.remember(snapshot["key"], {"through": snapshot["through"], "text": text}, answer.at)
+        if text:
+            turn.insert_message(build_summary_message(text))
+        return run()
 
     def describe(self, query: DescribeQuery) -> Iterator[AuxiliaryPrompt]:
         """Yield the prompt for a summary."""
@@ -108,28 +125,3 @@ class WindowContextProvider(ContextProvider):
     def snapshot(self) -> Json:
         """Return the prompt for a new summary, or {} if everything is visible."""
         return self._recap
-
-
-class SummaryInterceptor(TurnInterceptor):
-    """Asks for a summary of omitted messages, stores and shows the summary; on failure the turn continues
-    without.
-    """
-
-    def on_turn_start(self) -> None:
-        """Ask for the summary before anything else. After a crash the recorded answer is the summary."""
-        turn_state, text = self.turn_state, self.snapshot["before"]
-        prompt = turn_state.inputs.prompt
-        try:
-            answer = turn_state.ask(self.snapshot["messages"], schema={}, by=self.name)
-            require_usable_finish(answer.finish, answer.text)
-            if not (summary := answer.text.strip()):
-                raise ContractError("the answer is empty")
-        except (OutOfCredits, ProviderError, ContractError) as error:
-            turn_state.remarks.append(f"what was said before is not summed up: {error}"[:500])
-        else:
-            text = summary[: 4 * self.snapshot["most"]]  # characters per token, about
-            turn_state.stage_memory(
-                self.snapshot["key"], {"through": self.snapshot["through"], "text": text}, answer.at
-            )
-        if text:
-            turn_state.set_prompt([*prompt[:-1], build_summary_message(text), prompt[-1]])

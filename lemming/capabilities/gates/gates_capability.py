@@ -21,14 +21,13 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.validation.inventory import PointerProblem
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
 from lemming.kernel.turn.descriptions import DescribeQuery, ToolReference
+from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, SharedResource
 from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_effects import Effect, Interception, LiveEffect
+from lemming.kernel.turn.turn_effects import Interception, LiveEffect
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
 
@@ -46,9 +45,15 @@ class GatesCapability(Capability):
         """Return the context provider for the input gates."""
         return GatesContextProvider(context)
 
-    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
-        """Return the interceptor of a turn with gates."""
-        return GatesInterceptor(self.name, turn_state, snapshot)
+    facts = ("judged",)
+
+    def interceptor(self, turn: TurnView) -> Interceptor:
+        """Return the output gates of a turn. Its snapshot holds `rules`, `channels`, `said_before` and `verdicts`."""
+        turn.add_verdicts(turn.snapshot.get("verdicts", ()))
+        if "rules" not in turn.snapshot:
+            return super().interceptor(turn)
+        gates = OutputGates(turn)
+        return Interceptor(self.name, gates.handles, self.facts, gates.intercept)
 
     def intercept(self, effect: LiveEffect, turn: TurnView) -> Interception:
         """Apply the gates to a call, to its whole result, and to the spending of a model call."""
@@ -178,23 +183,3 @@ class GatesContextProvider(ContextProvider):
             recorded_rule["gate"].get("at") == "out" and recorded_rule["gate"].get("redact") for recorded_rule in rules
         )
         return {key: value for key, value in {**self._recorded_rules, "notes": notes}.items() if value}
-
-
-class GatesInterceptor(TurnInterceptor):
-    """Interceptor with the gates of one turn.
-
-    The snapshot holds `rules`, `channels`, `said_before` and `verdicts`.
-    """
-
-    facts = ("judged",)
-
-    def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
-        super().__init__(name, turn_state, snapshot)
-        turn = TurnView(name, turn_state, snapshot)
-        turn.add_verdicts(snapshot.get("verdicts", ()))
-        self._gates = OutputGates(turn) if "rules" in snapshot else None
-        self.handles = self._gates.handles if self._gates else ()
-
-    def intercept(self, effect: Effect) -> Interception:
-        """Apply the gates to an effect."""
-        return self._gates.intercept(effect) if self._gates else None

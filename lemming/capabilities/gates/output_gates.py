@@ -25,12 +25,12 @@ from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import parse_targets
 from lemming.kernel.turn.guards import CheckFinding
 from lemming.kernel.turn.turn_effects import (
-    Allowed,
     AskPerson,
     CallTool,
     Effect,
     Interception,
     Rejected,
+    TakeResult,
     Withdraw,
     WriteEntry,
     WriteMemory,
@@ -60,7 +60,7 @@ class OutputGates:
         self._earlier = set(self._snapshot.get("said_before", ()))
         self.handles: tuple[type[Effect], ...] = (WriteEntry, WriteMemory, WriteNotes, Withdraw)
         if self._judges:
-            self.handles = (*self.handles, CallTool)
+            self.handles = (*self.handles, CallTool, TakeResult)
 
     def intercept(self, effect: Effect) -> Interception:
         """Apply the gates to entries, memories and notes, and let judges see calls and results."""
@@ -73,6 +73,8 @@ class OutputGates:
                 return self._redact_notes(effect)
             case CallTool():
                 return self._judge_call(effect)
+            case TakeResult():
+                return self._judge_result(effect)
             case Withdraw():
                 return self._forget(effect)
         return None
@@ -175,13 +177,15 @@ class OutputGates:
         return (yield replace(effect, text=text))
 
     def _judge_call(self, effect: CallTool) -> Interception:
-        """Let judges see a call before it is made, and its result."""
+        """Let judges see a call before it is made."""
         assert self._judges, "only gates with judges handle calls"
         judged = self._judges.judge_call(effect.call).judged
-        outcome = yield replace(effect, facts={**effect.facts, "judged": judged}) if judged else effect
-        if not isinstance(outcome, Allowed) or outcome.answer is None or not isinstance(outcome.effect, CallTool):
-            return outcome
-        return replace(outcome, answer=self._judges.judge_result(outcome.effect.call, outcome.answer))
+        return (yield replace(effect, facts={**effect.facts, "judged": judged}) if judged else effect)
+
+    def _judge_result(self, effect: TakeResult) -> Interception:
+        """Let judges see the result of a call."""
+        assert self._judges, "only gates with judges handle results"
+        return (yield replace(effect, result=self._judges.judge_result(effect.call.call, effect.result)))
 
     def _forget(self, effect: Withdraw) -> Interception:
         """Forget withdrawn entries, so they may be written again."""

@@ -23,7 +23,6 @@ from lemming.capabilities.judges.judge_prompts import (
 )
 from lemming.capabilities.judges.judges_settings import UNVERIFIED
 from lemming.capabilities.judges.reply_rollback import DraftWrites
-from lemming.capabilities.requests.requests_interceptor import abandon_request, get_current_request
 from lemming.kernel.base.errors import ContractError, NotVerified, OutOfCredits, ProviderError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.payload_text import QUOTED_LINE_START, quote_text
@@ -31,14 +30,12 @@ from lemming.kernel.base.untrusted_quoting import fence_text, make_marker
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.journal.verdicts import UNPASSED_REMARKS
 from lemming.kernel.memory import decode_memory
-from lemming.kernel.messages import REMINDERS_FROM, OutboxEntry, entry_id
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.forms.form_user_message import describe_result
 from lemming.kernel.turn.notices import without_notices
 from lemming.kernel.turn.prompt_labels import PLAIN
-from lemming.kernel.turn.strategy import Turn
-from lemming.kernel.turn.turn_hooks import Drive
-from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_context import RunTurn
 from lemming.kernel.turn.turn_values import Act, Steps
 from lemming.kernel.turn.turn_view import TurnView
 
@@ -65,17 +62,15 @@ class _DraftRejected(Exception):
         self.progress, self.reason, self.can_retry = progress, reason, can_retry
 
 
-def run_with_judges(
-    view: TurnView, turn_state: TurnState, draft_writes: DraftWrites, turn: Turn, drive: Drive, steps: Steps
-) -> End:
-    """Run a strategy to its end, have its draft judged, and return the end of the turn.
+def run_with_judges(turn: TurnView, draft_writes: DraftWrites, run: RunTurn) -> End:
+    """Run a turn to its end, have its draft judged, and return the end of the turn.
 
-    The snapshot of `view` has the judges (`by`), and the task of the turn (`shown`). Raises `NotVerified` if the turn must
-    fail, and errors of the strategy.
+    The snapshot of `turn` has the judges (`by`), and the task of the turn (`shown`). Raises `NotVerified` if the turn
+    must fail, and errors of the strategy.
     """
-    loop = _VerificationLoop(view, turn_state, draft_writes, turn, drive)
+    loop = _VerificationLoop(turn, draft_writes, run)
     try:
-        end = drive(steps)
+        end = run()
     except OutOfCredits as error:
         if draft_writes.has_content:
             loop.release_unjudged(str(error))
@@ -86,26 +81,23 @@ def run_with_judges(
 class _VerificationLoop:
     """Verification loop of one turn."""
 
-    def __init__(
-        self, view: TurnView, turn_state: TurnState, draft_writes: DraftWrites, turn: Turn, drive: Drive
-    ) -> None:
-        snapshot, self._view = view.snapshot, view
-        self._turn_state, self._draft_writes, self._turn, self._drive = turn_state, draft_writes, turn, drive
+    def __init__(self, turn: TurnView, draft_writes: DraftWrites, run: RunTurn) -> None:
+        self._turn, self._draft_writes, self._run = turn, draft_writes, run
         # A turn begun by 0.2.0 or earlier has no recorded subject: its judge is shown the prompt.
-        self._task_text = snapshot.get("shown", "") if "shown" in snapshot else turn_state.inputs.prompt[-1]["content"]
+        snapshot = turn.snapshot
+        self._task_text = snapshot["shown"] if "shown" in snapshot else turn.inputs.prompt[-1]["content"]
         self._progress = [_JudgeProgress(load_recorded_judge(plain)) for plain in snapshot["by"]]
         self._is_flagged = self._is_abandoned = False
 
     def run(self, end: End) -> End:
         """Have the draft judged and rewritten until all judges pass it or their limits are reached."""
-        turn_state = self._turn_state
-        while self._draft_writes.has_content and turn_state.forced_end != "failed":
+        while self._draft_writes.has_content and not self._turn.has_failed:
             try:
                 self._ask_judges()
                 break
             except _DraftRejected as rejection:
                 new_end = None
-                if rejection.can_retry and not turn_state.forced_end:
+                if rejection.can_retry and not self._turn.must_end:
                     new_end = self._request_rewrite(rejection)
                 if new_end is None:
                     self._apply_consequence(rejection)
@@ -134,7 +126,7 @@ class _VerificationLoop:
                 raise _DraftRejected(progress, reason, can_retry=False)
             progress.drafts += 1
             try:
-                passes, reason = ask_judge(self._view, progress.judge, self._build_prompt(progress.judge))
+                passes, reason = ask_judge(self._turn, progress.judge, self._build_prompt(progress.judge))
             except NoVerdict as error:
                 raise _DraftRejected(progress, str(error), can_retry=False) from error
             if not passes:
@@ -144,31 +136,30 @@ class _VerificationLoop:
     @property
     def _can_revise(self) -> bool:
         """Return True if the author can revise the draft. A program with values as prompt cannot."""
-        return self._turn_state.inputs.model.prompt != "values"
+        return self._turn.inputs.model.prompt != "values"
 
     def _applies_to_draft(self, progress: _JudgeProgress) -> bool:
         """Return True if a judge checks this draft. A judge of the asker checks answers only."""
-        task, entries = get_current_request(self._turn_state), self._turn_state.entries
+        task, entries = self._turn.request, self._turn.entries
         if not progress.judge.asker or task is None:
             return True
-        return task.is_answered(entries) or not (task.is_in_progress(entries) or self._turn_state.is_handed_off)
+        return task.is_answered(entries) or not (task.is_in_progress(entries) or self._turn.is_handed_off)
 
     # --- asking ---------------------------------------------------------------------------------
 
     def _build_prompt(self, judge: ResolvedJudge) -> list[Message]:
-        turn_state = self._turn_state
+        turn = self._turn
         task_text, memories = truncate_for_judge(self._task_text), dict(self._staged_memories())
         if judge.command:
             entries = [
                 {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags} for entry in self._own_entries
             ]
             draft_values = {"entries": entries, "memories": memories}
-            inputs = turn_state.inputs
             return build_program_input(
-                judge, inputs.agent.name, inputs.tick, task_text=task_text, draft_values=draft_values
+                judge, turn.agent.name, turn.tick, task_text=task_text, draft_values=draft_values
             )
         memory_lines = [f"memory {key}: {to_line(value)}" for key, value in memories.items()]
-        results = [describe_result(result, PLAIN) for result in without_notices(turn_state.results)]
+        results = [describe_result(result, PLAIN) for result in without_notices(turn.results)]
         text = "\n".join([*map(_describe_entry, self._own_entries), *memory_lines])
         return build_judge_prompt(
             judge, task_text=task_text, results=truncate_for_judge("\n".join(results)), draft_text=text
@@ -176,13 +167,13 @@ class _VerificationLoop:
 
     @property
     def _own_entries(self) -> list[OutboxEntry]:
-        return [entry for entry in self._turn_state.entries if entry.identity in self._draft_writes.entries]
+        return [entry for entry in self._turn.entries if entry.identity in self._draft_writes.entries]
 
     def _staged_memories(self) -> Iterator[tuple[str, Any]]:
         """Yield the staged memories by key."""
         for path in self._draft_writes.memories:
             key = path.rpartition("/")[2].removesuffix(".json")
-            yield key, decode_memory(self._turn_state.memory[path].content, path)
+            yield key, decode_memory(self._turn.get_memory_file(path).content, path)
 
     # --- writing again --------------------------------------------------------------------------
 
@@ -191,79 +182,75 @@ class _VerificationLoop:
 
         Return the end of the turn with the new draft, or None without one.
         """
-        turn_state, turn = self._turn_state, self._turn
-        messages = [*turn.conversation] or self._rebuild_conversation()
-        if turn_state.has_unshown_results:
-            messages += turn.append_results(messages)
+        turn, strategy_turn = self._turn, self._turn.strategy_turn
+        messages = [*strategy_turn.conversation] or self._rebuild_conversation()
+        messages += strategy_turn.append_new_results(messages)
         mark = make_marker([*(message["content"] for message in messages), rejection.reason])
         text = (
             f"Your reply has not left. It did not pass, for this reason:\n{fence_text(rejection.reason, mark)}\n"
             "Reply again, with all of it: of the reply before nothing leaves. What your tools did stands."
         )
         messages.append({"role": "user", "content": text})
-        shown_count, turn_state.shown_count = turn_state.shown_count, len(turn_state.results)
-        turn.replies_left = turn_state.inputs.max_steps
+        shown_count = turn.mark_results_shown()
+        strategy_turn.replies_left = turn.inputs.max_steps
         self._draft_writes.is_sent_back = True
         try:
-            end = self._drive(_rewrite(turn, turn_state, self._draft_writes, messages))
+            end = self._run(_rewrite(turn, self._draft_writes, messages))
         except NO_REPLY_ERRORS as error:
-            turn_state.remarks.append(f"not written again: {error}"[:500])
+            turn.remark(f"not written again: {error}")
             end = None
         if not self._draft_writes.is_sent_back:
             return end or "done"
-        self._draft_writes.is_sent_back, turn_state.shown_count = False, shown_count
+        self._draft_writes.is_sent_back = False
+        turn.mark_results_shown(shown_count)
         return None
 
     def _rebuild_conversation(self) -> list[Message]:
         """Return a conversation for a strategy without model replies: its prompt and the draft."""
         draft_lines = to_json_lines({"kind": entry.kind, **entry.payload} for entry in self._own_entries)
-        return [*self._turn.prompt, {"role": "assistant", "content": draft_lines}]
+        return [*self._turn.strategy_turn.prompt, {"role": "assistant", "content": draft_lines}]
 
     # --- end of the turn --------------------------------------------------------------------------
 
     def _apply_consequence(self, rejection: _DraftRejected) -> None:
         """Apply the consequence in the judge's `then` to a rejected draft."""
-        turn_state, judge = self._turn_state, rejection.progress.judge
+        turn, judge = self._turn, rejection.progress.judge
         rejection.progress.is_settled = True
-        if "judged" in turn_state.report_fields:
-            turn_state.report_fields["judged"]["passed"] = False
+        if judged := turn.get_report("judged"):
+            turn.report("judged", {**judged, "passed": False})
         message = f"{judge.by} did not pass it: {rejection.reason}"
         if judge.then == "fail":
-            self._draft_writes.withdraw(turn_state)
-            if turn_state.task is None or not turn_state.task.request:
+            self._draft_writes.withdraw(turn)
+            if turn.request is None or not turn.request.request:
                 self._finish()
                 raise NotVerified(message[:2000])
-            if not turn_state.is_handed_off:
-                turn_state.entries, self._is_abandoned = abandon_request(turn_state, message[:2000]), True
+            if not turn.is_handed_off:
+                turn.fail_request(message[:2000])
+                self._is_abandoned = True
             return
-        turn_state.remarks.append(f"{UNPASSED_REMARKS[judge.then != 'flag']}{message}"[:500])
+        turn.remark(f"{UNPASSED_REMARKS[judge.then != 'flag']}{message}")
         self._is_flagged |= judge.then == "flag"
 
     def _finish(self) -> None:
-        """Add the tag of unverified drafts, and restore the order of entries."""
-        turn_state, draft_writes = self._turn_state, self._draft_writes
+        """Add the tag of unverified drafts."""
         if self._is_flagged:
-            draft_writes.tag_entries(turn_state, UNVERIFIED)
-        if draft_writes.has_withdrawn:
-            tick, name = turn_state.inputs.tick, turn_state.inputs.agent.name
-            turn = turn_state.inputs.turn
-            number_of = {entry_id(tick, name, number, turn): number for number in range(REMINDERS_FROM)}
-            turn_state.entries.sort(key=lambda entry: number_of[entry.id])
+            self._draft_writes.tag_entries(self._turn, UNVERIFIED)
 
 
-def _rewrite(turn: Turn, turn_state: TurnState, draft_writes: DraftWrites, messages: list[Message]) -> Steps:
+def _rewrite(turn: TurnView, draft_writes: DraftWrites, messages: list[Message]) -> Steps:
     """Request another reply and act on it. The earlier draft is withdrawn when a new reply arrives."""
+    strategy_turn = turn.strategy_turn
     while True:
-        reply = yield from turn.ask_reply(messages)
+        reply = yield from strategy_turn.ask_reply(messages)
         says_anything = reply.outbox_entries or reply.memory_updates or not reply.tool_calls
         if draft_writes.is_sent_back and says_anything:
-            draft_writes.withdraw(turn_state)
+            draft_writes.withdraw(turn)
         yield Act(reply)
         if draft_writes.is_sent_back:
             continue
-        if not turn.results or turn.is_finished:
+        if not strategy_turn.results or strategy_turn.is_finished:
             return "done"
-        if turn.has_asked:
+        if strategy_turn.has_asked:
             return "waits"
 
 

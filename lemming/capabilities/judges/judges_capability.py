@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from lemming.capabilities.judges.judge_prompts import (
     iter_program_entries,
@@ -17,13 +17,10 @@ from lemming.capabilities.judges.judges_validation import (
     validate_judges,
 )
 from lemming.capabilities.judges.reply_rollback import DraftWrites
-from lemming.capabilities.requests.current_request import NOT_ANSWERED
 from lemming.capabilities.requests.team_tools import build_team_tools
 from lemming.kernel.access.workspace_trust import RequiredPermission
-from lemming.kernel.base.contract import TurnReply
-from lemming.kernel.base.errors import ContractError, NotVerified, Problem
+from lemming.kernel.base.errors import NotVerified, Problem
 from lemming.kernel.base.paths import resume_file
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.inboxes.turn_task import Task
@@ -34,15 +31,14 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_table import JUDGES
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
+from lemming.kernel.turn.current_request import NOT_ANSWERED
 from lemming.kernel.turn.descriptions import DescribeQuery
+from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.forms.task_wording import describe_task
 from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.strategy import Turn
-from lemming.kernel.turn.turn_effects import CallTool, Interception, Rejected
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, Drive, TurnContext, VisibleContext
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.kernel.turn.turn_state import TurnState
-from lemming.kernel.turn.turn_values import Steps
+from lemming.kernel.turn.turn_context import RunTurn
+from lemming.kernel.turn.turn_effects import Allowed, CallTool, CarryOut, Effect, Interception, Rejected, TakeReply
+from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
 from lemming.kernel.turn.turn_view import TurnView
 
 
@@ -56,9 +52,18 @@ class JudgesCapability(Capability):
         """Return the context provider that resolves the judges."""
         return JudgesContextProvider(context)
 
-    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
+    handles = (CallTool, TakeReply, CarryOut)
+
+    def interceptor(self, turn: TurnView) -> Interceptor:
         """Return the interceptor of a judged turn."""
-        return JudgesInterceptor(self.name, turn_state, snapshot)
+        return Interceptor(self.name, self.handles, self.facts, turn.own(JudgedDraft).intercept)
+
+    def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
+        """Have the draft judged, and rewritten if rejected."""
+        try:
+            return run_with_judges(turn, turn.own(JudgedDraft).writes, run)
+        except NotVerified as error:
+            return turn.fail(error)
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield the names of missing judges, and other problems of the judges named in a resume."""
@@ -119,39 +124,36 @@ class JudgesContextProvider(ContextProvider):
         return {"by": self._judges, **({"shown": truncate_for_judge(task_text)} if task_text else {})}
 
 
-class JudgesInterceptor(TurnInterceptor):
-    """Interceptor of a judged turn. The snapshot holds the judges in order, each as a `ResolvedJudge`."""
+class JudgedDraft:
+    """The draft of a judged turn. The snapshot holds the judges in order, each as a `ResolvedJudge`."""
 
-    handles = (CallTool,)
+    def __init__(self, turn: TurnView) -> None:
+        self._turn, self.writes = turn, DraftWrites()
 
-    def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
-        super().__init__(name, turn_state, snapshot)
-        self._draft_writes, self._view = DraftWrites(), TurnView(name, turn_state, snapshot)
+    def intercept(self, effect: Effect) -> Interception:
+        """Block handing off a judged request, refuse an empty rewrite, and note a draft's writes."""
+        match effect:
+            case CallTool():
+                return self._block_handoff(effect)
+            case TakeReply():
+                task, says_anything = self._turn.request, effect.reply.outbox_entries or effect.reply.tool_calls
+                if self.writes.is_sent_back and task and task.request and not says_anything:
+                    return Rejected(NOT_ANSWERED)
+            case CarryOut():
+                return self._record_writes(effect)
+        return None
 
-    def wrap_run(self, turn: Turn, drive: Drive, steps: Steps) -> End:
-        """Have the draft judged, and rewritten if rejected."""
-        try:
-            return run_with_judges(self._view, self.turn_state, self._draft_writes, turn, drive, steps)
-        except NotVerified as error:
-            return self.turn_state.fail(error)
-
-    def validate_reply(self, reply: TurnReply) -> None:
-        """Reject an empty reply when the draft must be rewritten."""
-        task, says_anything = self.turn_state.task, reply.outbox_entries or reply.tool_calls
-        if self._draft_writes.is_sent_back and task and task.request and not says_anything:
-            raise ContractError(NOT_ANSWERED)
-
-    def after_reply(
-        self, first: int, written: int, effects_before: Mapping[str, FileEffect], *, has_seen: bool
-    ) -> None:
+    def _record_writes(self, effect: CarryOut) -> Interception:
         """Note the draft's writes for a possible withdrawal. Writes of a strategy itself are excluded."""
-        if has_seen:
-            self._draft_writes.record(self.turn_state, self.turn_state.entries[first : first + written], effects_before)
+        outcome = yield effect
+        if effect.has_seen and isinstance(outcome, Allowed):
+            self.writes.record(outcome.answer)
+        return outcome
 
-    def intercept(self, effect: CallTool) -> Interception:
+    def _block_handoff(self, effect: CallTool) -> Interception:
         """Block handing off a request whose asker has the answer judged."""
-        tool = build_team_tools(self.turn_state.inputs.agent).get(effect.tool)
-        asker = next((judge["asker"] for judge in self.snapshot["by"] if "asker" in judge), "")
+        tool = build_team_tools(self._turn.agent).get(effect.tool)
+        asker = next((judge["asker"] for judge in self._turn.snapshot["by"] if "asker" in judge), "")
         if tool is None or not tool.is_handoff or not asker:
             return None
         return Rejected(f"refused: {asker} has your answer judged; answer it yourself")

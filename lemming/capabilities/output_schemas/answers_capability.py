@@ -12,7 +12,6 @@ from lemming.capabilities.output_schemas.payload_validation import (
     collect_answer_schemas,
     payload_instructions,
 )
-from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.files.field_types import Json
@@ -22,9 +21,9 @@ from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.reply_schemas import PayloadSchema
+from lemming.kernel.turn.turn_effects import Allowed, CheckEntries, Interception
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_view import TurnView
 from lemming.libraries.conditions.schema_typos import find_schema_typos
 
 
@@ -37,9 +36,16 @@ class AnswersCapability(Capability):
         """Return the context provider with the schemas of the turn's entries."""
         return OutputContextProvider(context)
 
-    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
-        """Return the interceptor of a turn with schemas."""
-        return OutputInterceptor(self.name, turn_state, snapshot)
+    handles = (CheckEntries,)
+
+    def intercept(self, effect: CheckEntries, turn: TurnView) -> Interception:
+        """Return each entry as written, or the problems of the payload. Records the problem of the answer."""
+        if turn.can_skip_response:
+            return None
+        validator = turn.own(_make_validator)
+        validated = validator.validate_entries([*effect.entries])
+        turn.report_answer_violation(validator.violation)
+        return Allowed(effect, validated)
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield keywords of the schema that would check nothing, problems of the schema, and parts that no model
@@ -89,17 +95,5 @@ class OutputContextProvider(ContextProvider):
         return {"schemas": self._schemas} if self._schemas else {}
 
 
-class OutputInterceptor(TurnInterceptor):
-    """Validation of a turn's entry payloads."""
-
-    def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
-        super().__init__(name, turn_state, snapshot)
-        self._validator = PayloadValidator(turn_state.inputs, snapshot.get("schemas", {}))
-
-    def validate_entries(self, entries: list[NewEntry]) -> list[NewEntry | list[str]]:
-        """Return each entry as written, or the problems of the payload. Records the problem of the answer."""
-        if self.turn_state.can_skip_response:
-            return [*entries]
-        validated = self._validator.validate_entries(entries)
-        self.turn_state.answer_violation = self._validator.violation
-        return validated
+def _make_validator(turn: TurnView) -> PayloadValidator:
+    return PayloadValidator(turn.inputs, turn.snapshot.get("schemas", {}))

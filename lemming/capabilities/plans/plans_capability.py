@@ -18,6 +18,7 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ConfigError, PermissionDenied, Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import Memories, load_memories
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import Config
@@ -25,9 +26,9 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
 from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.turn_context import RunTurn
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, SkipReason, TurnContext, VisibleContext
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_view import TurnView
 
 
 class PlansCapability(Capability):
@@ -41,9 +42,10 @@ class PlansCapability(Capability):
         """Return the context provider for the waits of a plan."""
         return PlanContextProvider(context)
 
-    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
-        """Return the interceptor of a plan's turn: the turn may skip its response."""
-        return PlanInterceptor(self.name, turn_state, snapshot)
+    def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
+        """Run the turn, which gives no response while its step waits for something outside."""
+        turn.allow_silence()
+        return run()
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield problems of the agent's plan, including a plan without an agent on the plan provider."""
@@ -75,14 +77,6 @@ def iter_permissions(
             for author, judge_settings, pointer in judges:
                 location = f"{plan_file(agent.name)}#{pointer}"
                 yield from program_permission(org.base, judge_settings.by, f"what {author} writes", location)
-
-
-class PlanInterceptor(TurnInterceptor):
-    """Interceptor of a plan's turn. The turn gives no response while its step waits for something outside."""
-
-    def can_skip_response(self) -> bool:
-        """Return True: a plan's turn may skip its response."""
-        return True
 
 
 class PlanContextProvider(ContextProvider):

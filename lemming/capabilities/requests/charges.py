@@ -19,11 +19,11 @@ from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
+from lemming.kernel.obligations.budgets import BudgetAmount, Unit, get_budget
+from lemming.kernel.obligations.request_payloads import accepts_first_answer, required_answers
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.obligations.budgets import BudgetAmount, Unit, get_budget
 from lemming.obligations.request_costs import RequestCosts, TurnForRequest, turns_for_requests
-from lemming.obligations.request_payloads import accepts_first_answer, required_answers
 
 _MAX_CACHED_TICKS = 2_000
 _MAX_HOPS = 100

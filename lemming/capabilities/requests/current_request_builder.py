@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lemming.capabilities.requests.current_request import OWN_REQUESTS, CurrentRequest
 from lemming.kernel.inboxes.payload_references import parse_reference
 from lemming.kernel.inboxes.turn_task import Task
-from lemming.obligations.budgets import BudgetAmount
-from lemming.obligations.request_deadlines import get_last_tick, parse_deadline_time
-from lemming.obligations.request_payloads import get_count
+from lemming.kernel.obligations.budgets import BudgetAmount
+from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_deadline_time
+from lemming.kernel.obligations.request_payloads import get_count
+from lemming.kernel.turn.current_request import OWN_REQUESTS, CurrentRequest
 
 
 def build_current_request(

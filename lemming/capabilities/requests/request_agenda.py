@@ -23,10 +23,10 @@ from lemming.kernel.inboxes.turn_agenda import Agenda, can_accept_requests, is_o
 from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
+from lemming.kernel.obligations.request_entry_kinds import EntryClassifier
+from lemming.kernel.obligations.request_payloads import accepts_first_answer, get_count
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.resume import Take
-from lemming.obligations.request_entry_kinds import EntryClassifier
-from lemming.obligations.request_payloads import accepts_first_answer, get_count
 
 DEFAULT_WITHIN_TICKS = 10
 """For so many ticks a request to several is one agent's, unless it says otherwise."""

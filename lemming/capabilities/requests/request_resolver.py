@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lemming.kernel.inboxes.payload_references import parse_reference
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
-from lemming.obligations.request_deadlines import get_extended_last_tick
+from lemming.kernel.obligations.request_deadlines import get_extended_last_tick
 from lemming.obligations.request_outcome import (
     RequestEvent,
     RequestEventContext,

@@ -10,13 +10,15 @@ from contextlib import suppress
 from typing import Any
 
 from lemming.capabilities.requests.charges import Charges
-from lemming.capabilities.requests.current_request import CurrentRequest
 from lemming.capabilities.requests.current_request_builder import build_current_request
 from lemming.capabilities.requests.request_agenda import build_agenda
-from lemming.capabilities.requests.requests_interceptor import RequestsInterceptor
 from lemming.capabilities.requests.requests_settings import get_team
-from lemming.capabilities.requests.team_tools import build_team_tools, collect_team_facts, fill_answered_results
-from lemming.capabilities.requests.visible_requests import has_answer
+from lemming.capabilities.requests.team_tools import (
+    TeamCalls,
+    build_team_tools,
+    collect_team_facts,
+    fill_answered_results,
+)
 from lemming.kernel.base.errors import LemmingError, Problem, TurnBroke
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
@@ -30,12 +32,15 @@ from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
 from lemming.kernel.plugins.capability_table import REQUESTS
 from lemming.kernel.tools import Tool
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
+from lemming.kernel.turn.current_request import CurrentRequest
+from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.loop_breaker import loop_limits
 from lemming.kernel.turn.prompt_labels import PromptLabels
+from lemming.kernel.turn.turn_effects import CallTool
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Purpose, TurnInputs
+from lemming.kernel.turn.turn_view import TurnView
+from lemming.kernel.turn.visible_requests import has_answer
 
 
 class RequestsCapability(Capability):
@@ -43,9 +48,12 @@ class RequestsCapability(Capability):
 
     name = REQUESTS
 
-    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
-        """Return the interceptor for a turn."""
-        return RequestsInterceptor(self.name, turn_state, snapshot)
+    handles = (CallTool,)
+
+    def interceptor(self, turn: TurnView) -> Interceptor:
+        """Return the interceptor of calls that ask a team member or hand off the request."""
+        handles = self.handles if "team" in turn.agent.extensions else ()
+        return Interceptor(self.name, handles, self.facts, turn.own(TeamCalls).intercept)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider: the agents available for questions, and the answers to earlier

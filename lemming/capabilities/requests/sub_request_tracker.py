@@ -16,8 +16,8 @@ from lemming.kernel.inboxes.request_policy import RequestOutcomes, RequestPolicy
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
-from lemming.obligations.decisions import is_approval_request
-from lemming.obligations.request_deadlines import extend_deadlines
+from lemming.kernel.obligations.decisions import is_approval_request
+from lemming.kernel.obligations.request_deadlines import extend_deadlines
 
 
 class SubRequestTracker:

@@ -6,14 +6,13 @@ later turn.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from lemming.capabilities.requests.current_request import OWN_REQUESTS, CurrentRequest
 from lemming.capabilities.requests.request_agenda import accepts_requests
 from lemming.capabilities.requests.requests_settings import get_team
-from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.files.fast_decoder import describe_field
@@ -21,18 +20,18 @@ from lemming.kernel.inboxes.answer_payload import ENVELOPE
 from lemming.kernel.inboxes.payload_references import parse_reference
 from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
 from lemming.kernel.journal.open_requests import describe_deadline
-from lemming.kernel.messages import OutboxEntry, parse_targets
+from lemming.kernel.obligations.budgets import get_budget
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tools import Tool, ToolResult
+from lemming.kernel.turn.current_request import OWN_REQUESTS
 from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.tool_results import RESULTS_CHARS, render_result
-from lemming.kernel.turn.turn_hooks import Rejected
-from lemming.obligations.budgets import get_budget
+from lemming.kernel.turn.turn_effects import Allowed, CallTool, Interception, Rejected
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_state import TurnState
+    from lemming.kernel.turn.turn_view import TurnView
 
 Wait = Literal["all", "first"]
 
@@ -199,101 +198,51 @@ def collect_team_facts(tick_context: TickContext, agent: Agent, task: Task | Non
     return {key: fact for key, fact in facts.items() if fact}
 
 
-def unbounded_agent_reason(names: Collection[str], new_entry: NewEntry) -> str:
-    """Return the reason an entry for a request with a budget cannot ask its target, or an empty text."""
-    if (name := next((target for target in sorted(parse_targets(new_entry.payload)) if target in names), None)) is None:
-        return ""
-    return (
-        f"refused: what you were asked has a budget, and {name} takes what you ask in turns for its whole "
-        f'inbox, which no budget bounds; name {name} in "team" of your resume and call ask_{name}'
-    )
+class TeamCalls:
+    """Calls of team tools in one turn: each asks a team member, or hands off the request of the turn."""
 
+    def __init__(self, turn: TurnView) -> None:
+        self._turn, self._tools = turn, build_team_tools(turn.agent)
 
-def delegate(
-    turn_state: TurnState,
-    current: CurrentRequest | None,
-    tool: TeamTool,
-    call: ToolCall,
-    at: str,
-    unreachable: Mapping[str, str],
-) -> None:
-    """Stage an entry to ask a team member or hand off the request, or report the refusal to the model.
+    def intercept(self, effect: CallTool) -> Interception:
+        """Write the entry of a team tool's call, or refuse the call."""
+        return self._delegate(effect, tool) if (tool := self._tools.get(effect.tool)) else None
 
-    `unreachable`: the reasons tools cannot reach their targets, by tool name.
-    """
-    try:
-        args = tool.parse_arguments(call.args)
-    except ToolError as error:
-        turn_state.refuse_call(call, ToolResult(False, str(error), outcome=error.outcome))
-        return
-    if reason := unreachable.get(tool.name, "") or _delegation_blocker(turn_state, current, tool):
-        turn_state.refuse_call(call, ToolResult(False, reason, outcome="refused"))
-        return
-    message = args.pop("message")
-    if tool.is_handoff:
-        assert current, "only a request is handed on"
-        turn_state.stage_entry(current.make_handoff(message, tool.target, turn_state.inputs.tick), at)
-        turn_state.is_handed_off = has_handoff(turn_state.entries)
-        return
-    path = None if current else [turn_state.inputs.agent.name]  # otherwise it is filled in with the rest
-    options = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
-    payload = {key: value for key, value in options.items() if value is not None}
-    entry = turn_state.stage_entry(NewEntry("request", {"text": message, "target": tool.target, **payload}, []), at)
-    if entry is not None:
-        turn_state.add_result(call.tool, call.args, ToolResult(True), call.id, is_entry=True)
-        turn_state.pending_indexes[entry.identity] = len(turn_state.results)
+    def _delegate(self, effect: CallTool, tool: TeamTool) -> Interception:
+        turn, current = self._turn, self._turn.request
+        try:
+            args = tool.parse_arguments(effect.args)
+        except ToolError as error:
+            return Rejected(str(error), outcome=error.outcome)
+        if reason := turn.snapshot.get("out_of_reach", {}).get(tool.name, "") or self._blocker(tool):
+            return Rejected(reason)
+        message = args.pop("message")
+        if tool.is_handoff:
+            assert current, "only a request is handed on"
+            turn.write_entry(current.make_handoff(message, tool.target, turn.tick), effect.at)
+            return Allowed(effect)
+        path = None if current else [turn.agent.name]  # otherwise it is filled in with the rest
+        options = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
+        payload = {key: value for key, value in options.items() if value is not None}
+        new = NewEntry("request", {"text": message, "target": tool.target, **payload}, [])
+        turn.write_entry(new, effect.at, asked_by=effect.call)
+        return Allowed(effect)
 
-
-def has_handoff(entries: Iterable[OutboxEntry]) -> bool:
-    """Return True if one of a turn's entries hands the request off."""
-    return any(entry.kind == "request" and "hands_on" in entry.payload for entry in entries)
-
-
-def check_handoff(turn_state: TurnState, current: CurrentRequest | None, new_entry: NewEntry) -> NewEntry | Rejected:
-    """Return a handoff entry as completed by the engine. Reject any other entry with `hands_on`.
-
-    A handoff transfers the remaining budget and the duty to answer. Therefore the entry must move the request
-    of this turn, at most once, to an agent listed in `hand_to`. The entry may come from a call of
-    `hand_to_*`, from the approval of such a call, or from the model's own text.
-    """
-    team, text, target = (
-        get_team(turn_state.inputs.agent),
-        new_entry.payload.get("text"),
-        new_entry.payload.get("target"),
-    )
-    is_own = (
-        current is not None
-        and new_entry.payload["hands_on"] == current.reference
-        and not has_handoff(turn_state.entries)
-    )
-    if current is None or not is_own or team is None or target not in team.hand_to or not isinstance(text, str):
-        return Rejected(
-            "refused: hands_on is the engine's to write; call hand_to_NAME to hand on what was asked of you"
-        )
-    if current.hops >= team.max_hops:
-        return Rejected(f"refused: it was handed on {current.hops} times")
-    handoff = current.make_handoff(text, target, turn_state.inputs.tick)
-    return new_entry._replace(payload={**new_entry.payload, **handoff.payload})
-
-
-def _delegation_blocker(turn_state: TurnState, current: CurrentRequest | None, tool: TeamTool) -> str:
-    """Return the reason a team tool cannot be used now, or an empty text."""
-    team, current_request, name = (
-        get_team(turn_state.inputs.agent),
-        current or OWN_REQUESTS,
-        turn_state.inputs.agent.name,
-    )
-    assert team, "its tools follow from it"
-    if not turn_state.remaining_entries:
-        return f"the turn may write no more than {turn_state.inputs.agent.turn.max_entries} entries"
-    if tool.is_handoff:
-        if not current_request.request:
-            return "nothing was asked of you that could be handed on"
-        return (
-            f"refused: it was handed on {current_request.hops} times" if current_request.hops >= team.max_hops else ""
-        )
-    if len(current_request.path) + 1 >= team.max_depth:
-        return f"refused: {len(current_request.path) + 1} agents wait for each other already; answer it yourself"
-    if len(current_request.begun.asked) + len(turn_state.pending_indexes) >= team.max_asked:
-        return f"refused: {team.max_asked} questions have been asked for it; answer with what you have"
-    return current_request.sub_request_blocker(name, {tool.target})
+    def _blocker(self, tool: TeamTool) -> str:
+        """Return the reason a team tool cannot be used now, or an empty text."""
+        turn = self._turn
+        team, current_request = get_team(turn.agent), turn.request or OWN_REQUESTS
+        assert team, "its tools follow from it"
+        if not turn.remaining_entries:
+            return f"the turn may write no more than {turn.agent.turn.max_entries} entries"
+        if tool.is_handoff:
+            if not current_request.request:
+                return "nothing was asked of you that could be handed on"
+            hops = current_request.hops
+            return f"refused: it was handed on {hops} times" if hops >= team.max_hops else ""
+        if len(current_request.path) + 1 >= team.max_depth:
+            waiting = len(current_request.path) + 1
+            return f"refused: {waiting} agents wait for each other already; answer it yourself"
+        if len(current_request.begun.asked) + turn.awaited_count >= team.max_asked:
+            return f"refused: {team.max_asked} questions have been asked for it; answer with what you have"
+        return current_request.sub_request_blocker(turn.agent.name, {tool.target})

@@ -10,23 +10,19 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, LemmingError, Problem
+from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.plugins.capability_table import STRATEGIES
-from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
 from lemming.kernel.turn.forms.task_wording import describe_task
 from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.tool_results import render_result
+from lemming.kernel.turn.turn_context import RunTurn
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.libraries.strategy_registry import StrategyInputs, get_strategy
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.strategy import Turn
-    from lemming.kernel.turn.turn_state import TurnState
-    from lemming.kernel.turn.turn_values import Steps
+    from lemming.kernel.turn.turn_view import TurnView
 
 _PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
 """Memory key for plans of `plan_execute`; its prompts show the current plan."""
@@ -41,9 +37,12 @@ class StrategiesCapability(Capability):
         """Return the context provider of a turn with a strategy."""
         return StrategyContextProvider(context)
 
-    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
-        """Return the interceptor of a turn with a strategy."""
-        return StrategyInterceptor(self.name, turn_state, snapshot)
+    def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
+        """Run the turn by the steps of the strategy."""
+        strategy, strategy_turn = get_strategy(turn.snapshot["name"], turn.plugins), turn.strategy_turn
+        strategy_turn.options = strategy.parse_options(turn.agent.turn.options)
+        strategy_turn.snapshot = turn.snapshot["needs"]
+        return run(strategy.steps(strategy_turn))
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield the problems of the strategy in a resume and of its options."""
@@ -88,21 +87,3 @@ class StrategyContextProvider(ContextProvider):
         except ConfigError as error:
             where = error.where or paths.resume_file(agent.name)
             raise ConfigError(error.message, where=where, hint=error.hint) from error
-
-
-class StrategyInterceptor(TurnInterceptor):
-    """Interceptor for a strategy in one turn. `snapshot`: the strategy's `name`, and its inputs (`needs`)."""
-
-    def strategy(self, turn: Turn, plugins: tuple[str, ...] | None) -> Steps:
-        """Return the steps of the strategy."""
-        strategy = get_strategy(self.snapshot["name"], plugins)
-        turn.options = strategy.parse_options(self.turn_state.inputs.agent.turn.options)
-        turn.snapshot = self.snapshot["needs"]
-        return strategy.steps(turn)
-
-    def on_turn_end(self, end: End, error: LemmingError | None) -> End:
-        """Pass the strategy's message to the agent's next turn, as a result."""
-        turn_state = self.turn_state
-        if turn_state.remaining_work and not (turn_state.task or turn_state.pending_indexes):
-            turn_state.results.append(render_result("strategy", {}, ToolResult(True, turn_state.remaining_work)))
-        return end

@@ -6,6 +6,7 @@ Rules: docs/trust.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -17,25 +18,21 @@ from lemming.capabilities.trust.trust_levels import TRUST
 from lemming.capabilities.trust.trust_prompt_labels import PromptTaintTracker
 from lemming.capabilities.trust.trust_settings import get_trust_settings
 from lemming.capabilities.trust.turn_trust import TurnLabelState
-from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import Problem
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.tick.firing_plan import is_person_agent
-from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.check_subjects import CheckSubject, ReferenceCheck, to_problems
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, ToolReference
+from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, TrustLabeler
 from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest, StartTool
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_labels import PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import RetentionHold
-from lemming.kernel.turn.turn_effects import Interception, LiveEffect
+from lemming.kernel.turn.turn_effects import Allowed, Effect, Interception, LiveEffect, Seal, ShowResult, TakeResult
 from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
 
@@ -45,16 +42,16 @@ class TrustCapability(Capability):
 
     name = TRUST
     describes = (RetentionHold, ToolReference)
-    handles = (RunTool, StartTool, CheckResult, SendRequest)
+    handles = (RunTool, StartTool, CheckResult, SendRequest, TakeResult, ShowResult, Seal)
     facts = ("trust", "trust_source", "args_trust")
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider of a turn with trust tracking."""
         return TrustContextProvider(context)
 
-    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
-        """Return the interceptor of a turn with trust tracking."""
-        return TrustInterceptor(self.name, turn_state, snapshot)
+    def interceptor(self, turn: TurnView) -> Interceptor:
+        """Return the labels of a turn with trust tracking."""
+        return Interceptor(self.name, self.handles, self.facts, turn.own(TurnLabels).intercept)
 
     def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
         """Return the trust labeler of a tick, or None without trust tracking."""
@@ -104,40 +101,44 @@ class TrustCapability(Capability):
         return [*map(label_state.to_kept_result, results)]
 
 
-class TrustInterceptor(TurnInterceptor):
+class TurnLabels:
     """The trust label of one turn, and the labels of all its outputs."""
 
-    def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
-        super().__init__(name, turn_state, snapshot)
-        self._label_state = TurnLabelState(snapshot, turn_state.inputs.agent.name, turn_state.inputs.tick)
-        turn_state.report_fields[TRUST] = self._label_state.as_json()
+    def __init__(self, turn: TurnView) -> None:
+        self._turn = turn
+        self._label_state = TurnLabelState(turn.snapshot, self._turn.agent.name, self._turn.tick)
+        self._publish_label()
 
-    def trust_label(self) -> str:
-        """Return the current trust label of the turn."""
-        return self._label_state.label
+    def _publish_label(self) -> None:
+        self._turn.set_trust_label(self._label_state.label)
+        self._turn.report(TRUST, self._label_state.as_json())
 
-    def after_call(self, index: int, call: ToolCall, result: ToolResult) -> None:
-        """Record the trust label of a call's result."""
-        if result.trust:
-            self._label_state.record_result(result.trust)
-            self.turn_state.report_fields[TRUST] = self._label_state.as_json()
+    def intercept(self, effect: Effect) -> Interception:
+        """Record the label of each result, and label what the model and other turns are shown."""
+        match effect:
+            case TakeResult():
+                self._record_result(effect)
+            case ShowResult():
+                return Allowed(replace(effect, result=self._label_state.render_result(effect.result)))
+            case Seal():
+                return self._seal(effect)
+        return None
 
-    def before_write(self, files: dict[str, FileEffect]) -> dict[str, FileEffect]:
-        """Return the files with trust labels: inside the record, or as sidecar labels."""
-        return self._label_state.label_files(files)
+    def _record_result(self, effect: TakeResult) -> None:
+        if effect.result.trust:
+            self._label_state.record_result(effect.result.trust)
+            self._publish_label()
 
-    def render_result(self, result: Json) -> Json:
-        """Return a result with a trust label."""
-        return self._label_state.render_result(result)
-
-    def finalize(self) -> None:
-        """Add the final trust label to all outputs of the turn."""
-        turn_state, label_state = self.turn_state, self._label_state
-        turn_state.staged = label_state.label_files(turn_state.staged)
-        turn_state.entries = [*map(label_state.label_entry, turn_state.entries)]
-        turn_state.failure_entries = [*map(label_state.label_entry, turn_state.failure_entries)]
-        turn_state.results = [*map(label_state.to_kept_result, turn_state.results)]
-        turn_state.external_results = [*map(label_state.to_kept_result, turn_state.external_results)]
+    def _seal(self, effect: Seal) -> Interception:
+        label_state = self._label_state
+        return (
+            yield replace(
+                effect,
+                files=label_state.label_files(effect.files),
+                entries=[*map(label_state.label_entry, effect.entries)],
+                results=[*map(label_state.to_kept_result, effect.results)],
+            )
+        )
 
 
 class TrustContextProvider(ContextProvider):

@@ -213,10 +213,10 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
         CapabilitySpec(
             REQUESTS,
             "lemming.capabilities.requests.requests_capability:RequestsCapability",
+            after=("judges",),  # which may forbid that a request is handed on
             keys={"resume.team": ".requests_settings:RequestsResumeSettings", "turn.take": ""},
             provides={
                 "reply_holds": {REQUESTS: ".request_resolver:is_awaited_entry"},
-                "formats": {"purpose": ".current_request:CurrentRequest"},
                 "commands": {"answer": "", "ask": "", "cancel": "", "chat": ""},
             },
         ),

@@ -123,7 +123,7 @@ class EffectChain:
         return _checked(interceptor, effect, result, allowed)
 
     def _perform_last(self, effect: Effect) -> Steps:
-        if isinstance(effect, AskPerson):
+        if isinstance(effect, AskPerson) and isinstance(effect.subject, LiveEffect):
             return Rejected(f"{effect.reason}: a person must approve, and no capability here asks persons")
         self._record(EffectStarted(effect))
         answer = yield effect

@@ -12,13 +12,13 @@ from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.capability_usage import find_used_capabilities
-from lemming.kernel.plugins.capability_loader import format_class, get_capability, sort_capabilities
+from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
 from lemming.kernel.turn.context_provider_chain import agent_capabilities
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt
 from lemming.kernel.turn.guards import TrustLabeler
-from lemming.kernel.turn.hook_table import NO_HOOKS, HookTable
 from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.turn_capabilities import NO_CAPABILITIES, TurnCapabilities
 from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_values import Purpose, TurnInputs
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState
 
 
-def build_hook_table(turn_state: TurnState, plugins: Sequence[str] | None = None) -> HookTable:
-    """Return the hook table of a turn from the recorded inputs.
+def find_turn_capabilities(turn_state: TurnState, plugins: Sequence[str] | None = None) -> TurnCapabilities:
+    """Return the capabilities of a turn from the recorded inputs.
 
     Raises `ConfigError` for a missing capability.
 
@@ -37,10 +37,8 @@ def build_hook_table(turn_state: TurnState, plugins: Sequence[str] | None = None
     snapshots: Mapping[str, Json] = inputs.given
     extra_names = _find_unrecorded_names(inputs)
     if not (extra_names or snapshots):
-        return NO_HOOKS
-    capabilities = starting_capabilities(inputs, plugins, extra_names)
-    interceptors = {item.name: item.interceptor(turn_state, snapshots.get(item.name, {})) for item in capabilities}
-    return HookTable(interceptors, turn_state)
+        return NO_CAPABILITIES
+    return TurnCapabilities(starting_capabilities(inputs, plugins, extra_names), snapshots, turn_state)
 
 
 _WITHOUT_REQUESTS = LISTED.keys() - {REQUESTS, APPROVALS}
@@ -53,11 +51,17 @@ def _find_unrecorded_names(inputs: TurnInputs) -> list[str]:
     names = [name for name, uses in USES.items() if uses(agent, entry)]
     if entry.provider in SPEAKING_PROVIDERS:
         names.append(SPEAKING_PROVIDERS[entry.provider][0])
-    is_shown = inputs.open_requests or inputs.said_requests
-    has_requests = inputs.task or is_shown or inputs.state.requests or "team" in agent.extensions
-    if has_requests or not inputs.given.keys() <= _WITHOUT_REQUESTS:
+    if has_requests(inputs):
         names.append(REQUESTS)
     return names
+
+
+def has_requests(inputs: TurnInputs) -> bool:
+    """Return True if a turn serves, shows or can create requests: to a team or to persons."""
+    is_shown = inputs.open_requests or inputs.said_requests
+    if inputs.task or is_shown or inputs.state.requests or "team" in inputs.agent.extensions:
+        return True
+    return not inputs.given.keys() <= _WITHOUT_REQUESTS
 
 
 def starting_capabilities(
@@ -114,8 +118,10 @@ def state_after_abandon(
 
 
 def parse_purpose(raw: Json) -> Purpose:
-    """Return the purpose of a turn from the record. Raises `ConfigError` if the capability is missing."""
-    purpose: Purpose = format_class("purpose").from_json(raw)
+    """Return the purpose of a turn from the record. Raises `ValueError` for invalid JSON."""
+    from lemming.kernel.turn.current_request import CurrentRequest  # most turns have none
+
+    purpose: Purpose = CurrentRequest.from_json(raw)
     return purpose
 
 

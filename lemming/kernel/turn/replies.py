@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.base.contract import Keep, ToolCall, TurnReply, has_contract, parse_reply
+from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply, has_contract, parse_reply
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.providers import require_usable_finish
 from lemming.kernel.turn.action_form import to_reply_text
+from lemming.kernel.turn.effect_chain import EffectChain
 from lemming.kernel.turn.forms.discovered_tools import map_found_names
 from lemming.kernel.turn.forms.reply_reader import parse_form_reply
 from lemming.kernel.turn.forms.reply_shapes import extract_calls
 from lemming.kernel.turn.forms.signatures import list_actions
-from lemming.kernel.turn.hook_table import HookTable
+from lemming.kernel.turn.turn_effects import Allowed, CheckEntries, TakeReply
 from lemming.kernel.turn.turn_prompt import native_tools
 from lemming.kernel.turn.turn_values import Answer, TurnInputs
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.turn_requests import TurnRequests
 
 
 def read_reply(
     inputs: TurnInputs,
-    hooks: HookTable,
+    chain: EffectChain | None,
+    requests: TurnRequests | None,
     answer: Answer,
     *,
     keep: Keep = "all",
@@ -30,18 +35,21 @@ def read_reply(
 ) -> TurnReply:
     """Return the reply in an answer. Raises `ContractError` for an invalid reply.
 
-    `has_written`: the turn has written an entry already. `found_tools`: tools found by a search of the turn.
+    `requests`: those of the turn, if any. `has_written`: the turn has written an entry already. `found_tools`: tools
+    found by a search of the turn.
     """
     require_usable_finish(answer.finish, answer.text)
     limits = inputs.agent.turn
     has_request = inputs.task is not None or (inputs.form is not None and inputs.form.requests)
     kinds = [*limits.kinds, *{"response"}.difference(limits.kinds)] if has_request else limits.kinds
     try:
-        reply = _parse_answer(inputs, hooks, answer, kinds, keep, has_written=has_written, found_tools=found_tools)
+        reply = _parse_answer(inputs, chain, answer, kinds, keep, has_written=has_written, found_tools=found_tools)
         if reply.tool_calls:
             reply = _limit_calls(reply, limits.max_tool_calls)
-        for validate_reply in hooks.validate_reply if keep == "all" else ():
-            validate_reply(reply)
+        if keep == "all" and requests:
+            requests.require_content(reply)
+        if keep == "all" and chain and TakeReply in chain:
+            reply = _take_reply(chain, reply)
         if inputs.form and answer.finish == "length":
             # A plain text has no end that could be missed.
             remark = f"the reply was cut off at the token limit ({_cutoff_remedy(inputs)})"
@@ -56,7 +64,7 @@ def read_reply(
 
 def _parse_answer(
     inputs: TurnInputs,
-    hooks: HookTable,
+    chain: EffectChain | None,
     answer: Answer,
     kinds: Iterable[str],
     keep: Keep,
@@ -66,7 +74,7 @@ def _parse_answer(
 ) -> TurnReply:
     """Return the reply from the text and calls of an answer. Text beside calls is a note."""
     limit, kinds = inputs.agent.turn.max_entries, tuple(kinds)
-    validate_entries = hooks.validate_entries[0] if hooks.validate_entries else None
+    validate_entries = partial(_check_entries, chain) if chain and CheckEntries in chain else None
     parse = partial(
         parse_reply,
         kinds=kinds,
@@ -93,6 +101,22 @@ def _parse_answer(
         reply = TurnReply(notes=answer.text.strip())
     calls = [ToolCall(native.get(call["tool"], call["tool"]), call["args"], call["id"]) for call in answer.calls]
     return reply._replace(tool_calls=(*calls, *reply.tool_calls))
+
+
+def _take_reply(chain: EffectChain, reply: TurnReply) -> TurnReply:
+    """Return a reply as the capabilities of the turn take it. Raises `ContractError` with the reason if they do not."""
+    outcome = chain.dispatch(TakeReply(reply=reply))
+    if isinstance(outcome, Allowed) and isinstance(outcome.effect, TakeReply):
+        return outcome.effect.reply
+    raise ContractError(getattr(outcome, "reason", "a person must decide about it first"))
+
+
+def _check_entries(chain: EffectChain, entries: list[NewEntry]) -> list[NewEntry | list[str]]:
+    """Return each entry as it is written, or the problems of its payload."""
+    outcome = chain.dispatch(CheckEntries(entries=entries))
+    if isinstance(outcome, Allowed):
+        return [*outcome.answer]
+    return [[getattr(outcome, "reason", "a person must decide about it first")] for _ in entries]
 
 
 def _select_parts(inputs: TurnInputs, keep: Keep) -> Keep:

@@ -260,6 +260,10 @@ class Turn:
         narrowed = narrow_prompt(inputs.form, offered.messages, schema, results, dropped)
         return narrowed if narrowed.schema else ReplyPrompt(narrowed.messages, offered.schema)
 
+    def append_new_results(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages with results that the model has not seen, or an empty list without any."""
+        return self.append_results(messages) if self._state.has_unshown_results else []
+
     def append_results(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with new tool results, after the messages up to now."""
         state = self._state

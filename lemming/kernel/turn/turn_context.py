@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.inboxes.inbox import Inbox
@@ -21,8 +21,13 @@ from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_values import Steps
 
-Drive = Callable[[Steps], End]
-"""Runs the steps of a strategy to the end."""
+
+class RunTurn(Protocol):
+    """Runs the rest of a turn to the end, or with `steps` only these steps."""
+
+    def __call__(self, steps: Steps | None = None) -> End:
+        """Return the end of the turn."""
+        ...
 
 
 ReplyHold = Callable[[OutboxEntry, Collection[str], Mapping[str, bool]], bool]

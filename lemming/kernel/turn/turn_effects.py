@@ -16,6 +16,7 @@ from typing import Any
 from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.errors import Outcome as ResultOutcome
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.times.parse_times import Expiry
 from lemming.kernel.files.effects import FileEffect
@@ -23,6 +24,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
+from lemming.kernel.tools import ToolResult
 
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
@@ -69,6 +71,15 @@ class CallTool(Effect):
     def call(self) -> ToolCall:
         """The call, as tools and journals have it."""
         return ToolCall(self.tool, self.args, self.call_id, self.grant, self.facts.get("judged"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeResult(Effect):
+    """The result of a call, before the turn uses it. `had_side_effects`: the call was announced before it was made."""
+
+    call: CallTool
+    result: ToolResult
+    had_side_effects: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +146,19 @@ class WriteNotes(Effect):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Seal(Effect):
+    """Outputs of the turn in their final form: as the turn ends, and its files before a call with side effects.
+
+    `files`: the staged files by path, in the order of writing. An interceptor labels them; it adds files, and removes
+    none.
+    """
+
+    files: Mapping[str, FileEffect]
+    entries: Sequence[OutboxEntry] = ()
+    results: Sequence[Json] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShowResult(Effect):
     """The result of a call, as the model sees it within the turn: tool, args, success, output."""
 
@@ -142,14 +166,28 @@ class ShowResult(Effect):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TakeReply(Effect):
-    """A model's reply, before any of it is carried out. A rejected reply is asked for again, within `repairs`.
+class CheckEntries(Effect):
+    """The entries of a reply as the model wrote them.
 
-    `violation`: why the answer in it is not what was asked for, or an empty string.
+    The outcome's answer has for each entry the entry as it is written, or a list of problems in the payload.
     """
 
+    entries: Sequence[NewEntry]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeReply(Effect):
+    """A model's reply, before any of it is carried out. A rejected reply is asked for again, within `repairs`."""
+
     reply: TurnReply
-    violation: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BindFiles(Effect):
+    """Payloads that are about to leave. The outcome's answer has for each a `PayloadWithDigests`, in order."""
+
+    payloads: Sequence[Json]
+    at: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,10 +246,13 @@ class AskPerson(Effect):
 
 @dataclass(frozen=True, kw_only=True)
 class Withdraw(Effect):
-    """Take back entries of this turn by their ids, and memories by their paths. What tools did stays."""
+    """Take back writes of this turn's replies. Files that tools wrote stay, and so do memories that are on disk.
+
+    `entries`: their identities. `memories`: their paths, each with the file that was staged before, or None.
+    """
 
     entries: Collection[str] = ()
-    memories: Collection[str] = ()
+    memories: Mapping[str, FileEffect | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,11 +263,11 @@ class EndTurn(Effect):
     error: LemmingError | None = None
 
 
-WRITES = (WriteEntry, WriteMemory, WriteFile, WriteNotes)
+WRITES = (WriteEntry, WriteMemory, WriteFile, WriteNotes, Seal)
 """Effects that leave something behind. An interceptor lets through only what the rest of the chain has seen."""
 EFFECT_TYPES: tuple[type[Effect], ...] = (
-    CallTool, WriteEntry, WriteMemory, WriteFile, WriteNotes, Withdraw, ShowResult, TakeReply, CarryOut, AskModel,
-    AskPerson, EndTurn,
+    CallTool, TakeResult, WriteEntry, WriteMemory, WriteFile, WriteNotes, Withdraw, Seal, ShowResult,
+    CheckEntries, TakeReply, BindFiles, CarryOut, AskModel, AskPerson, EndTurn,
 )  # fmt: skip
 
 
@@ -254,10 +295,11 @@ class Replaced(Allowed):
 
 @dataclass(frozen=True, slots=True)
 class Rejected(Outcome):
-    """No, for a reason that the model sees. `is_final`: the turn ends as failed."""
+    """No, for a reason that the model sees. `is_final`: the turn ends as failed. `outcome`: the result's outcome."""
 
     reason: str
     is_final: bool = False
+    outcome: ResultOutcome = "refused"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
 from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import ENTRIES_PER_TURN, OutboxEntry, to_file_effect
+from lemming.kernel.plugins.capability_table import APPROVALS
+from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.loop_breaker import (
     MISADDRESSED,
     REFUSED,
@@ -24,41 +26,34 @@ from lemming.kernel.turn.loop_breaker import (
     select_request_counts,
 )
 from lemming.kernel.turn.notices import without_notices
-from lemming.kernel.turn.tool_results import RESULTS_CHARS
+from lemming.kernel.turn.tool_results import RESULTS_CHARS, render_result
+from lemming.kernel.turn.turn_effects import Allowed, EndTurn
 from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_statuses import end_repeating_turn, is_applied
 from lemming.kernel.turn.turn_values import Answer, TurnInputs, TurnOutcome
-
-REPETITION_REMARK = "the same call was made again and again, and gave the same"
-
-
-def is_applied(status: Status) -> bool:
-    """Return True if the files of a turn with this status are written."""
-    return status in ("done", "waiting")
-
-
-def end_repeating_turn(turn_state: TurnState, end: End) -> End:
-    """End a turn whose calls only repeat earlier ones, so that no further turn is taken for their results."""
-    if turn_state.get_status(end) != "waiting" or turn_state.pending_indexes or not turn_state.repeats.is_cycling:
-        return end
-    turn_state.shown_count = len(turn_state.results)  # no news for its next turn
-    turn_state.remarks.append(REPETITION_REMARK)
-    return "repeats"
 
 
 def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = None) -> TurnOutcome:
     """Return the outcome. A failed turn writes nothing except costs and messages for the next turn."""
-    if not turn_state.hooks.on_turn_end:
-        end = end_repeating_turn(turn_state, end)
-    for on_turn_end in turn_state.hooks.on_turn_end:
-        end = on_turn_end(end, error)
+    turn_state.restore_entry_order()
+    requests = turn_state.requests
+    end = requests.end_turn(end, error) if requests else end_repeating_turn(turn_state, end)
+    if turn_state.chain and EndTurn in turn_state.chain:
+        outcome = turn_state.chain.dispatch(EndTurn(end=end, error=error))
+        if isinstance(outcome, Allowed) and isinstance(outcome.effect, EndTurn):
+            end = outcome.effect.end
+    if turn_state.remaining_work and not (turn_state.task or turn_state.pending_indexes):
+        # For the agent's next turn, as a result.
+        turn_state.results.append(render_result("strategy", {}, ToolResult(True, turn_state.remaining_work)))
     status = turn_state.get_status(end)
     is_written = is_applied(status)
     # Also for a failed turn: its last entries and the results it leaves carry their trust labels.
-    for finalize in turn_state.hooks.finalize:
-        finalize()
+    if requests:
+        requests.report_budget()
+    turn_state.seal_outputs()
     entries = (*turn_state.entries,) if is_written else (*turn_state.failure_entries,)
-    if is_written and turn_state.hooks.interceptors:
-        entries += (*turn_state.hooks.make_extra_entries(len(entries), ENTRIES_PER_TURN - len(entries)),)
+    if is_written and turn_state.approvals:
+        entries += (*turn_state.approvals.make_requests(len(entries), ENTRIES_PER_TURN - len(entries)),)
     staged = order_effects(turn_state.staged.values()) if is_written else []
     # Entries last: the files they mention exist before any agent can read them.
     effects = (*staged, *map(to_file_effect, entries))
@@ -126,9 +121,10 @@ def _last_model(turn_state: TurnState) -> str:
 
 def _waiting_reason(turn_state: TurnState) -> str:
     """Return the reason a turn waits."""
-    for wait_reason in turn_state.hooks.wait_reason:
-        if reason := wait_reason():
-            return reason
+    if turn_state.requests and (reason := turn_state.requests.wait_reason()):
+        return reason
+    if turn_state.approvals and (reason := turn_state.approvals.wait_reason()):
+        return reason
     if turn_state.pause_reason or turn_state.remaining_work:
         return turn_state.pause_reason or turn_state.remaining_work
     if not turn_state.unshown_results:
@@ -155,8 +151,12 @@ def _next_state(
     state.end = "" if end == USUAL_ENDS[status] else end
     if turn_state.write_off.calls:
         state.lost = state.lost.add(turn_state.write_off)
-    if turn_state.hooks.interceptors:
-        state.kept = turn_state.hooks.collect_states(is_applied=is_written, holds_all=holds_all)
+    if turn_state.approvals:
+        kept = turn_state.approvals.save_state(is_applied=is_written, holds_all=holds_all)
+        state.kept = {**{name: value for name, value in state.kept.items() if name != APPROVALS}}
+        state.kept |= {APPROVALS: kept} if kept else {}
+    if turn_state.events:
+        state.kept = turn_state.capabilities.reduce_states(state.kept, turn_state, is_applied=holds_all)
     # Nothing was shown to the model: it counts as no turn, and unread entries stay unread.
     if turn_state.only_asks:
         return state
@@ -170,8 +170,10 @@ def _next_state(
         state.expired_unread = 0
     else:  # side effects stay: the next prompt must report them
         state.results = newest_results((*state.results, *turn_state.external_results))
-    for update_agent_state in turn_state.hooks.update_agent_state:
-        update_agent_state(state, status, end)
+    if turn_state.requests:
+        turn_state.requests.update_agent_state(state, status, end)
+    if turn_state.approvals:
+        turn_state.approvals.update_agent_state(state, status, end)
     # Kept whatever the outcome of the turn: it was spent.
     if turn_state.auxiliary_answers:
         state.aside = _auxiliary_spending(turn_state)

@@ -10,7 +10,8 @@ The record alone decides, so a turn that is resumed, replayed or explained has t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import Problem
@@ -18,28 +19,25 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck
 from lemming.kernel.turn.context_provider import ContextProvider
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
+from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.guards import TrustLabeler
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import (
     CapabilityStatus,
-    Drive,
     NoSettings,
-    Rejected,
+    RunTurn,
     SkipReason,
     TurnContext,
     VisibleContext,
 )
 from lemming.kernel.turn.turn_effects import Effect, Event, Interception
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
-
-if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_state import TurnState
 
 __all__ = [
     "AgentCheck",
@@ -48,16 +46,14 @@ __all__ = [
     "CheckSubject",
     "ContextProvider",
     "DescribeQuery",
-    "Drive",
     "NoSettings",
     "OrgCheck",
     "OrgQuery",
     "ReferenceCheck",
-    "Rejected",
+    "RunTurn",
     "SkipReason",
     "StateQuery",
     "TurnContext",
-    "TurnInterceptor",
     "VisibleContext",
 ]  # fmt: skip
 
@@ -115,6 +111,14 @@ class Capability:
         """
         return None
 
+    def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
+        """Run the turn: call `run`, and return the end of the turn.
+
+        Code before the call runs before the model's first question, and may end the turn instead. `run(steps)` runs
+        the steps of a strategy in place of the rest. Code after the call may run more steps.
+        """
+        return run()
+
     def reduce(self, state: Json, event: Event, turn: TurnView) -> Json:
         """Return the capability's state in the ledger after an event of a turn. Called for the events that count.
 
@@ -122,15 +126,23 @@ class Capability:
         """
         return state
 
+    @property
+    def wraps_turns(self) -> bool:
+        """True if `wrap_turn` is overridden."""
+        return type(self).wrap_turn is not Capability.wrap_turn
+
+    @property
+    def reduces_events(self) -> bool:
+        """True if `reduce` is overridden."""
+        return type(self).reduce is not Capability.reduce
+
     def context_provider(self, context: TurnContext) -> ContextProvider | None:
         """Return the context provider of a turn, or None if the capability takes no part."""
         return _PreparedSnapshot(self, context) if type(self).prepare is not Capability.prepare else None
 
-    def interceptor(self, turn_state: TurnState, snapshot: Json) -> TurnInterceptor:
-        """Return the interceptor of a turn that began with this snapshot."""
-        interceptor = TurnInterceptor(self.name, turn_state, snapshot)
-        interceptor.capability = self
-        return interceptor
+    def interceptor(self, turn: TurnView) -> Interceptor:
+        """Return the part of the effect chain of a turn. Overridden where `handles` depends on the turn."""
+        return Interceptor(self.name, self.handles, self.facts, partial(self.intercept, turn=turn))
 
     def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
         """Return the source of trust labels, or None. Only one capability has labels."""

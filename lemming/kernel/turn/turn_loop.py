@@ -6,7 +6,7 @@ first.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from lemming.kernel.base.errors import (
@@ -20,13 +20,13 @@ from lemming.kernel.base.errors import (
     TurnTooLong,
 )
 from lemming.kernel.journal.turn_report import ENDS, End
+from lemming.kernel.plugins.capability_table import APPROVALS
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
-from lemming.kernel.turn.hook_table import HookTable
-from lemming.kernel.turn.interceptor_chain import build_hook_table
+from lemming.kernel.turn.interceptor_chain import find_turn_capabilities, has_requests
 from lemming.kernel.turn.react import react
 from lemming.kernel.turn.strategy import NoMoreReplies, Strategy, Turn
+from lemming.kernel.turn.turn_context import RunTurn
 from lemming.kernel.turn.turn_end import build_outcome
-from lemming.kernel.turn.turn_hooks import Drive
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Act, Answer, AnswerSource, Ask, Step, Steps, TurnInputs, TurnOutcome
 
@@ -41,23 +41,42 @@ def run_strategy(
 
     Without `strategy`, the agent's own strategy is used, from these plugins.
     """
-    for on_turn_start in turn_state.hooks.on_turn_start:
-        if end := on_turn_start():
-            return end
-    turn = Turn(turn_state)
-    steps = strategy(turn) if strategy else _choose_steps(turn, turn_state.hooks, plugins)
-    run_steps: Drive = partial(_run_steps, turn_state)
-    for wrap_run in turn_state.hooks.wrap_run:
-        run_steps = partial(wrap_run, turn, run_steps)
-    return run_steps(steps)
+    if turn_state.requests and (end := turn_state.requests.start()):
+        return end
+    if turn_state.approvals and (end := turn_state.approvals.start()):
+        return end
+    turn = turn_state.strategy_turn = Turn(turn_state)
+    turn_state.plugins = plugins
+
+    chosen: list[Steps] = []  # by a capability, in place of `react`
+
+    def run_innermost(steps: Steps | None = None) -> End:
+        if steps is None:
+            steps = strategy(turn) if strategy else chosen[-1] if chosen else react(turn)
+        return _run_steps(turn_state, steps)
+
+    run: RunTurn = run_innermost
+    for wrap_turn in reversed(turn_state.capabilities.wraps):  # the first capability is the outermost
+        run = _Wrapped(turn_state, wrap_turn, run, chosen)
+    return run()
 
 
-def _choose_steps(turn: Turn, hooks: HookTable, plugins: tuple[str, ...] | None) -> Steps:
-    """Return the steps of a turn: the generator of a capability, or `react`."""
-    for get_steps in hooks.strategy:
-        if (steps := get_steps(turn, plugins)) is not None:
-            return steps
-    return react(turn)
+class _Wrapped:
+    """The rest of a turn inside a capability. It runs once; after that only steps of a strategy run."""
+
+    def __init__(
+        self, turn_state: TurnState, wrap_turn: Callable[[RunTurn], End], run: RunTurn, chosen: list[Steps]
+    ) -> None:
+        self._turn_state, self._wrap_turn, self._run, self._chosen = turn_state, wrap_turn, run, chosen
+        self._has_run = False
+
+    def __call__(self, steps: Steps | None = None) -> End:
+        if self._has_run and steps is not None:
+            return _run_steps(self._turn_state, steps)
+        self._has_run = True
+        if steps is not None:
+            self._chosen.append(steps)
+        return self._wrap_turn(self._run)
 
 
 def _run_steps(turn_state: TurnState, steps: Steps) -> End:
@@ -121,7 +140,14 @@ def finish_turn(
 
     Raises `ConfigError` if a capability of the turn is missing: the turn does not run without the capability.
     """
-    turn_state.hooks = build_hook_table(turn_state, plugins)
+    turn_state.capabilities = find_turn_capabilities(turn_state, plugins)
+    turn_state.chain = turn_state.capabilities.chain
+    if has_requests(turn_state.inputs):
+        turn_state.require_requests()
+    if APPROVALS in turn_state.inputs.given:
+        from lemming.kernel.turn.turn_approvals import TurnApprovals  # most turns ask no person
+
+        turn_state.approvals = TurnApprovals(turn_state)
     try:
         end = run_strategy(turn_state, strategy, plugins)
         return build_outcome(turn_state, end, turn_state.stop_error if end == "failed" else None)

@@ -6,31 +6,47 @@ Nothing here touches the disk or reads a clock. A strategy decides the model cal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.base.contract import Keep, ToolCall, TurnReply
+from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import (
     OutOfCredits,
     ProviderError,
     RequestOverLimit,
     StoppedByGate,
 )
+from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.journal.write_offs import WriteOff
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.listing import load_found_tools
 from lemming.kernel.turn.forms.discovered_tools import list_earlier_found_tools
-from lemming.kernel.turn.hook_table import entries_from_call, with_request_hooks
+from lemming.kernel.turn.guards import PayloadWithDigests
 from lemming.kernel.turn.replies import read_reply
+from lemming.kernel.turn.turn_capabilities import entries_from_call
 from lemming.kernel.turn.turn_effects import (
     Allowed,
+    AskModel,
+    AskPerson,
+    BindFiles,
     CallTool,
+    CarriedOut,
+    CarryOut,
+    CheckEntries,
     Deferred,
     Effect,
+    EndTurn,
+    Outcome,
     Rejected,
+    Seal,
+    ShowResult,
+    Suspended,
     TakeReply,
+    TakeResult,
     Withdraw,
     WriteEntry,
     WriteFile,
@@ -39,6 +55,11 @@ from lemming.kernel.turn.turn_effects import (
 )
 from lemming.kernel.turn.turn_values import Answer
 from lemming.kernel.turn.turn_writes import TurnWrites
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.turn_requests import TurnRequests
+
+NOTHING_CARRIED_OUT = CarriedOut((), (), {})
 
 
 class TurnState(TurnWrites):
@@ -53,10 +74,26 @@ class TurnState(TurnWrites):
 
         `by`: the capability that calls the model for itself; such an answer is not a reply.
         """
+        question = AskModel(messages=messages, model=model, schema=schema, asked_by=by)
+        if self.chain is None or AskModel not in self.chain:
+            return self._ask_model(question)
+        match self.chain.dispatch(question):
+            case Allowed(_, answer):
+                checked: Answer = answer
+                return checked
+            case Suspended(person_question):
+                self.asks_persons = True
+                raise RequestOverLimit(f"{person_question.reason}: a person is asked first")
+            case Rejected(reason) | Deferred(reason):
+                raise RequestOverLimit(reason)
+        raise AssertionError("unreachable: these are all outcomes")
+
+    def _ask_model(self, question: AskModel) -> Answer:
+        """Call the model of a question that all capabilities agreed to."""
         if self.task and (reason := self.task.over_budget_reason(self.answers, self.write_off)):
             raise RequestOverLimit(reason)
         try:
-            answer = self.source.ask(self.call_count, messages, model, schema)
+            answer = self.source.ask(self.call_count, [*question.messages], question.model, question.schema)
         except (OutOfCredits, ProviderError) as error:
             self.failed_attempts += 1  # the pending result had its number
             self.write_off = self.write_off.add(WriteOff.from_json(error.lost))
@@ -65,22 +102,39 @@ class TurnState(TurnWrites):
                 case "stop":
                     raise StoppedByGate(error.message) from error
                 case "ask":
-                    for on_limit_reached in self.hooks.on_limit_reached:
-                        on_limit_reached(error.verdicts[-1])
+                    self._ask_to_spend(question, error.verdicts[-1])
             raise
         self.answers.append(answer)
-        if by:
-            self.auxiliary_answers.setdefault(by, []).append(answer)
+        if question.asked_by:
+            self.auxiliary_answers.setdefault(question.asked_by, []).append(answer)
         self.verdicts += answer.verdicts
         self.write_off = self.write_off.add(WriteOff.from_json(answer.lost)) if answer.lost else self.write_off
         return answer
+
+    def _ask_to_spend(self, question: AskModel, verdict: Json) -> None:
+        """Ask a person to raise the limit that stopped a question to a model."""
+        effect = AskPerson(
+            subject=question, asked_by=verdict["line"], reason=verdict["why"], facts={"verdict": verdict}
+        )
+        self.ask_person(effect)
+
+    def ask_person(self, effect: AskPerson) -> Outcome:
+        """Ask persons, through the capabilities that decide about questions to persons."""
+        return self.chain.dispatch(effect) if self.chain else self._ask_person(effect)
+
+    def _ask_person(self, effect: AskPerson) -> Outcome:
+        """Ask persons about an effect: it is suspended until one has decided."""
+        if self.approvals is None:
+            return Rejected(f"{effect.reason}: a person must approve, and nothing here asks persons")
+        return self.approvals.ask(effect)
 
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
         has_written, earlier_tools = bool(self.entries), list_earlier_found_tools(self.inputs)
         return read_reply(
             self.inputs,
-            self.hooks,
+            self.chain,
+            self.requests,
             answer,
             keep=keep,
             has_written=has_written,
@@ -96,7 +150,21 @@ class TurnState(TurnWrites):
             self.shown_count, self.accepted_count = len(self.results), self.accepted_count + 1
         if self.results:
             self.repeats.begin_reply()
-        first, at, room = len(self.entries), self.answers[-1].at, self.remaining_entries
+        at = self.answers[-1].at
+        if self.chain is None or CarryOut not in self.chain:
+            self._carry_out(reply, at)
+        else:
+            self.chain.dispatch(CarryOut(reply=reply, at=at, has_seen=has_seen))
+        for notice in self.notices.to_results(reply) if reply.left_out or self.notices.texts else ():
+            self.results.append(notice)
+            self.call_ids.append("")
+        self.remarks += [*reply.remarks, *(f"left out: {reason}"[:500] for reason in reply.left_out)]
+        notes = self._pass_notes(reply.notes) if self.chain and reply.notes else reply.notes
+        self.notes = notes or self.notes
+
+    def _carry_out(self, reply: TurnReply, at: str) -> CarriedOut:
+        """Stage the writes of a reply and make its calls."""
+        first, room = len(self.entries), self.remaining_entries
         if len(reply.outbox_entries) > room:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
         for new in reply.outbox_entries[:room]:
@@ -107,7 +175,7 @@ class TurnState(TurnWrites):
                 self.repeats.entries[entry.id] = new
                 if "target" in new.payload and self.inputs.loops:
                     self._report_unknown_targets(entry, new)
-        written = len(self.entries) - first
+        written = len(self.entries)
         if reply.tool_calls:
             self.call_numbers.begin_reply(len(self.results), len(reply.tool_calls))
         for index, call in enumerate(reply.tool_calls):
@@ -120,28 +188,38 @@ class TurnState(TurnWrites):
                 parallel_calls = self.call_numbers.get_recorded_number(number, len(self.results))
                 self.source.start_calls(parallel_calls, reply.tool_calls[index:], at, self._staged_with_labels)
             self.call_tool(call, at, number)
-        effects_before = {**self.staged} if self.hooks.after_reply else {}
+        is_observed = self.chain is not None and CarryOut in self.chain
+        files_before, memories_before = ({**self.staged}, {**self.memory}) if is_observed else ({}, {})
         for update in reply.memory_updates:  # after the tools: of two values for a key, these count
             self.stage_memory(update.key, update.value, at)
-        if self.hooks.attach_digests:
-            payloads = self.hooks.payloads_with_digests([entry.payload for entry in self.entries[first:]], at)
-            entries = zip(self.entries[first:], payloads, strict=True)
+        if self.chain and BindFiles in self.chain:
+            entries = self.entries[first:]
+            payloads = self.bind_files([entry.payload for entry in entries], at)
             self.entries[first:] = [
-                replace(entry, payload=payload_with_digests.payload) for entry, payload_with_digests in entries
+                replace(entry, payload=bound.payload) for entry, bound in zip(entries, payloads, strict=True)
             ]
-        for after_reply in self.hooks.after_reply:
-            after_reply(first, written, effects_before, has_seen=has_seen)
-        for notice in self.notices.to_results(reply) if reply.left_out or self.notices.texts else ():
-            self.results.append(notice)
-            self.call_ids.append("")
-        self.remarks += [*reply.remarks, *(f"left out: {reason}"[:500] for reason in reply.left_out)]
-        notes = self._pass_notes(reply.notes) if self.hooks.chain and reply.notes else reply.notes
-        self.notes = notes or self.notes
+        if self.approvals:
+            self.approvals.bind_entries(first)
+        if not is_observed:
+            return NOTHING_CARRIED_OUT
+        staged_memories = [path for path, file in self.memory.items() if memories_before.get(path) is not file]
+        memories = {path: files_before.get(path) for path in staged_memories}
+        reply_entries = [entry.identity for entry in self.entries[first:written]]
+        return CarriedOut(tuple(self.entries[first:]), reply_entries, memories)
+
+    def bind_files(self, payloads: Sequence[Json], at: str) -> Sequence[PayloadWithDigests]:
+        """Return payloads with the digests of their attached files."""
+        if self.chain and BindFiles in self.chain:
+            outcome = self.chain.dispatch(BindFiles(payloads=payloads, at=at))
+            if isinstance(outcome, Allowed):
+                bound: Sequence[PayloadWithDigests] = outcome.answer
+                return bound
+        return [PayloadWithDigests(payload) for payload in payloads]
 
     @property
     def _decides_calls(self) -> bool:
         """True if a capability decides about calls: none may then start before the earlier ones have their results."""
-        return self.hooks.chain is not None and CallTool in self.hooks.chain
+        return self.chain is not None and CallTool in self.chain
 
     def perform(self, effect: Effect) -> Any:
         """Perform an effect that all interceptors agreed to, and return the answer."""
@@ -158,34 +236,45 @@ class TurnState(TurnWrites):
                 return effect.text
             case TakeReply():
                 return effect.reply
+            case CheckEntries():
+                return [*effect.entries]
+            case CarryOut():
+                return self._carry_out(effect.reply, effect.at)
+            case BindFiles():
+                return [PayloadWithDigests(payload) for payload in effect.payloads]
+            case AskModel():
+                return self._ask_model(effect)
+            case EndTurn():
+                return effect.end
+            case AskPerson():
+                return self._ask_person(effect)
             case Withdraw():
+                return self._withdraw(effect)
+            case TakeResult() | Seal() | ShowResult():
                 return True
         raise TypeError(f"a turn performs no {type(effect).__name__}")
 
     def call_tool(self, call: ToolCall, at: str, number: int | None = None) -> None:
         """Call a tool and stage the file effects. `number`: number of the call in the reply."""
         self.call_numbers.set_pending(number)
-        chain = self.hooks.chain
+        chain = self.chain
         if chain is None or CallTool not in chain:
-            if (result := self._make_call(call, at)) is not None:
-                self._take_result(call, result, at)
+            self._take_result(call, self._make_call(call, at), at)
             return
         outcome = chain.dispatch(CallTool.from_call(call, at))
         match outcome:
             case Allowed(effect, answer) if isinstance(effect, CallTool):
                 if answer is not None:
                     self._take_result(effect.call, answer, at)
-            case Rejected(reason, is_final):
+            case Rejected(reason, is_final, outcome_name):
                 if is_final:
                     self.fail(StoppedByGate(reason[:2000]))
-                self.refuse_call(call, ToolResult(False, reason, outcome="refused"))
+                self.refuse_call(call, ToolResult(False, reason, outcome=outcome_name))
             case Deferred(reason):
                 self.refuse_call(call, ToolResult(False, reason, outcome="deferred"))
 
-    def _make_call(self, call: ToolCall, at: str) -> ToolResult | None:
-        """Return the result of a call, recorded or live, or None for a call that delegates a request."""
-        if any(handle_call(call, at) for handle_call in self.hooks.handle_call):
-            return None
+    def _make_call(self, call: ToolCall, at: str) -> ToolResult:
+        """Return the result of a call, recorded or live."""
         staged, number = self._staged_with_labels(), self.call_numbers.assign(len(self.results))
         result = self.source.call_tool(number, call, at, staged)
         if self.source.had_side_effects(number):  # they are written: a later change is not the tool's
@@ -193,9 +282,24 @@ class TurnState(TurnWrites):
             self.staged.clear()
         return result
 
+    def _pass_result(self, call: ToolCall, result: ToolResult, at: str, *, had_side_effects: bool) -> ToolResult:
+        """Return the result of a call as the capabilities of the turn let it pass."""
+        assert self.chain is not None, "a turn without capabilities asks none"
+        effect = TakeResult(call=CallTool.from_call(call, at), result=result, had_side_effects=had_side_effects)
+        outcome = self.chain.dispatch(effect)
+        if isinstance(outcome, Allowed) and isinstance(outcome.effect, TakeResult):
+            return outcome.effect.result
+        reason = getattr(outcome, "reason", "a person must decide first")
+        return replace(result, success=False, output=f"[withheld: {reason}]")
+
     def _take_result(self, call: ToolCall, result: ToolResult, at: str) -> None:
         """Add the result of a call, and stage the files and entries that the call wrote."""
-        index, number = len(self.results), self.call_numbers.last
+        number = self.call_numbers.last
+        if self.approvals:
+            self.approvals.record_result(result, had_side_effects=self.source.had_side_effects(number))
+        if self.chain is not None and TakeResult in self.chain:
+            result = self._pass_result(call, result, at, had_side_effects=self.source.had_side_effects(number))
+        index = len(self.results)
         self.add_result(call.tool, call.args, result, call.id)
         if result.state:
             self.found_tools += load_found_tools(result.state)
@@ -205,9 +309,7 @@ class TurnState(TurnWrites):
             if result.outcome == "interrupted":
                 self.results[-1]["unknown"] = self.inputs.call_id(number)
                 self.remarks.append(f"{call.tool}: {result.output}")
-        for after_call in self.hooks.after_call:
-            after_call(number, call, result)
-        effects = [*self._pass_files(result.effects, at)] if self.hooks.chain else result.effects
+        effects = [*self._pass_files(result.effects, at)] if self.chain else result.effects
         self.staged |= {effect.path_key: effect for effect in effects}
         if result.verdicts:
             self.verdicts += map(GateVerdict.as_json, result.verdicts)
@@ -222,10 +324,45 @@ class TurnState(TurnWrites):
             alone = self.is_answered and new.kind == "request"  # otherwise it would end with the answered request
             entry = self.stage_entry(new, at, by_engine=bool(result.entries_by), alone=alone)
             if entry and result.outcome == "pending":  # another result took its place
-                self.hooks = with_request_hooks(self)
+                self.require_requests()
                 self.pending_indexes[entry.identity] = len(self.results)
-                if owner := result.entries_by:
-                    self.pending_states[entry.identity] = {owner: self.hooks.interceptors[owner].pending_state(new)}
+                if result.entries_by and self.approvals:
+                    self.pending_states[entry.identity] = self.approvals.pending_state(new)
+
+    def require_requests(self) -> TurnRequests:
+        """Return the requests of the turn, which has some from here on."""
+        from lemming.kernel.turn.turn_requests import TurnRequests  # most turns have none
+
+        if self.requests is None:
+            self.requests = TurnRequests(self)
+        return self.requests
+
+    def fail_request(self, reason: str) -> None:
+        """Answer the turn's request with the reason for its failure."""
+        from lemming.kernel.turn.turn_requests import abandon_request
+
+        self.entries = abandon_request(self, reason)
+
+    def write_for_capability(self, new: NewEntry, at: str, asked_by: ToolCall | None) -> OutboxEntry | None:
+        """Write an entry for a capability; a question waits for the answer as the result of a call."""
+        entry = self.stage_entry(new, at)
+        if "hands_on" in new.payload:
+            from lemming.kernel.turn.handoffs import has_handoff
+
+            self.is_handed_off = has_handoff(self.entries)
+        if entry is not None and asked_by is not None:
+            self.add_result(asked_by.tool, asked_by.args, ToolResult(True), asked_by.id, is_entry=True)
+            self.pending_indexes[entry.identity] = len(self.results)
+        return entry
+
+    def call_for_capability(self, call: ToolCall, at: str) -> ToolResult:
+        """Make a call that a capability needs, and return its result. The model is told of it only if it fails."""
+        index, has_more_to_show = len(self.results), bool(self.actionable_results)
+        self.call_tool(call, at)
+        result = self.source.call_tool(self.call_numbers.last, call, at, {})
+        if self.results[index]["success"] and not has_more_to_show:
+            self.shown_count = len(self.results)  # nothing to tell: it is no reason to ask the model once more
+        return result
 
     def refuse_call(self, call: ToolCall, refusal: ToolResult) -> None:
         """Record a refused call, and inform the model and the observers of the turn."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import LemmingError, LimitReached, Paused, TurnTooLong
@@ -15,15 +15,20 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.call_numbers import CallNumbers
-from lemming.kernel.turn.hook_table import NO_HOOKS
 from lemming.kernel.turn.notices import Notices, without_notices
 from lemming.kernel.turn.repeated_calls import RepeatDetector
-from lemming.kernel.turn.turn_effects import Event
+from lemming.kernel.turn.turn_capabilities import NO_CAPABILITIES
+from lemming.kernel.turn.turn_effects import Allowed, Event, ShowResult
 from lemming.kernel.turn.turn_values import Answer, AnswerSource, TurnInputs
 
 DEFAULT_LOOP_SETTINGS = LoopSettings()
 """Default limits of the loop breaker, for records without them."""
 PAUSING_ERRORS = (LimitReached, Paused, TurnTooLong)
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.effect_chain import EffectChain
+    from lemming.kernel.turn.turn_approvals import TurnApprovals
+    from lemming.kernel.turn.turn_requests import TurnRequests
 
 
 class TurnStateValues:
@@ -41,10 +46,13 @@ class TurnStateValues:
         "accepted_count",
         "answer_violation",
         "answers",
+        "approvals",
         "asks_persons",
         "auxiliary_answers",
         "call_ids",
         "call_numbers",
+        "capabilities",
+        "chain",
         "check_count",
         "conversation",
         "entries",
@@ -55,11 +63,12 @@ class TurnStateValues:
         "forced_end",
         "found_tools",
         "has_answer",
+        "has_withdrawn",
         "hidden_indexes",
-        "hooks",
         "inputs",
         "is_handed_off",
         "loops",
+        "may_skip_response",
         "memory",
         "misaddressed_entries",
         "notes",
@@ -67,18 +76,22 @@ class TurnStateValues:
         "only_asks",
         "pending_indexes",
         "pending_states",
+        "plugins",
         "remaining_work",
         "remarks",
         "repeats",
         "report_fields",
+        "requests",
         "results",
         "shown_count",
         "source",
         "staged",
         "stop_error",
+        "strategy_turn",
         "task",
         "tools_used",
         "transferred",
+        "trust_label",
         "verdicts",
         "write_off",
         "written_ahead",
@@ -86,7 +99,13 @@ class TurnStateValues:
 
     def __init__(self, inputs: TurnInputs, source: AnswerSource) -> None:
         self.inputs, self.source, self.task = inputs, source, inputs.task
-        self.hooks = NO_HOOKS  # until the turn is taken
+        self.capabilities = NO_CAPABILITIES  # until the turn is taken
+        self.chain: EffectChain | None = None  # of the capabilities that handle effects
+        self.approvals: TurnApprovals | None = None  # where persons are asked, or have approved something
+        self.may_skip_response = False  # leaves its request open
+        self.requests: TurnRequests | None = None  # where the turn has any
+        self.plugins: tuple[str, ...] | None = None
+        self.strategy_turn: Any = None  # the turn as strategies see it, once it runs
         self.events: list[Event] = []  # of turns with capabilities
         self.check_count = 0  # of check functions called
         self.accepted_count = self.shown_count = self.failed_attempts = 0
@@ -118,6 +137,8 @@ class TurnStateValues:
         failed_calls = (inputs.task.begun if inputs.task else inputs.state).in_vain
         self.loops = inputs.loops or DEFAULT_LOOP_SETTINGS
         self.repeats = RepeatDetector(failed_calls, self.loops.stop_after)
+        self.has_withdrawn = False  # entries of an earlier reply, whose ids are free again
+        self.trust_label = ""  # of the turn so far; empty without tracking
         # For the report.
         self.remarks: list[str] = []
         self.verdicts: list[dict[str, Any]] = []
@@ -156,17 +177,12 @@ class TurnStateValues:
     @property
     def is_answered(self) -> bool:
         """True if the turn's task has an answer."""
-        return any(is_answered() for is_answered in self.hooks.is_answered)
+        return self.requests is not None and self.requests.is_answered
 
     @property
     def pause_reason(self) -> str:
         """Reason against further calls other than the agent's credits, or an empty string."""
         return str(self.stop_error) if isinstance(self.stop_error, PAUSING_ERRORS) else ""
-
-    @property
-    def trust_label(self) -> str:
-        """Current trust label of the turn, or an empty string without tracking."""
-        return next((label for get_label in self.hooks.trust_label if (label := get_label())), "")
 
     @property
     def call_count(self) -> int:
@@ -176,7 +192,7 @@ class TurnStateValues:
     @property
     def can_skip_response(self) -> bool:
         """True if the turn may end without a reply and leave the task open."""
-        return any(can_skip() for can_skip in self.hooks.can_skip_response)
+        return self.may_skip_response
 
     def get_status(self, end: End) -> Status:
         """Return the status of a turn with this end. Without an answer nothing can resume."""
@@ -184,9 +200,12 @@ class TurnStateValues:
 
     def render_result(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return a result as the model sees it within the turn."""
-        for render in self.hooks.render_result:
-            result = render(result)
-        return result
+        if self.chain is None or ShowResult not in self.chain:
+            return result
+        outcome = self.chain.dispatch(ShowResult(result=result))
+        if isinstance(outcome, Allowed) and isinstance(outcome.effect, ShowResult):
+            return outcome.effect.result
+        return {**result, "output": f"[withheld: {getattr(outcome, 'reason', 'a person must decide first')}]"}
 
     def set_prompt(self, prompt: list[Message]) -> None:
         """Replace the prompt of the turn."""

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.turn.turn_effects import Event
+from lemming.kernel.turn.turn_effects import Event, Withdraw
 
 if TYPE_CHECKING:
     from lemming.kernel.agents import Agent
+    from lemming.kernel.base.errors import LemmingError
+    from lemming.kernel.files.effects import FileEffect
+    from lemming.kernel.journal.turn_report import End
     from lemming.kernel.messages import OutboxEntry
     from lemming.kernel.providers import Message
+    from lemming.kernel.tools import ToolResult
+    from lemming.kernel.turn.current_request import CurrentRequest
     from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
     from lemming.kernel.turn.live_phase import LivePhase
+    from lemming.kernel.turn.strategy import Turn
     from lemming.kernel.turn.turn_state import TurnState
-    from lemming.kernel.turn.turn_values import Answer, Purpose, TurnInputs
+    from lemming.kernel.turn.turn_values import Answer, TurnInputs
 
 T = TypeVar("T")
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class TurnView:
@@ -27,11 +36,12 @@ class TurnView:
     turn that is resumed or replayed shows the same.
     """
 
-    __slots__ = ("_folds", "_state", "name", "snapshot")
+    __slots__ = ("_folds", "_owned", "_state", "name", "snapshot")
 
     def __init__(self, name: str, state: TurnState, snapshot: Json) -> None:
         self.name, self.snapshot, self._state = name, snapshot, state
         self._folds: dict[Any, tuple[int, Any]] = {}
+        self._owned: dict[Any, Any] = {}
 
     @property
     def inputs(self) -> TurnInputs:
@@ -49,9 +59,19 @@ class TurnView:
         return self._state.inputs.tick
 
     @property
-    def request(self) -> Purpose | None:
+    def request(self) -> CurrentRequest | None:
         """The request that the turn serves, or None."""
-        return self._state.task
+        return cast("CurrentRequest | None", self._state.task)
+
+    @property
+    def remaining_entries(self) -> int:
+        """Number of entries that the turn may still write."""
+        return self._state.remaining_entries
+
+    @property
+    def awaited_count(self) -> int:
+        """Number of questions that the turn has asked and that are answered in a later turn."""
+        return len(self._state.pending_indexes)
 
     @property
     def live(self) -> LivePhase:
@@ -75,9 +95,51 @@ class TurnView:
         return tuple(self._state.entries)
 
     @property
+    def has_failed(self) -> bool:
+        """True if the turn must end as failed."""
+        return self._state.forced_end == "failed"
+
+    @property
+    def must_end(self) -> bool:
+        """True if the turn makes no further step."""
+        return self._state.forced_end is not None
+
+    @property
+    def is_handed_off(self) -> bool:
+        """True if the turn has handed its request to another agent."""
+        return self._state.is_handed_off
+
+    @property
+    def can_skip_response(self) -> bool:
+        """True if the turn may end without a reply and leave the request open."""
+        return self._state.can_skip_response
+
+    @property
+    def strategy_turn(self) -> Turn:
+        """The turn as strategies see it: its conversation and its next replies."""
+        turn: Turn = self._state.strategy_turn
+        return turn
+
+    @property
+    def plugins(self) -> tuple[str, ...] | None:
+        """The plugins that may bring strategies; None: any of the process."""
+        return self._state.plugins
+
+    def get_memory_file(self, path: str) -> FileEffect:
+        """Return a memory that the turn has written, by path."""
+        return self._state.memory[path]
+
+    @property
     def results(self) -> Sequence[Mapping[str, Any]]:
         """The results of the turn's calls up to now: tool, args, success, output."""
         return tuple(self._state.results)
+
+    def own(self, make: Callable[[TurnView], T]) -> T:
+        """Return the capability's own object of this turn, made once by a class or function of the view."""
+        if make not in self._owned:
+            self._owned[make] = make(self)
+        owned: T = self._owned[make]
+        return owned
 
     def fold(self, add: Callable[[T, Event], T], first: T) -> T:
         """Return the fold of a pure function over the events so far; only new events cost anything."""
@@ -98,6 +160,10 @@ class TurnView:
         """Add a remark, of at most 500 characters, to the turn's report."""
         self._state.remarks.append(text[:500])
 
+    def set_trust_label(self, label: str) -> None:
+        """Record the turn's current trust label, for gates and for texts that the turn leaves."""
+        self._state.trust_label = label
+
     def report(self, key: str, value: Any) -> None:
         """Set a field of the turn's report."""
         self._state.report_fields[key] = value
@@ -105,6 +171,59 @@ class TurnView:
     def get_report(self, key: str) -> Any:
         """Return a field of the turn's report, or None."""
         return self._state.report_fields.get(key)
+
+    def fail(self, error: LemmingError) -> End:
+        """End the turn as failed, and return that end."""
+        return self._state.fail(error)
+
+    def fail_request(self, reason: str) -> None:
+        """Answer the turn's request with the reason for its failure."""
+        self._state.fail_request(reason)
+
+    # --- writes ---------------------------------------------------------------------------------------
+
+    def write_entry(self, new: NewEntry, at: str, asked_by: ToolCall | None = None) -> OutboxEntry | None:
+        """Write an entry, which passes the interceptors as any does. Return it, or None if it is not written.
+
+        `asked_by`: a call whose result is the answer to the entry, a question.
+        """
+        return self._state.write_for_capability(new, at, asked_by)
+
+    def remember(self, key: str, value: Any, at: str) -> None:
+        """Write a memory, which passes the interceptors as any does."""
+        self._state.stage_memory(key, value, at)
+
+    def withdraw(self, entries: Collection[str] = (), memories: Mapping[str, FileEffect | None] = NOTHING) -> None:
+        """Take back entries and memories of replies, as in `Withdraw`."""
+        effect = Withdraw(entries=entries, memories=memories)
+        if self._state.chain:
+            self._state.chain.dispatch(effect)
+
+    def tag_entries(self, entries: Collection[str], tag: str) -> None:
+        """Add a tag to entries of the turn, by their identities."""
+        self._state.tag_entries(entries, tag)
+
+    def insert_message(self, message: Message) -> None:
+        """Insert a message before the last one of the turn's prompt."""
+        prompt = self._state.inputs.prompt
+        self._state.set_prompt([*prompt[:-1], message, prompt[-1]])
+
+    def mark_results_shown(self, count: int | None = None) -> int:
+        """Count results as shown to the model, all or the first `count`. Return the number that counted before."""
+        before, self._state.shown_count = self._state.shown_count, len(self._state.results) if count is None else count
+        return before
+
+    def report_answer_violation(self, reason: str) -> None:
+        """Note why the answer in the last reply is not what was asked for; an empty string if it is."""
+        self._state.answer_violation = reason
+
+    def call_tool(self, tool: str, args: Json, at: str) -> ToolResult:
+        """Make a call for the capability itself. The model is told of it only if it fails."""
+        return self._state.call_for_capability(ToolCall(tool, args), at)
+
+    def allow_silence(self) -> None:
+        """Let the turn end without a reply, and leave its request open."""
+        self._state.may_skip_response = True
 
     # --- questions, answered from the journal first -----------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,19 +18,20 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import decode_memory, make_memory_effect
-from lemming.kernel.messages import WAITING_FROM, OutboxEntry, to_file_effect
+from lemming.kernel.messages import REMINDERS_FROM, WAITING_FROM, OutboxEntry, to_file_effect
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.kernel.turn.file_effects import memory_key, parse_entry_file
-from lemming.kernel.turn.hook_table import next_entry_id
 from lemming.kernel.turn.repeated_calls import repetition_hint
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, RESULTS_CHARS, render_result, tool_use_json
-from lemming.kernel.turn.turn_context import Rejected as Refused
+from lemming.kernel.turn.turn_capabilities import next_entry_id
 from lemming.kernel.turn.turn_effects import (
     Allowed,
     Deferred,
     Outcome,
     Rejected,
+    Seal,
+    Withdraw,
     WriteEntry,
     WriteFile,
     WriteMemory,
@@ -56,15 +57,16 @@ class TurnWrites(TurnStateValues):
 
         A rejected entry adds a result with the reason, and returns None.
         """
-        for complete_entry in self.hooks.complete_entry:
-            if isinstance(completed := complete_entry(new, alone=alone), Refused):
+        if self.requests:
+            completed = self.requests.complete_entry(new, alone=alone)
+            if isinstance(completed, Rejected):
                 self._refuse_entry(new, {}, ToolResult(False, completed.reason))
                 return None
             new = completed
-        if self.hooks.chain is None or by_engine:
+        if self.chain is None or by_engine:
             return self._write_entry(new, at)
         effect = WriteEntry.from_new(new, at, is_approved=is_approved, is_independent=alone)
-        outcome = self.hooks.chain.dispatch(effect)
+        outcome = self.chain.dispatch(effect)
         if isinstance(outcome, Allowed):
             entry: OutboxEntry = outcome.answer
             return entry
@@ -128,7 +130,7 @@ class TurnWrites(TurnStateValues):
             if key in self.inputs.damaged:
                 raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
             value = self._pass_memory(key, value, at)
-            is_from_reply = not (self.hooks.chain and WriteMemory in self.hooks.chain)
+            is_from_reply = not (self.chain and WriteMemory in self.chain)
             effect = make_memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=is_from_reply)
         except ToolError as error:
             self.remarks.append(f"not kept: {error}"[:500])
@@ -140,9 +142,9 @@ class TurnWrites(TurnStateValues):
 
     def _pass_memory(self, key: str, value: Any, at: str) -> Any:
         """Return a memory's value as the capabilities of the turn let it pass. Raises `ToolError` if they do not."""
-        if self.hooks.chain is None:
+        if self.chain is None:
             return value
-        outcome = self.hooks.chain.dispatch(WriteMemory(memory_key=key, value=value, at=at))
+        outcome = self.chain.dispatch(WriteMemory(memory_key=key, value=value, at=at))
         if isinstance(outcome, Allowed):
             return outcome.answer
         if isinstance(outcome, Rejected) and outcome.is_final:
@@ -153,12 +155,12 @@ class TurnWrites(TurnStateValues):
 
     def _pass_notes(self, notes: str) -> str:
         """Return the notes of a reply as they may be stored and shown."""
-        outcome = self.hooks.chain.dispatch(WriteNotes(text=notes)) if self.hooks.chain else None
+        outcome = self.chain.dispatch(WriteNotes(text=notes)) if self.chain else None
         return outcome.answer if isinstance(outcome, Allowed) else ""
 
     def _pass_files(self, files: Iterable[FileEffect], at: str) -> Iterator[FileEffect]:
         """Yield the files of a tool as the capabilities of the turn let them pass, entries and memories among them."""
-        chain, name = self.hooks.chain, self.inputs.agent.name
+        chain, name = self.chain, self.inputs.agent.name
         assert chain is not None, "a turn without capabilities asks none"
         for file in files:
             if entry := parse_entry_file(file, name):
@@ -187,7 +189,55 @@ class TurnWrites(TurnStateValues):
 
     def _staged_with_labels(self) -> dict[str, FileEffect]:
         """Return the staged files as a call sees and may write them, with label files."""
-        return self.hooks.label_staged_files({**self.staged})
+        staged = {**self.staged}
+        return staged if self.chain is None else {**self._seal(Seal(files=staged)).files}
+
+    def _seal(self, outputs: Seal) -> Seal:
+        """Return outputs of the turn in their final form. Raises `ToolError` if a capability refuses them."""
+        outcome = self.chain.dispatch(outputs) if self.chain and Seal in self.chain else None
+        if outcome is None:
+            return outputs
+        if isinstance(outcome, Allowed) and isinstance(outcome.effect, Seal):
+            return outcome.effect
+        raise ToolError(f"the turn's outputs are not written: {getattr(outcome, 'reason', 'a capability holds them')}")
+
+    def _withdraw(self, effect: Withdraw) -> bool:
+        """Take back entries and memories of replies."""
+        self.has_withdrawn |= bool(effect.entries)
+        self.entries = [entry for entry in self.entries if entry.identity not in effect.entries]
+        for path, previous_file in effect.memories.items():
+            if self.staged.get(path) is self.memory[path]:
+                del self.staged[path]
+                if previous_file is not None:
+                    self.staged[path] = previous_file
+            if path not in self.written_ahead:
+                del self.memory[path]
+        return True
+
+    def tag_entries(self, identities: Collection[str], tag: str) -> None:
+        """Add a tag to entries of the turn."""
+        self.entries = [
+            replace(entry, tags=[*dict.fromkeys([*entry.tags, tag])]) if entry.identity in identities else entry
+            for entry in self.entries
+        ]
+
+    def restore_entry_order(self) -> None:
+        """Sort the entries by their ids: entries that replace withdrawn ones have got the free ids."""
+        if self.has_withdrawn:
+            number_of = {self.inputs.entry_id(number): number for number in range(REMINDERS_FROM)}
+            self.entries.sort(key=lambda entry: number_of[entry.id])
+            self.has_withdrawn = False
+
+    def seal_outputs(self) -> None:
+        """Give the entries, files and results of the turn their final form."""
+        if self.chain is None or Seal not in self.chain:
+            return
+        entries, results = [*self.entries, *self.failure_entries], [*self.results, *self.external_results]
+        sealed = self._seal(Seal(files={**self.staged}, entries=entries, results=results))
+        count, kept = len(self.entries), len(self.results)
+        self.staged = {**sealed.files}
+        self.entries, self.failure_entries = [*sealed.entries[:count]], [*sealed.entries[count:]]
+        self.results, self.external_results = [*sealed.results[:kept]], [*sealed.results[kept:]]
 
     def add_result(
         self, tool: str, args: dict[str, Any], result: ToolResult, call_id: str = "", *, is_entry: bool = False

@@ -11,7 +11,7 @@ from typing import Any
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import OutboxEntry
-from lemming.obligations.decisions import is_approval_request
+from lemming.kernel.obligations.decisions import is_approval_request
 
 Json = dict[str, Any]
 MAX_VALUE_CHARS = 160

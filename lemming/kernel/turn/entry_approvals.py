@@ -10,11 +10,11 @@ from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.person_requests import PUBLISH
+from lemming.kernel.obligations.file_bindings import describe_changed_files, find_changes_after_decision
+from lemming.kernel.obligations.pending_approvals import NAME, PendingAction, parse_pending_action, too_many_message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.guards import ApprovalRequest
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, WRITTEN_ENTRY_KEY
-from lemming.obligations.file_bindings import describe_changed_files, find_changes_after_decision
-from lemming.obligations.pending_approvals import NAME, PendingAction, parse_pending_action, too_many_message
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState
@@ -71,11 +71,7 @@ def bind_entries(turn_state: TurnState, first: int, at: str) -> None:
         if turn_state.pending_states.get(entry.identity, {}).get(NAME, {}).get("tool") == PUBLISH
     ]
     calls = [turn_state.entries[index].payload["call"] for index in pending_indexes]
-    bound_payloads = (
-        turn_state.hooks.payloads_with_digests([call["args"]["payload"] for call in calls], at)
-        if pending_indexes
-        else ()
-    )
+    bound_payloads = turn_state.bind_files([call["args"]["payload"] for call in calls], at) if pending_indexes else ()
     for index, call, carried in zip(pending_indexes, calls, bound_payloads, strict=True):
         if carried.files:
             entry = turn_state.entries[index]
@@ -101,13 +97,13 @@ def publish(turn_state: TurnState, call: ToolCall, at: str, changed_files: list[
         reason = "not written: it needs a kind, a payload (an object) and tags (texts)"
         turn_state.add_result(OUTBOX_ENTRIES, {}, ToolResult(False, reason, outcome="invalid_args"))
         return
-    (carried,) = turn_state.hooks.payloads_with_digests([new.payload], at)
+    (carried,) = turn_state.bind_files([new.payload], at)
     # The person approved these contents of the files: others need another decision.
     changed_files[:] = find_changes_after_decision(call.approved, carried.files)
     written = new if changed_files else new._replace(payload=carried.payload)
     if entry := turn_state.stage_entry(written, at, is_approved=not changed_files):
         if changed_files:  # changed, and no gate asks again: it goes out as it is now
-            (carried,) = turn_state.hooks.payloads_with_digests([entry.payload], at)
+            (carried,) = turn_state.bind_files([entry.payload], at)
             turn_state.entries[-1] = replace(entry, payload=carried.payload)
         description = {**_describe_entry(new), WRITTEN_ENTRY_KEY: entry.identity}
         turn_state.add_result(OUTBOX_ENTRIES, description, ToolResult(True, f"written: {entry.identity}"))

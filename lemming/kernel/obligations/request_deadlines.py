@@ -20,8 +20,8 @@ from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_file import journal_ticks, load_plan
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
+from lemming.kernel.obligations.request_payloads import get_count
 from lemming.kernel.org.organisation import Organisation
-from lemming.obligations.request_payloads import get_count
 from lemming.obligations.request_view import Position
 
 FIRST_PLACE = -2  # before all entries of a tick

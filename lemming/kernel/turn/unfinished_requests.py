@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lemming.capabilities.requests.current_request import OWN_REQUESTS
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.current_request import OWN_REQUESTS
 from lemming.kernel.turn.dialogue import make_dialogue
 from lemming.kernel.turn.turn_state import TurnState
 

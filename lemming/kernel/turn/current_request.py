@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from math import floor
 from typing import Any
 
-from lemming.capabilities.requests.outgoing_requests import find_sub_requests, is_question
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.files.json_documents import to_value
@@ -21,10 +20,11 @@ from lemming.kernel.journal.recorded_dialogue import Dialogue
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.llm.call_cost import CostBound
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.budgets import BudgetAmount, Unit, get_budget
+from lemming.kernel.obligations.request_deadlines import parse_deadline_time
+from lemming.kernel.obligations.request_payloads import get_count
+from lemming.kernel.turn.outgoing_requests import find_sub_requests, is_question
 from lemming.kernel.turn.turn_values import PricedAnswer
-from lemming.obligations.budgets import BudgetAmount, Unit, get_budget
-from lemming.obligations.request_deadlines import parse_deadline_time
-from lemming.obligations.request_payloads import get_count
 
 MAX_TURNS = 50
 """Maximum turns for one request, whatever they cost; then it has failed."""

@@ -1,39 +1,36 @@
-"""The interceptor of requests: entries a turn writes as requests and answers, and the requests left after it."""
+"""Requests in a turn: its entries as requests and answers, and the requests left after it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
-from lemming.capabilities.requests.current_request import MAX_FAILURES, MAX_TURNS, NOT_ANSWERED, CurrentRequest
-from lemming.capabilities.requests.team_tools import (
-    build_team_tools,
-    check_handoff,
-    delegate,
-    has_handoff,
-    unbounded_agent_reason,
-)
-from lemming.capabilities.requests.unfinished_requests import (
-    address_answer,
-    find_still_open,
-    index_awaited_results,
-    list_own_requests,
-)
-from lemming.capabilities.requests.visible_requests import fail_shown_requests
-from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
+from lemming.kernel.base.contract import NewEntry, TurnReply
 from lemming.kernel.base.errors import ContractError, LemmingError, ToolError, TurnTooLong, error_name, is_final
-from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF
 from lemming.kernel.messages import OutboxEntry, parse_targets
+from lemming.kernel.turn.current_request import MAX_FAILURES, MAX_TURNS, NOT_ANSWERED, CurrentRequest
 from lemming.kernel.turn.dialogue import make_dialogue
+from lemming.kernel.turn.handoffs import check_handoff, has_handoff, unbounded_agent_reason
 from lemming.kernel.turn.notices import is_notice
-from lemming.kernel.turn.turn_end import REPETITION_REMARK, end_repeating_turn, is_applied
-from lemming.kernel.turn.turn_hooks import Rejected
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_effects import Rejected
+from lemming.kernel.turn.turn_statuses import REPETITION_REMARK, end_repeating_turn, is_applied
+from lemming.kernel.turn.unfinished_requests import (
+    address_answer,
+    find_still_open,
+    index_awaited_results,
+    list_own_requests,
+)
+from lemming.kernel.turn.visible_requests import fail_shown_requests
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.turn_state import TurnState
+
+REQUESTS = "requests"
 
 
 def get_current_request(turn_state: TurnState) -> CurrentRequest | None:
@@ -51,32 +48,29 @@ def abandon_request(turn_state: TurnState, reason: str, at: str = "") -> list[Ou
     return [*turn_state.entries, turn_state.to_entry(new_entry, turn_state.next_id(), at)]
 
 
-class RequestsInterceptor(TurnInterceptor):
-    """Interceptor of requests: the current request of a turn, if any, and the agent's open and shown
-    requests.
-    """
+class TurnRequests:
+    """Requests in one turn: the request that the turn serves, if any, and the agent's open and shown requests."""
 
     _was_fruitless = False  # the model answered, and it was of no use, or its time was over before it did
 
-    def __init__(self, name: str, turn_state: TurnState, snapshot: Json) -> None:
-        super().__init__(name, turn_state, snapshot)
-        self._team = build_team_tools(turn_state.inputs.agent)
-        self._current, turn_state.has_answer = get_current_request(turn_state), "answered" in snapshot
+    def __init__(self, turn_state: TurnState) -> None:
+        self.turn_state, self._snapshot = turn_state, turn_state.inputs.given.get(REQUESTS, {})
+        self._current, turn_state.has_answer = get_current_request(turn_state), "answered" in self._snapshot
 
     @property
     def _current_task(self) -> CurrentRequest | None:
         """The current request, or None if the turn is only for the agent's own sub-requests."""
         return self._current if self._current and self._current.request else None
 
-    def on_turn_start(self) -> End | None:
+    def start(self) -> End | None:
         """Abandon a request before any model call if no reply could change the outcome."""
         if self._current and (reason := self._current.failure_reason):
             self.turn_state.entries = abandon_request(self.turn_state, reason)
             return "done"
         return None
 
-    def validate_reply(self, reply: TurnReply) -> None:
-        """Reject an empty reply if the turn has a request to answer."""
+    def require_content(self, reply: TurnReply) -> None:
+        """Raise `ContractError` for an empty reply if the turn has a request to answer."""
         has_content = reply.outbox_entries or reply.tool_calls or reply.goes_on or self.turn_state.entries
         if self._current_task and not (has_content or self.turn_state.can_skip_response):
             raise ContractError(NOT_ANSWERED)
@@ -92,18 +86,13 @@ class RequestsInterceptor(TurnInterceptor):
         if self._current is None or new_entry.kind != "request":
             return new_entry
         reason = self._current.sub_request_blocker(inputs.agent.name, parse_targets(new_entry.payload))
-        reason = reason or unbounded_agent_reason(self.snapshot.get("beyond_budget", ()), new_entry)
+        reason = reason or unbounded_agent_reason(self._snapshot.get("beyond_budget", ()), new_entry)
         return Rejected(reason) if reason else new_entry
 
+    @property
     def is_answered(self) -> bool:
-        """Return True if the current request of the turn has an answer."""
+        """True if the current request of the turn has an answer."""
         return self._current is not None and self._current.is_answered(self.turn_state.entries)
-
-    def handle_call(self, call: ToolCall, at: str) -> bool:
-        """Ask a team member, or hand off the request, if a call uses a team tool."""
-        if (tool := self._team.get(call.tool)) is not None:
-            delegate(self.turn_state, self._current, tool, call, at, self.snapshot.get("out_of_reach", {}))
-        return tool is not None
 
     @property
     def _cost(self) -> float:
@@ -113,7 +102,7 @@ class RequestsInterceptor(TurnInterceptor):
         write_off = self.turn_state.write_off if self._current.counts_open_budgets else NO_WRITE_OFF
         return self._current.sum_costs(self.turn_state.answers, write_off)
 
-    def finalize(self) -> None:
+    def report_budget(self) -> None:
         """Add the amount charged to the request's budget to the turn's report."""
         turn_state, task = self.turn_state, self._current_task
         if task and task.budget is not None and task.counts_open_budgets:
@@ -123,7 +112,7 @@ class RequestsInterceptor(TurnInterceptor):
 
     # --- end of the turn --------------------------------------------------------------------------
 
-    def on_turn_end(self, end: End, error: LemmingError | None) -> End:
+    def end_turn(self, end: End, error: LemmingError | None) -> End:
         """Ensure an answer to the current request, unless the agent waits for an outcome."""
         if self._current_task is None:
             if error and error.at and is_final(error) and self.turn_state.get_status(end) == "failed":

@@ -7,8 +7,8 @@ from typing import Any
 
 from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.messages import OutboxEntry
-from lemming.obligations.request_deadlines import get_last_tick, parse_deadline_time
-from lemming.obligations.request_payloads import required_answers
+from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_deadline_time
+from lemming.kernel.obligations.request_payloads import required_answers
 
 
 def is_question(entry: OutboxEntry) -> bool:

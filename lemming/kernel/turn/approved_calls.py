@@ -1,0 +1,171 @@
+"""Calls that persons approved: made as a turn begins, with their results put where they were awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.jsontext import parse, to_line
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.journal.person_requests import PUBLISH
+from lemming.kernel.journal.turn_report import End
+from lemming.kernel.obligations.pending_approvals import NAME, action_digest
+from lemming.kernel.providers import Message
+from lemming.kernel.turn.dialogue import CallResults, drop_unanswered, list_call_ids, pair_with_calls, render_results
+from lemming.kernel.turn.entry_approvals import bind_entries, publish
+from lemming.kernel.turn.notices import is_notice
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.turn_state import TurnState
+
+VALUES_LIMIT_BYTES = 64 << 20
+
+
+def make_approved_calls(turn_state: TurnState, decided: Json, changed_files: list[str]) -> End | None:
+    """Make approved calls and add their results to the prompt; return the end of the turn, or None.
+
+    `changed_files`: set while an entry with changed files is asked about again. Returns None if the model is
+    to be called next. If a call needs another approval, the turn waits and stores the results of the other
+    calls.
+    """
+    turn_state.remarks += decided.get("remarks", ())
+    numbers: dict[int, int] = {}
+    for index, call in _approved_calls(decided):
+        numbers[index] = len(turn_state.results)
+        if call.tool == PUBLISH:
+            publish(turn_state, call, decided["at"], changed_files)
+            numbers[index] = len(turn_state.results) - 1  # the last one: gates may add results before it
+        else:
+            turn_state.call_tool(call, decided["at"])
+        turn_state.hidden_indexes.discard(numbers[index])
+    bind_entries(turn_state, 0, decided["at"])
+    if turn_state.pending_indexes and not turn_state.forced_end:
+        _store_results(turn_state, decided["results"], numbers)
+        return "waits"
+    _insert_results(turn_state, numbers, decided["results"])
+    return turn_state.forced_end or ("done" if turn_state.is_answered else None)
+
+
+def _approved_calls(decided: Mapping[str, Any]) -> Iterator[tuple[int, ToolCall]]:
+    """Yield the approved calls in their final form, each with the index of the result."""
+    for item in decided.get("calls", ()):
+        call = item["call"]
+        args = item.get("args", call["args"])
+        binds = item.get("binds", call["binds"])
+        grant = {"id": call["id"], "by": item["by"], "entry": item["entry"], "binds": binds}
+        grant |= {"sha256": action_digest(call["tool"], args), "is_edited": "args" in item and "binds" not in item}
+        grant |= {"gate": call["gate"], "grants": call.get("grants", ())}
+        yield item["place"], ToolCall(call["tool"], args, "", grant)
+
+
+def _store_results(turn_state: TurnState, earlier_results: Sequence[Json], numbers: Mapping[int, int]) -> None:
+    """Put the results into their slots among the results of earlier, unseen calls."""
+    results = [*earlier_results]
+    entries_by_number = {number: entry for entry, number in turn_state.pending_indexes.items()}
+    for index, number in numbers.items():
+        results[index] = turn_state.results[number]
+        if number + 1 in entries_by_number:
+            turn_state.pending_indexes[entries_by_number[number + 1]] = index + 1
+    ids = list_call_ids(turn_state.task.begun) if turn_state.task else []
+    turn_state.results, turn_state.shown_count = results, 0
+    turn_state.call_ids = [*[""] * (len(results) - len(ids)), *ids]
+
+
+def _insert_results(turn_state: TurnState, numbers: Mapping[int, int], earlier_results: Sequence[Json]) -> None:
+    """Put the results into the prompt.
+
+    `render_earlier_results`: the results from which the prompt was built.
+    """
+    if not numbers:
+        return
+    inputs, made_numbers = turn_state.inputs, {*numbers.values()}
+    if inputs.model.prompt == "values":
+        slots = [
+            index for index, item in enumerate(earlier_results) if not is_notice(item)
+        ]  # notices have a key of their own
+        results_by_slot = {slots.index(index): turn_state.results[number] for index, number in numbers.items()}
+        turn_state.set_prompt(_fill_result_slots(inputs.prompt, results_by_slot))
+    else:
+        failed = [
+            item for number, item in enumerate(turn_state.results) if number not in made_numbers and not item["success"]
+        ]
+        turn_state.set_dialogue(
+            _continue_dialogue(turn_state, numbers, earlier_results, [(item, "") for item in failed])
+        )
+    turn_state.shown_count = len(turn_state.results)
+
+
+def _continue_dialogue(
+    turn_state: TurnState, numbers: Mapping[int, int], earlier_results: Sequence[Json], failed: CallResults
+) -> list[Message]:
+    """Return the messages behind the prompt, each pending call with the result.
+
+    `failed`: other results that the model must see.
+    """
+    inputs, dialogue = turn_state.inputs, drop_unanswered(turn_state.inputs.dialogue)
+    render = partial(render_results, inputs.model, inputs.form, [*inputs.prompt, *dialogue])
+    if not dialogue:  # a new conversation: its prompt shows the other results
+        return render([*((turn_state.results[number], "") for number in sorted(numbers.values())), *failed])
+    recorded = render(_pair_results(turn_state, {}, earlier_results))
+    new_messages = render([*_pair_results(turn_state, numbers, earlier_results), *failed])
+    return [*dialogue, *new_messages, *inputs.dialogue[len(dialogue) + len(recorded) :]]
+
+
+def _pair_results(turn_state: TurnState, numbers: Mapping[int, int], earlier_results: Sequence[Json]) -> CallResults:
+    """Return all pending results, with the results of the calls just made in their slots."""
+    open_request = turn_state.task.begun if turn_state.task else None
+    dialogue = open_request.dialogue if open_request else None
+    assert open_request, "a turn that goes on is for something"
+    assert dialogue, "it goes on with what was said"
+    first = len(earlier_results) - len(open_request.results)
+    results = [
+        _render_made(earlier_results[index], turn_state.results[numbers[index]])
+        if index in numbers
+        else earlier_results[index]
+        for index in range(first, len(earlier_results))
+    ]
+    return pair_with_calls(open_request, dialogue, [*map(turn_state.render_result, results)])
+
+
+def _render_made(pending: Json, result: Json) -> Json:
+    """Return a call's result, with the arguments if a person changed them."""
+    if result["args"] == pending["args"]:
+        return result
+    return {**result, "output": f"(made with other arguments: {to_line(result['args'])})\n{result['output']}"}
+
+
+def _fill_result_slots(prompt: Sequence[Message], results: Mapping[int, Mapping[str, Any]]) -> list[Message]:
+    """Return a program's prompt with the results in their slots."""
+    values = parse(prompt[-1]["content"], limit_bytes=VALUES_LIMIT_BYTES)
+    for index, result in results.items():
+        values["results"][index] = result
+    return [*prompt[:-1], {**prompt[-1], "content": to_line(values)}]
+
+
+MADE_NOTE = "(it was made, as it was approved; what it gave is told beside this)"
+
+
+def mark_calls_made(open_requests: Sequence[OpenRequest], ids: Collection[str]) -> tuple[OpenRequest, ...]:
+    """Return an agent's open requests after failed turns made some of the pending calls."""
+    return tuple(_mark_request_calls_made(open_request, ids) for open_request in open_requests)
+
+
+def _mark_request_calls_made(open_request: OpenRequest, ids: Collection[str]) -> OpenRequest:
+    indexes = {
+        sub_request.key: sub_request.call - 1
+        for sub_request in open_request.asked
+        if NAME in sub_request.held and sub_request.held[NAME]["id"] in ids
+    }
+    results = tuple(
+        {**result, "success": True, "output": MADE_NOTE} if index in indexes.values() else result
+        for index, result in enumerate(open_request.results)
+    )
+    sub_requests = (
+        replace(sub_request, end=sub_request.end or "answered", call=0) if sub_request.key in indexes else sub_request
+        for sub_request in open_request.asked
+    )
+    return replace(open_request, asked=tuple(sub_requests), results=results) if indexes else open_request
