@@ -50,7 +50,8 @@ WRITES_ENTRIES = {
     "kernel/messages.py",  # what people and commands send
     "kernel/turn/turn_end.py",  # what a turn has written, once gates have looked at it
     "capabilities/toolbox/reminders.py",  # handed to the turn, whose gates look at it
-    "capabilities/gates/output_gates.py",  # which writes anew what it has looked at
+    "kernel/turn/turn_writes.py",  # which writes anew what interceptors have changed
+    "kernel/line.py",  # the whole engine in one file
     "journal_tools/turn_replay.py",  # which compares, and writes nothing
 }
 

@@ -55,6 +55,7 @@ KERNEL_FLOORS = (
     {"access", "messages"},
     {"journal"},
     {"llm", "inboxes", "tools"},
+    {"obligations"},
     {"turn", "plain_organisation"},
     {"tick"},
     {"line"},

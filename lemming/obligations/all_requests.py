@@ -10,7 +10,7 @@ from functools import partial
 
 from lemming.kernel.inboxes.payload_references import parse_reference, parse_references
 from lemming.kernel.messages import EntryName, OutboxEntry
-from lemming.kernel.obligations.request_deadlines import get_last_tick
+from lemming.kernel.obligations.request_deadlines import Position, get_last_tick
 from lemming.kernel.org.resume import Agent
 from lemming.obligations.request_outcome import (
     LastTick,
@@ -23,7 +23,7 @@ from lemming.obligations.request_outcome import (
     is_parent_request,
     request_from_entry,
 )
-from lemming.obligations.request_view import AllRequests, Position, RequestView
+from lemming.obligations.request_view import AllRequests, RequestView
 
 
 def may_concern_requests(raw: bytes) -> bool:

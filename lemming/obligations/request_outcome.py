@@ -12,10 +12,16 @@ from typing import NamedTuple
 from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.obligations.decisions import is_approval_request, parse_decision
-from lemming.kernel.obligations.request_deadlines import expiry_position, is_expired, is_in_time, parse_deadline_time
+from lemming.kernel.obligations.request_deadlines import (
+    Position,
+    expiry_position,
+    is_expired,
+    is_in_time,
+    parse_deadline_time,
+)
 from lemming.kernel.obligations.request_payloads import decision_sort_key, required_answers
 from lemming.kernel.org.resume import Agent
-from lemming.obligations.request_view import Assignment, End, Handoff, Position, RequestView
+from lemming.obligations.request_view import Assignment, End, Handoff, RequestView
 
 PERSON_RANK = -1  # an author without a turn in a tick wrote before its turns
 

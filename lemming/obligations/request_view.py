@@ -11,8 +11,6 @@ from lemming.kernel.messages import EntryName, OutboxEntry
 
 End = Literal["answered", "failed", "refused", "cancelled", "expired"]
 ENDS: tuple[End, ...] = ("answered", "failed", "refused", "cancelled", "expired")
-Position = tuple[int, int, int, str]
-"""Position in the order of all entries: tick, rank of the author, number, id."""
 
 
 class Handoff(NamedTuple):

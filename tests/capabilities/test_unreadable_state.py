@@ -16,25 +16,16 @@ from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 KEEPS = """
-from lemming.kernel.plugins.capability_loader import register_capability
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-
-class Here(ContextProvider):
-    def snapshot(self):
-        return {{"is": "here"}}
-
-class Part(TurnInterceptor):
-    def save_state(self, *, is_applied, holds_all):
-        return {{"value": {value}}}
+from lemming.ext import Capability, WriteEntry, register_capability
 
 @register_capability
 class Keeps(Capability):
     name = "keeps"
-    def context_provider(self, context):
-        return Here(context)
-    def interceptor(self, turn_state, snapshot):
-        return Part(self.name, turn_state, snapshot)
+    handles = (WriteEntry,)
+    def prepare(self, turn):
+        return {{"is": "here"}}
+    def reduce(self, state, event, turn):
+        return {{"value": {value}}}
 """
 NESTED = "__import__('functools').reduce(lambda inner, _: [inner], range(200), 1)"
 VALUES = {"digits": "10**4300", "nesting": NESTED, "infinity": "float('inf')"}

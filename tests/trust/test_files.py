@@ -207,26 +207,17 @@ def test_of_two_marks_the_later_counts_and_of_one_tick_the_lower(
 
 
 BREAKS = """
-from lemming.kernel.plugins.capability_loader import register_capability
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider
-from lemming.kernel.turn.turn_interceptor import TurnInterceptor
-
-class Here(ContextProvider):
-    def snapshot(self):
-        return {"is": "here"}
-
-class Part(TurnInterceptor):
-    def after_call(self, index, call, result):
-        if call.tool == "shell":
-            raise KeyError("after")
+from lemming.ext import Capability, TakeResult, register_capability
 
 @register_capability
 class Fragile(Capability):
     name = "fragile"
-    def context_provider(self, context):
-        return Here(context)
-    def interceptor(self, turn_state, snapshot):
-        return Part(self.name, turn_state, snapshot)
+    handles = (TakeResult,)
+    def prepare(self, turn):
+        return {"is": "here"}
+    def intercept(self, effect, turn):
+        if effect.call.tool == "shell":
+            raise KeyError("after")
 """
 
 

@@ -56,12 +56,12 @@ class JudgesCapability(Capability):
 
     def interceptor(self, turn: TurnView) -> Interceptor:
         """Return the interceptor of a judged turn."""
-        return Interceptor(self.name, self.handles, self.facts, turn.own(JudgedDraft).intercept)
+        return Interceptor(self.name, self.handles, self.facts, turn.get_cache(JudgedDraft).intercept)
 
     def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
         """Have the draft judged, and rewritten if rejected."""
         try:
-            return run_with_judges(turn, turn.own(JudgedDraft).writes, run)
+            return run_with_judges(turn, turn.get_cache(JudgedDraft).writes, run)
         except NotVerified as error:
             return turn.fail(error)
 

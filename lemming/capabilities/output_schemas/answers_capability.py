@@ -42,7 +42,7 @@ class AnswersCapability(Capability):
         """Return each entry as written, or the problems of the payload. Records the problem of the answer."""
         if turn.can_skip_response:
             return None
-        validator = turn.own(_make_validator)
+        validator = turn.get_cache(_make_validator)
         validated = validator.validate_entries([*effect.entries])
         turn.report_answer_violation(validator.violation)
         return Allowed(effect, validated)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lemming.kernel.inboxes.payload_references import parse_reference
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
-from lemming.kernel.obligations.request_deadlines import get_extended_last_tick
+from lemming.kernel.obligations.request_deadlines import Position, get_extended_last_tick
 from lemming.obligations.request_outcome import (
     RequestEvent,
     RequestEventContext,
@@ -26,7 +26,7 @@ from lemming.obligations.request_outcome import (
     is_parent_request,
     request_from_entry,
 )
-from lemming.obligations.request_view import Position, RequestView
+from lemming.obligations.request_view import RequestView
 
 AffectingEntries = Callable[[str, int], Iterable[tuple[EntryName, OutboxEntry]]]
 """Yields an author's entries since a tick that may move or end a request."""

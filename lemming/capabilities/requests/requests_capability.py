@@ -53,7 +53,7 @@ class RequestsCapability(Capability):
     def interceptor(self, turn: TurnView) -> Interceptor:
         """Return the interceptor of calls that ask a team member or hand off the request."""
         handles = self.handles if "team" in turn.agent.extensions else ()
-        return Interceptor(self.name, handles, self.facts, turn.own(TeamCalls).intercept)
+        return Interceptor(self.name, handles, self.facts, turn.get_cache(TeamCalls).intercept)
 
     def context_provider(self, context: TurnContext) -> ContextProvider:
         """Return the context provider: the agents available for questions, and the answers to earlier

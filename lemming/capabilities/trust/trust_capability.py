@@ -51,7 +51,7 @@ class TrustCapability(Capability):
 
     def interceptor(self, turn: TurnView) -> Interceptor:
         """Return the labels of a turn with trust tracking."""
-        return Interceptor(self.name, self.handles, self.facts, turn.own(TurnLabels).intercept)
+        return Interceptor(self.name, self.handles, self.facts, turn.get_cache(TurnLabels).intercept)
 
     def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
         """Return the trust labeler of a tick, or None without trust tracking."""

@@ -22,12 +22,14 @@ from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.obligations.request_payloads import get_count
 from lemming.kernel.org.organisation import Organisation
-from lemming.obligations.request_view import Position
 
 FIRST_PLACE = -2  # before all entries of a tick
 TICKS_REMEMBERED, DEADLINES_REMEMBERED = 4096, 4096
 MAX_TICKS_PROBED = 16
 """Maximum ticks searched one by one; beyond that, ticks without a journal are skipped first."""
+
+Position = tuple[int, int, int, str]
+"""Position in the order of all entries: tick, rank of the author, number, id."""
 
 
 def get_last_tick(request: OutboxEntry) -> int | None:

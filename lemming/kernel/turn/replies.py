@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply, has_contract, parse_reply
 from lemming.kernel.base.errors import ContractError
@@ -19,14 +19,11 @@ from lemming.kernel.turn.turn_effects import Allowed, CheckEntries, TakeReply
 from lemming.kernel.turn.turn_prompt import native_tools
 from lemming.kernel.turn.turn_values import Answer, TurnInputs
 
-if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_requests import TurnRequests
-
 
 def read_reply(
     inputs: TurnInputs,
     chain: EffectChain | None,
-    requests: TurnRequests | None,
+    requests: Any,
     answer: Answer,
     *,
     keep: Keep = "all",
@@ -35,7 +32,7 @@ def read_reply(
 ) -> TurnReply:
     """Return the reply in an answer. Raises `ContractError` for an invalid reply.
 
-    `requests`: those of the turn, if any. `has_written`: the turn has written an entry already. `found_tools`: tools
+    `requests`: the turn's `TurnRequests`, or None. `has_written`: the turn has written an entry already. `found_tools`: tools
     found by a search of the turn.
     """
     require_usable_finish(answer.finish, answer.text)

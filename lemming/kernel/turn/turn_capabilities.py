@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
-from lemming.kernel.plugins.capability_loader import find_tool_entry
 from lemming.kernel.turn.effect_chain import EffectChain
 from lemming.kernel.turn.turn_context import RunTurn
 from lemming.kernel.turn.turn_effects import AskModel, CallTool, EffectPerformed
@@ -18,7 +16,6 @@ from lemming.kernel.turn.turn_view import TurnView
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_hooks import Capability
     from lemming.kernel.turn.turn_state import TurnState
-    from lemming.kernel.turn.turn_values import TurnInputs
 
 
 class TurnCapabilities:
@@ -64,19 +61,3 @@ class TurnCapabilities:
 
 NO_CAPABILITIES = TurnCapabilities((), {}, None)
 """The capabilities of a plain turn."""
-
-
-def entries_from_call(call: ToolCall) -> list[NewEntry]:
-    """Return the entries that a successful call of a capability's tool writes."""
-    make_entry = find_tool_entry(call.tool)
-    return [make_entry(call)] if make_entry else []
-
-
-def next_entry_id(inputs: TurnInputs, number: int, used_ids: Sequence[str]) -> str:
-    """Return the id of the turn's next entry from `number` on.
-
-    Ids of withdrawn entries are skipped if used.
-    """
-    while (identity := inputs.entry_id(number)) in used_ids:
-        number += 1
-    return identity

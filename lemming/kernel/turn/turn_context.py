@@ -73,12 +73,6 @@ class VisibleContext:
     pending_indexes: Collection[int] = ()
 
 
-class Rejected(NamedTuple):
-    """A rejection with the reason, which the model sees."""
-
-    reason: str
-
-
 @dataclass(frozen=True)
 class NoSettings:
     """Settings of a capability without settings: the block is `{}`."""

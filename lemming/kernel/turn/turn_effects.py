@@ -147,7 +147,9 @@ class WriteNotes(Effect):
 
 @dataclass(frozen=True, kw_only=True)
 class Seal(Effect):
-    """Outputs of the turn in their final form: as the turn ends, and its files before a call with side effects.
+    """Outputs of the turn in their final form.
+
+    Dispatched as the turn ends, and for its files before each call with side effects.
 
     `files`: the staged files by path, in the order of writing. An interceptor labels them; it adds files, and removes
     none.

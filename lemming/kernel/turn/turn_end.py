@@ -121,10 +121,9 @@ def _last_model(turn_state: TurnState) -> str:
 
 def _waiting_reason(turn_state: TurnState) -> str:
     """Return the reason a turn waits."""
-    if turn_state.requests and (reason := turn_state.requests.wait_reason()):
-        return reason
-    if turn_state.approvals and (reason := turn_state.approvals.wait_reason()):
-        return reason
+    for waiting in (turn_state.requests, turn_state.approvals):
+        if waiting and (reason := waiting.wait_reason()):
+            return str(reason)
     if turn_state.pause_reason or turn_state.remaining_work:
         return turn_state.pause_reason or turn_state.remaining_work
     if not turn_state.unshown_results:
@@ -152,11 +151,11 @@ def _next_state(
     if turn_state.write_off.calls:
         state.lost = state.lost.add(turn_state.write_off)
     if turn_state.approvals:
-        kept = turn_state.approvals.save_state(is_applied=is_written, holds_all=holds_all)
-        state.kept = {**{name: value for name, value in state.kept.items() if name != APPROVALS}}
-        state.kept |= {APPROVALS: kept} if kept else {}
+        questions = turn_state.approvals.save_state(is_applied=is_written, holds_all=holds_all)
+        state.kept = {name: value for name, value in {**state.kept, APPROVALS: questions}.items() if value}
     if turn_state.events:
-        state.kept = turn_state.capabilities.reduce_states(state.kept, turn_state, is_applied=holds_all)
+        reduce_states = turn_state.capabilities.reduce_states
+        state.kept = reduce_states(state.kept, turn_state, is_applied=holds_all)
     # Nothing was shown to the model: it counts as no turn, and unread entries stay unread.
     if turn_state.only_asks:
         return state

@@ -7,7 +7,8 @@ first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.errors import (
     ContractError,
@@ -30,6 +31,9 @@ from lemming.kernel.turn.turn_end import build_outcome
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Act, Answer, AnswerSource, Ask, Step, Steps, TurnInputs, TurnOutcome
 
+if TYPE_CHECKING:
+    from lemming.kernel.turn.turn_requests import TurnRequests
+
 MAX_ANSWERS = 1000
 """Maximum number of answers for a strategy: one that asks for more would never end."""
 
@@ -41,10 +45,10 @@ def run_strategy(
 
     Without `strategy`, the agent's own strategy is used, from these plugins.
     """
-    if turn_state.requests and (end := turn_state.requests.start()):
-        return end
-    if turn_state.approvals and (end := turn_state.approvals.start()):
-        return end
+    for beginning in (turn_state.requests, turn_state.approvals):
+        end: End | None = beginning.start() if beginning else None
+        if end:
+            return end
     turn = turn_state.strategy_turn = Turn(turn_state)
     turn_state.plugins = plugins
 
@@ -142,6 +146,7 @@ def finish_turn(
     """
     turn_state.capabilities = find_turn_capabilities(turn_state, plugins)
     turn_state.chain = turn_state.capabilities.chain
+    turn_state.make_requests = partial(_make_requests, turn_state)
     if has_requests(turn_state.inputs):
         turn_state.require_requests()
     if APPROVALS in turn_state.inputs.given:
@@ -171,6 +176,12 @@ def finish_turn(
         return build_outcome(turn_state, "no_answer", error)
     except (StoppedByGate, StrategyFailed) as error:
         return build_outcome(turn_state, "failed", error)
+
+
+def _make_requests(turn_state: TurnState) -> TurnRequests:
+    from lemming.kernel.turn.turn_requests import TurnRequests  # most turns have none
+
+    return TurnRequests(turn_state)
 
 
 def _end_for_error(error: OutOfCredits) -> End:

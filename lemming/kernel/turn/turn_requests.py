@@ -62,6 +62,15 @@ class TurnRequests:
         """The current request, or None if the turn is only for the agent's own sub-requests."""
         return self._current if self._current and self._current.request else None
 
+    def abandon(self, reason: str) -> list[OutboxEntry]:
+        """Return the turn's entries and one that reports the failure of the request."""
+        return abandon_request(self.turn_state, reason)
+
+    @property
+    def has_handoff(self) -> bool:
+        """True if an entry of the turn hands the request to another agent."""
+        return has_handoff(self.turn_state.entries)
+
     def start(self) -> End | None:
         """Abandon a request before any model call if no reply could change the outcome."""
         if self._current and (reason := self._current.failure_reason):

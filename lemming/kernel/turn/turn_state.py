@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import (
@@ -24,10 +24,10 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.listing import load_found_tools
+from lemming.kernel.turn.following_entries import entries_from_call
 from lemming.kernel.turn.forms.discovered_tools import list_earlier_found_tools
 from lemming.kernel.turn.guards import PayloadWithDigests
 from lemming.kernel.turn.replies import read_reply
-from lemming.kernel.turn.turn_capabilities import entries_from_call
 from lemming.kernel.turn.turn_effects import (
     Allowed,
     AskModel,
@@ -55,9 +55,6 @@ from lemming.kernel.turn.turn_effects import (
 )
 from lemming.kernel.turn.turn_values import Answer
 from lemming.kernel.turn.turn_writes import TurnWrites
-
-if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_requests import TurnRequests
 
 NOTHING_CARRIED_OUT = CarriedOut((), (), {})
 
@@ -126,7 +123,8 @@ class TurnState(TurnWrites):
         """Ask persons about an effect: it is suspended until one has decided."""
         if self.approvals is None:
             return Rejected(f"{effect.reason}: a person must approve, and nothing here asks persons")
-        return self.approvals.ask(effect)
+        outcome: Outcome = self.approvals.ask(effect)
+        return outcome
 
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
@@ -329,27 +327,21 @@ class TurnState(TurnWrites):
                 if result.entries_by and self.approvals:
                     self.pending_states[entry.identity] = self.approvals.pending_state(new)
 
-    def require_requests(self) -> TurnRequests:
-        """Return the requests of the turn, which has some from here on."""
-        from lemming.kernel.turn.turn_requests import TurnRequests  # most turns have none
-
+    def require_requests(self) -> Any:
+        """Return the requests of the turn, a `TurnRequests`; the turn has some from here on."""
         if self.requests is None:
-            self.requests = TurnRequests(self)
+            self.requests = self.make_requests()
         return self.requests
 
     def fail_request(self, reason: str) -> None:
         """Answer the turn's request with the reason for its failure."""
-        from lemming.kernel.turn.turn_requests import abandon_request
-
-        self.entries = abandon_request(self, reason)
+        self.entries = self.require_requests().abandon(reason)
 
     def write_for_capability(self, new: NewEntry, at: str, asked_by: ToolCall | None) -> OutboxEntry | None:
         """Write an entry for a capability; a question waits for the answer as the result of a call."""
         entry = self.stage_entry(new, at)
         if "hands_on" in new.payload:
-            from lemming.kernel.turn.handoffs import has_handoff
-
-            self.is_handed_off = has_handoff(self.entries)
+            self.is_handed_off = self.require_requests().has_handoff
         if entry is not None and asked_by is not None:
             self.add_result(asked_by.tool, asked_by.args, ToolResult(True), asked_by.id, is_entry=True)
             self.pending_indexes[entry.identity] = len(self.results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from lemming.kernel.providers import Message
 from lemming.kernel.turn.call_numbers import CallNumbers
 from lemming.kernel.turn.notices import Notices, without_notices
 from lemming.kernel.turn.repeated_calls import RepeatDetector
-from lemming.kernel.turn.turn_capabilities import NO_CAPABILITIES
 from lemming.kernel.turn.turn_effects import Allowed, Event, ShowResult
 from lemming.kernel.turn.turn_values import Answer, AnswerSource, TurnInputs
 
@@ -27,8 +26,10 @@ PAUSING_ERRORS = (LimitReached, Paused, TurnTooLong)
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.effect_chain import EffectChain
-    from lemming.kernel.turn.turn_approvals import TurnApprovals
-    from lemming.kernel.turn.turn_requests import TurnRequests
+
+
+def _no_requests() -> Any:
+    raise AssertionError("the turn has not begun")
 
 
 class TurnStateValues:
@@ -68,6 +69,7 @@ class TurnStateValues:
         "inputs",
         "is_handed_off",
         "loops",
+        "make_requests",
         "may_skip_response",
         "memory",
         "misaddressed_entries",
@@ -99,11 +101,12 @@ class TurnStateValues:
 
     def __init__(self, inputs: TurnInputs, source: AnswerSource) -> None:
         self.inputs, self.source, self.task = inputs, source, inputs.task
-        self.capabilities = NO_CAPABILITIES  # until the turn is taken
+        self.capabilities: Any = None  # `TurnCapabilities`, once the turn is taken
         self.chain: EffectChain | None = None  # of the capabilities that handle effects
-        self.approvals: TurnApprovals | None = None  # where persons are asked, or have approved something
+        self.approvals: Any = None  # `TurnApprovals`, where persons are asked, or have approved something
         self.may_skip_response = False  # leaves its request open
-        self.requests: TurnRequests | None = None  # where the turn has any
+        self.make_requests: Callable[[], Any] = _no_requests
+        self.requests: Any = None  # `TurnRequests`, where the turn has any; it is built on this state
         self.plugins: tuple[str, ...] | None = None
         self.strategy_turn: Any = None  # the turn as strategies see it, once it runs
         self.events: list[Event] = []  # of turns with capabilities
@@ -177,7 +180,7 @@ class TurnStateValues:
     @property
     def is_answered(self) -> bool:
         """True if the turn's task has an answer."""
-        return self.requests is not None and self.requests.is_answered
+        return self.requests is not None and bool(self.requests.is_answered)
 
     @property
     def pause_reason(self) -> str:

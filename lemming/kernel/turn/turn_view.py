@@ -134,7 +134,7 @@ class TurnView:
         """The results of the turn's calls up to now: tool, args, success, output."""
         return tuple(self._state.results)
 
-    def own(self, make: Callable[[TurnView], T]) -> T:
+    def get_cache(self, make: Callable[[TurnView], T]) -> T:
         """Return the capability's own object of this turn, made once by a class or function of the view."""
         if make not in self._owned:
             self._owned[make] = make(self)

@@ -22,9 +22,9 @@ from lemming.kernel.messages import REMINDERS_FROM, WAITING_FROM, OutboxEntry, t
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.kernel.turn.file_effects import memory_key, parse_entry_file
+from lemming.kernel.turn.following_entries import next_entry_id
 from lemming.kernel.turn.repeated_calls import repetition_hint
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, RESULTS_CHARS, render_result, tool_use_json
-from lemming.kernel.turn.turn_capabilities import next_entry_id
 from lemming.kernel.turn.turn_effects import (
     Allowed,
     Deferred,
@@ -234,10 +234,10 @@ class TurnWrites(TurnStateValues):
             return
         entries, results = [*self.entries, *self.failure_entries], [*self.results, *self.external_results]
         sealed = self._seal(Seal(files={**self.staged}, entries=entries, results=results))
-        count, kept = len(self.entries), len(self.results)
+        entry_count, result_count = len(self.entries), len(self.results)
         self.staged = {**sealed.files}
-        self.entries, self.failure_entries = [*sealed.entries[:count]], [*sealed.entries[count:]]
-        self.results, self.external_results = [*sealed.results[:kept]], [*sealed.results[kept:]]
+        self.entries, self.failure_entries = [*sealed.entries[:entry_count]], [*sealed.entries[entry_count:]]
+        self.results, self.external_results = [*sealed.results[:result_count]], [*sealed.results[result_count:]]
 
     def add_result(
         self, tool: str, args: dict[str, Any], result: ToolResult, call_id: str = "", *, is_entry: bool = False

@@ -5,8 +5,8 @@ from __future__ import annotations
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import LemmingError, error_name
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.turn.following_entries import next_entry_id
 from lemming.kernel.turn.loop_breaker import select_request_counts
-from lemming.kernel.turn.turn_capabilities import next_entry_id
 from lemming.kernel.turn.turn_context import TurnContext, VisibleContext
 from lemming.kernel.turn.turn_state import TurnState
 
