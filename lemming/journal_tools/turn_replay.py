@@ -18,7 +18,7 @@ from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import to_file_effect
 from lemming.kernel.providers import Message
 from lemming.kernel.tick.error_boundary import isolate
-from lemming.kernel.tick.recorded_answers import restore_answer, restore_finding, restore_result
+from lemming.kernel.tick.recorded_answers import restore_answer, restore_finding, restore_result, was_approved
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.turn_loop import finish_turn
 from lemming.kernel.turn.turn_state import TurnState
@@ -57,6 +57,12 @@ class RecordedAnswers:
 
     def start_calls(self, *_: Any) -> None:
         """Do nothing: the results of the calls are recorded."""
+
+    def is_approved(
+        self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], question: AskPerson
+    ) -> bool:
+        """Return True if the recorded result shows that a person had approved the call."""
+        return was_approved(self.call_tool(index, call, at, staged))
 
     def call_tool(
         self,

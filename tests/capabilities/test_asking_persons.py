@@ -65,6 +65,29 @@ class Two(Capability):
             yield AskPerson(subject=effect, asked_by=f"two of {person}", reason="it is loud", persons=(person,))
         return (yield effect)
 """
+EARLY_QUOTA = """
+def count_made(made, event):
+    is_made = isinstance(event, EffectPerformed) and isinstance(event.effect, CallTool) and event.answer.success
+    return made + is_made
+
+@register_capability
+class Quota(Capability):
+    name, asks_persons, handles = "quota", True, (CallTool,)
+
+    def prepare(self, turn):
+        return {"made": turn.state.kept.get("quota", {}).get("made", 0)}
+
+    def intercept(self, effect, turn):
+        made = turn.snapshot["made"] + turn.fold(count_made, 0)
+        if made >= 1:
+            yield AskPerson(subject=effect, asked_by="quota", reason=f"{made} calls were made")
+            turn.remark("a person has approved the call")
+        return (yield effect)
+
+    def reduce(self, state, event, turn):
+        return {"made": count_made(state.get("made", 0), event)}
+"""
+EARLY_TWO = TWO.replace("RunTool", "CallTool")
 
 
 @pytest.fixture(autouse=True)
@@ -115,8 +138,11 @@ def approve(base: Path, request: OutboxEntry, person: str) -> Any:
     return run(["-C", str(base), "approve", request.id, "--as", person])
 
 
-def test_a_quota_asks_a_person_about_the_call_beyond_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = make(tmp_path / "org", QUOTA, "quota", monkeypatch, "one", "two")
+@pytest.mark.parametrize("code", [QUOTA, EARLY_QUOTA], ids=["as it is made", "as it is requested"])
+def test_a_quota_asks_a_person_about_the_call_beyond_it(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = make(tmp_path / "org", code, "quota", monkeypatch, "one", "two")
     tick(base)
     assert (rung(base), outcomes(base, 1)) == (["one"], ["ok", "pending"])
     (request,) = requests(base)
@@ -129,10 +155,22 @@ def test_a_quota_asks_a_person_about_the_call_beyond_it(tmp_path: Path, monkeypa
     assert rung(base) == ["one", "two"]
 
 
-def test_a_call_that_two_persons_must_approve_keeps_the_first_approval(
+def test_code_after_a_question_runs_only_once_a_person_has_approved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = make(tmp_path / "org", TWO, "two", monkeypatch, "loud")
+    base = make(tmp_path / "org", EARLY_QUOTA, "quota", monkeypatch, "one", "two")
+    tick(base)
+    assert "a person has approved" not in str(journal_lines(base, 1))
+    approve(base, requests(base)[0], "ann")
+    tick(base)
+    assert "a person has approved" in str(journal_lines(base, 2))
+
+
+@pytest.mark.parametrize("code", [TWO, EARLY_TWO], ids=["as it is made", "as it is requested"])
+def test_a_call_that_two_persons_must_approve_keeps_the_first_approval(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = make(tmp_path / "org", code, "two", monkeypatch, "loud")
     tick(base)
     (for_ann,) = requests(base)
     assert for_ann.payload["target"] == "ann"

@@ -47,7 +47,13 @@ from lemming.kernel.providers import Finish, Message, Reply, Request
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.model_fallback import complete_with_fallbacks
 from lemming.kernel.tick.model_requests import ModelRequests, build_request, require_not_paused
-from lemming.kernel.tick.recorded_answers import make_tool_record, restore_answer, restore_finding, restore_result
+from lemming.kernel.tick.recorded_answers import (
+    make_tool_record,
+    restore_answer,
+    restore_finding,
+    restore_result,
+    was_approved,
+)
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_commits import Commits
@@ -133,6 +139,15 @@ class JournaledAnswers:
     ) -> None:
         """Start the calls of a reply, numbered from `first`, that can run in parallel."""
         self._make_live_calls.start_calls(self._first_number + first, calls, at, staged, self._spent)
+
+    def is_approved(
+        self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], question: AskPerson
+    ) -> bool:
+        """Return True if a person has approved the call that a question is about, by the record or now."""
+        index += self._first_number
+        if record := self._finished.get(index):
+            return was_approved(restore_result(record))
+        return self._make_live_calls.is_approved(index, call, at, staged, self._spent, question)
 
     def call_tool(
         self,

@@ -124,3 +124,8 @@ def _is_interrupted_output(output: str) -> bool:
     """Return True if an output is that of an interrupted call, as in journals of version 0.1.0."""
     prefix, _, suffix = interrupted_result("|").output.partition("|")
     return output.startswith(prefix) and output.endswith(suffix)
+
+
+def was_approved(result: ToolResult) -> bool:
+    """Return True if the result of a call that persons were asked about shows that they had approved it."""
+    return bool(result.state) or result.outcome not in ("deferred", "pending", "refused")

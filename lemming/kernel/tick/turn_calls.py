@@ -207,6 +207,18 @@ class LiveCalls:
             decided.steps = (steps, *decided.steps)
         return decided
 
+    def is_approved(
+        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, question: AskPerson
+    ) -> bool:
+        """Return True if a person has approved a call. A call that would fail anyway is no question to a person."""
+        tool = self._toolset.allowed_tools(self._inputs.agent, self._settings).get(call.tool)
+        if tool is None or index in self._started:
+            return True
+        effect = RunTool(call=call, tool=tool, context=self._make_context(index, at, staged, used_up))
+        self._phase.verdicts, self._phase.grants = [], {}
+        outcome = (self._chain or LiveChain(self._phase, ())).dispatch(replace(question, subject=effect))
+        return isinstance(outcome, Allowed) and not isinstance(outcome.answer, ToolResult)
+
     def _pass_interceptors(self, decided: DecidedCall, tool: Tool, questions: Sequence[AskPerson]) -> ToolResult | None:
         """Take a call through the interceptors of `RunTool`; return the result of a blocked call, or None."""
         chain = self._chain or (LiveChain(self._phase, ()) if questions else None)

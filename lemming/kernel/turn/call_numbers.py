@@ -54,6 +54,11 @@ class CallNumbers:
         self._next = max(self._next, self.last + 1)
         return self.last
 
+    def peek(self, result_count: int) -> int:
+        """Return the number that `assign` would give to the current call, without assigning it."""
+        number = self.next_free(result_count) if self._pending is None else self._pending
+        return self.get_recorded_number(number, result_count)
+
     def get_recorded_number(self, number: int, result_count: int) -> int:
         """Return the journal's number of the next call: `number`, or the count of results in old journals.
 

@@ -121,10 +121,20 @@ class TurnState(TurnWrites):
 
     def _ask_person(self, effect: AskPerson) -> Outcome:
         """Ask persons about an effect: it is suspended until one has decided."""
+        if isinstance(effect.subject, CallTool):
+            return self._ask_about_call(effect, effect.subject)
         if self.approvals is None:
             return Rejected(f"{effect.reason}: a person must approve, and nothing here asks persons")
         outcome: Outcome = self.approvals.ask(effect)
         return outcome
+
+    def _ask_about_call(self, question: AskPerson, effect: CallTool) -> Outcome:
+        """Ask persons about a call. The call then carries the question, and waits or is made with their approval."""
+        self.call_questions = (*self.call_questions, question)
+        number, staged = self.call_numbers.peek(len(self.results)), self._staged_with_labels()
+        if self.source.is_approved(number, effect.call, effect.at, staged, question):
+            return Allowed(question)
+        return Suspended(question)
 
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
@@ -259,8 +269,10 @@ class TurnState(TurnWrites):
         if chain is None or CallTool not in chain:
             self._take_result(call, self._make_call(call, at), at)
             return
-        outcome = chain.dispatch(CallTool.from_call(call, at))
-        match outcome:
+        self.call_questions = ()
+        match chain.dispatch(CallTool.from_call(call, at)):
+            case Suspended(AskPerson(subject=CallTool() as waiting)):
+                self._take_result(waiting.call, self._make_call(waiting.call, at), at)
             case Allowed(effect, answer) if isinstance(effect, CallTool):
                 if answer is not None:
                     self._take_result(effect.call, answer, at)
@@ -272,9 +284,12 @@ class TurnState(TurnWrites):
                 self.refuse_call(call, ToolResult(False, reason, outcome="deferred"))
 
     def _make_call(self, call: ToolCall, at: str) -> ToolResult:
-        """Return the result of a call, recorded or live."""
+        """Return the result of a call, recorded or live. Until persons approve, that of a call that waits."""
         staged, number = self._staged_with_labels(), self.call_numbers.assign(len(self.results))
-        result = self.source.call_tool(number, call, at, staged)
+        if self.call_questions:
+            result = self.source.call_tool(number, call, at, staged, self.call_questions)
+        else:
+            result = self.source.call_tool(number, call, at, staged)
         if self.source.had_side_effects(number):  # they are written: a later change is not the tool's
             self.written_ahead.update(staged)
             self.staged.clear()

@@ -17,7 +17,7 @@ from lemming.kernel.providers import Message
 from lemming.kernel.turn.call_numbers import CallNumbers
 from lemming.kernel.turn.notices import Notices, without_notices
 from lemming.kernel.turn.repeated_calls import RepeatDetector
-from lemming.kernel.turn.turn_effects import Allowed, Event, ShowResult
+from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Event, ShowResult
 from lemming.kernel.turn.turn_values import Answer, AnswerSource, TurnInputs
 
 DEFAULT_LOOP_SETTINGS = LoopSettings()
@@ -52,6 +52,7 @@ class TurnStateValues:
         "auxiliary_answers",
         "call_ids",
         "call_numbers",
+        "call_questions",
         "capabilities",
         "chain",
         "check_count",
@@ -133,6 +134,7 @@ class TurnStateValues:
         self.conversation: list[Message] | None = None  # with the model, since it was asked for a reply
         self.found_tools: list[Mapping[str, Any]] = []  # the tools that they found, as models are told of them
         self.call_numbers = CallNumbers(source.has_call)
+        self.call_questions: tuple[AskPerson, ...] = ()  # to persons, about the current call
         self.hidden_indexes: set[int] = set()
         self.tools_used: list[ToolUseJson] = []
         self.external_results: list[dict[str, Any]] = []

@@ -247,6 +247,12 @@ class AnswerSource(Protocol):
         """Return the result of the turn's tool call number `index`. Persons must approve `questions` first."""
         ...
 
+    def is_approved(
+        self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], question: AskPerson
+    ) -> bool:
+        """Return True if a person has approved the call that a question is about, by the record or now."""
+        ...
+
     def refuse(self, index: int, call: ToolCall, refusal: ToolResult) -> None:
         """Record that the turn's tool call number `index` was refused before a tool ran."""
         ...
