@@ -87,6 +87,21 @@ class Quota(Capability):
     def reduce(self, state, event, turn):
         return {"made": count_made(state.get("made", 0), event)}
 """
+TWO_FOR_ENTRIES = """
+from lemming.ext import WriteEntry
+
+@register_capability
+class Two(Capability):
+    name, asks_persons, handles = "two", True, (WriteEntry,)
+
+    def prepare(self, turn):
+        return {"persons": ["ann", "bob"]}
+
+    def intercept(self, effect, turn):
+        for person in turn.snapshot["persons"]:
+            yield AskPerson(subject=effect, asked_by=f"two of {person}", reason="it is read", persons=(person,))
+        return (yield effect)
+"""
 EARLY_TWO = TWO.replace("RunTool", "CallTool")
 
 
@@ -200,3 +215,18 @@ def test_one_denial_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     tick(base)
     tick(base)
     assert rung(base) == []
+
+
+def test_an_entry_that_two_persons_must_approve_is_written_once_both_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = make(tmp_path / "org", TWO_FOR_ENTRIES, "two", monkeypatch)
+    texts: list[list[str]] = []
+    for person in ("ann", "bob", ""):
+        tick(base)
+        texts.append([entry.payload["text"] for entry in read_outbox_entries(base, "ada") if entry.kind != "request"])
+        if person:
+            assert [entry.payload["target"] for entry in requests(base)][-1] == person
+            assert approve(base, requests(base)[-1], person) == 0
+    assert texts == [[], [], ["calling"]]
+    assert [it.turns for it in replay_ticks(base, [1, 2, 3])] == [1, 1, 1]

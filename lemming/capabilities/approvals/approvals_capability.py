@@ -151,10 +151,14 @@ class ApprovalsContextProvider(ContextProvider):
             for rule in rules_at_stage(rules, "out")
             if rule.gate.then == "ask"
         }
+        may_be_asked = asks_persons(agent, tick_context.config)
+        if may_be_asked:  # by a capability, about anything
+            mail = tick_context.mail
+            askable[""] = find_approvers(mail.persons, mail.resumes, agent.name, ())
         preapprovals: list[Json] = []
         used = [*self._used]
         is_asked = any(rule.gate.then == "ask" for rule in rules_at_stage(rules, "call"))
-        if used or is_asked or asks_persons(agent, tick_context.config):
+        if used or is_asked or may_be_asked:
             preapprovals, used = find_preapprovals(tick_context.mail, agent, self._used)
         sub_requests = [item.as_json() for item in self._sub_requests]
         snapshot: Json = {"asked": sub_requests, "askable": askable, "numbered": bool(askable), "ahead": preapprovals}

@@ -89,7 +89,7 @@ class OutputGates:
             return {**call_args, **self._base_facts(), "payload": payload}
 
         # An approval answers the gates that ask. Gates that block still decide.
-        rules = [rule for rule in self._rules if not (effect.is_approved and rule.gate.then == "ask")]
+        rules = [rule for rule in self._rules if not (effect.grant and rule.gate.then == "ask")]
         result, passed = self._evaluate(effect.payload, build_facts, f"entry of kind {effect.kind}", rules), effect
         text_rules = [rule for rule in rules if _applies_to_tags(rule.gate)] if effect.tags else []
         if text_rules and result.then in ("pass", "ask"):

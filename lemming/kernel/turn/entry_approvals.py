@@ -13,8 +13,8 @@ from lemming.kernel.journal.person_requests import PUBLISH
 from lemming.kernel.obligations.file_bindings import describe_changed_files, find_changes_after_decision
 from lemming.kernel.obligations.pending_approvals import NAME, PendingAction, parse_pending_action, too_many_message
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.guards import ApprovalRequest
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, WRITTEN_ENTRY_KEY
+from lemming.kernel.turn.turn_effects import AskPerson, WriteEntry
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState
@@ -24,7 +24,7 @@ def request_entry_approval(
     turn_state: TurnState,
     identity: str,
     new: NewEntry,
-    approval: ApprovalRequest,
+    question: AskPerson,
     people: list[str],
     at: str,
     changed: Sequence[str] = (),
@@ -36,10 +36,16 @@ def request_entry_approval(
     """
     inputs, description = turn_state.inputs, _describe_entry(new)
     if not people:
-        reason = f"REFUSED: it needs approval ({approval.line}), and there is no person here who could approve it"
+        reason = f"REFUSED: it needs approval ({question.asked_by}), and there is no person here who could approve it"
         turn_state.add_result(OUTBOX_ENTRIES, description, ToolResult(False, reason, outcome="refused"))
         return
-    action = PendingAction.from_entry(identity, new, approval.line, approval.reason)
+    action = PendingAction.from_entry(identity, new, question.asked_by, question.reason)
+    if isinstance(question.subject, WriteEntry) and (grant := question.subject.grant):  # of another person, before
+        earlier = [
+            {key: item[key] for key in ("id", "by", "entry", "gate", "sha256", "binds")}
+            for item in (grant, *grant["grants"])
+        ]
+        action = replace(action, grants=earlier)
     if _is_pending(turn_state, action):
         reason = "WAITS: this very entry waits for approval already; it is written once"
         turn_state.add_result(OUTBOX_ENTRIES, description, ToolResult(False, reason, outcome="pending"))
@@ -50,7 +56,7 @@ def request_entry_approval(
             OUTBOX_ENTRIES, description, ToolResult(False, too_many_message(max_approvals), outcome="deferred")
         )
         return
-    payload = action.build_request(people, approval.expires, at, suffix=describe_changed_files(changed))
+    payload = action.build_request(people, question.expires, at, suffix=describe_changed_files(changed))
     entry = turn_state.stage_entry(NewEntry("request", payload, []), at, by_engine=True)
     if entry is None:
         return  # the reason is among the results
@@ -101,7 +107,8 @@ def publish(turn_state: TurnState, call: ToolCall, at: str, changed_files: list[
     # The person approved these contents of the files: others need another decision.
     changed_files[:] = find_changes_after_decision(call.approved, carried.files)
     written = new if changed_files else new._replace(payload=carried.payload)
-    if entry := turn_state.stage_entry(written, at, is_approved=not changed_files):
+    grant = None if changed_files else call.approved
+    if entry := turn_state.stage_entry(written, at, grant=grant):
         if changed_files:  # changed, and no gate asks again: it goes out as it is now
             (carried,) = turn_state.bind_files([entry.payload], at)
             turn_state.entries[-1] = replace(entry, payload=carried.payload)

@@ -6,14 +6,13 @@ Plain types, shared by the capabilities that check, ask persons and keep records
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from lemming.kernel.base.times.parse_times import Expiry
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.turn_task import Task
@@ -25,19 +24,6 @@ from lemming.kernel.providers import LLMProvider, Reply, Request
 if TYPE_CHECKING:
     from lemming.kernel.journal.engine_events import Observer
     from lemming.kernel.journal.journal_file import Journal
-
-
-class ApprovalRequest(NamedTuple):
-    """A required approval: by one of `persons` (None: by anybody), before the earliest time in `expires`.
-
-    `line` is the first reason for the approval, `other_lines` are the further ones.
-    """
-
-    line: str
-    reason: str = ""
-    persons: Collection[str] | None = None
-    expires: tuple[Expiry, ...] = ()
-    other_lines: Collection[str] = ()
 
 
 class PayloadWithDigests(NamedTuple):

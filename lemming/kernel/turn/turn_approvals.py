@@ -18,7 +18,6 @@ from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_de
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.approved_calls import make_approved_calls, mark_calls_made
 from lemming.kernel.turn.entry_approvals import bind_entries, request_entry_approval
-from lemming.kernel.turn.guards import ApprovalRequest
 from lemming.kernel.turn.turn_effects import AskModel, AskPerson, Outcome, Rejected, Suspended, WriteEntry
 
 if TYPE_CHECKING:
@@ -64,15 +63,16 @@ class TurnApprovals:
             return Suspended(effect)
         if not isinstance(subject, WriteEntry):
             return Rejected(f"{effect.reason}: no person can be asked about this")
-        approval = ApprovalRequest(effect.asked_by, effect.reason, effect.persons, effect.expires)
-        new, at = subject.new, subject.at
-        people = self.snapshot.get("askable", {}).get(approval.line, [])
+        askable = self.snapshot.get("askable", {})
+        people = askable.get(effect.asked_by)
+        if people is None:  # no gate asks
+            people = [name for name in askable.get("", ()) if effect.persons is None or name in effect.persons]
         turn_state = self.turn_state
         index = len(turn_state.results)
         # The calls of this reply have their numbers already. A turn started by 0.2.0 keeps its numbering.
         number = turn_state.call_numbers.reserve(index) if self.snapshot.get("numbered") else index
         identity = f"{turn_state.inputs.tick}/{turn_state.inputs.agent.name}/{number}"
-        request_entry_approval(turn_state, identity, new, approval, people, at, self._changed_files)
+        request_entry_approval(turn_state, identity, subject.new, effect, people, subject.at, self._changed_files)
         return Suspended(effect)
 
     def pending_state(self, new: NewEntry) -> Json:

@@ -86,27 +86,29 @@ class TakeResult(Effect):
 class WriteEntry(Effect):
     """An entry for the agent's outbox, whoever causes it: a reply, a tool, a strategy or a capability.
 
-    `is_approved`: a person has approved the entry. `is_independent`: not part of the turn's request. `written`: the
-    entry as a tool wrote it into the outbox itself, such as a reminder, or None.
+    `grant`: the person's approval that the entry carries, as recorded, or None. `is_independent`: not part of the turn's
+    request. `written`: the entry as a tool wrote it into the outbox itself, such as a reminder, or None.
     """
 
     kind: MessageKind
     payload: dict[str, Any]
     tags: list[str]
     at: str = ""
-    is_approved: bool = False
+    grant: Mapping[str, Any] | None = None
     is_independent: bool = False
     written: OutboxEntry | None = None
 
     @classmethod
-    def from_new(cls, new: NewEntry, at: str, *, is_approved: bool = False, is_independent: bool = False) -> WriteEntry:
+    def from_new(
+        cls, new: NewEntry, at: str, *, grant: Mapping[str, Any] | None = None, is_independent: bool = False
+    ) -> WriteEntry:
         """Return the effect of a new entry."""
         return cls(
             kind=new.kind,
             payload=new.payload,
             tags=new.tags,
             at=at,
-            is_approved=is_approved,
+            grant=grant,
             is_independent=is_independent,
         )
 
@@ -244,6 +246,13 @@ class AskPerson(Effect):
     persons: Collection[str] | None = None
     other_lines: Collection[str] = ()
     expires: tuple[Expiry, ...] = ()
+
+    def is_answered_by(self, grant: Mapping[str, Any] | None) -> bool:
+        """Return True if an approval, or one given before it, is the answer to this question."""
+        return grant is not None and any(
+            item.get("gate") == self.asked_by and (self.persons is None or item["by"] in self.persons)
+            for item in (grant, *grant.get("grants", ()))
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,6 +123,8 @@ class TurnState(TurnWrites):
         """Ask persons about an effect: it is suspended until one has decided."""
         if isinstance(effect.subject, CallTool):
             return self._ask_about_call(effect, effect.subject)
+        if isinstance(effect.subject, WriteEntry) and effect.is_answered_by(effect.subject.grant):
+            return Allowed(effect)
         if self.approvals is None:
             return Rejected(f"{effect.reason}: a person must approve, and nothing here asks persons")
         outcome: Outcome = self.approvals.ask(effect)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -51,7 +51,13 @@ class TurnWrites(TurnStateValues):
         return self.inputs.agent.turn.max_entries - len(self.entries)
 
     def stage_entry(
-        self, new: NewEntry, at: str, *, by_engine: bool = False, is_approved: bool = False, alone: bool = False
+        self,
+        new: NewEntry,
+        at: str,
+        *,
+        by_engine: bool = False,
+        grant: Mapping[str, Any] | None = None,
+        alone: bool = False,
     ) -> OutboxEntry | None:
         """Stage an entry with known fields filled in.
 
@@ -65,7 +71,7 @@ class TurnWrites(TurnStateValues):
             new = completed
         if self.chain is None or by_engine:
             return self._write_entry(new, at)
-        effect = WriteEntry.from_new(new, at, is_approved=is_approved, is_independent=alone)
+        effect = WriteEntry.from_new(new, at, grant=grant, is_independent=alone)
         outcome = self.chain.dispatch(effect)
         if isinstance(outcome, Allowed):
             entry: OutboxEntry = outcome.answer
