@@ -15,6 +15,17 @@ from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgChec
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt, DescribeQuery, OrgQuery
 from lemming.kernel.turn.guards import SharedResource
 from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest, StartTool
+from lemming.kernel.turn.preparation import Block, Continue, Due, Preparation, Wake, Watch
+from lemming.kernel.turn.preparation_effects import (
+    BuildPrompt,
+    LabelPrompt,
+    ReceiveEntry,
+    SelectContext,
+    ShowEarlierResult,
+    ShowEntry,
+    ShowFile,
+    ShowMemory,
+)
 from lemming.kernel.turn.turn_context import RetentionHold
 from lemming.kernel.turn.turn_effects import (
     Allowed,
@@ -45,7 +56,7 @@ from lemming.kernel.turn.turn_effects import (
     WriteNotes,
     effect_content,
 )
-from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, SkipReason, TurnContext
+from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, SkipReason
 from lemming.kernel.turn.turn_view import TurnView
 
 __all__ = [
@@ -54,6 +65,8 @@ __all__ = [
     "AskModel",
     "AskPerson",
     "AuxiliaryPrompt",
+    "Block",
+    "BuildPrompt",
     "CallNote",
     "CallTool",
     "Capability",
@@ -62,9 +75,11 @@ __all__ = [
     "CheckResult",
     "CheckSubject",
     "ConfigError",
+    "Continue",
     "ContractError",
     "Deferred",
     "DescribeQuery",
+    "Due",
     "Effect",
     "EffectFinished",
     "EffectPerformed",
@@ -72,20 +87,28 @@ __all__ = [
     "EndTurn",
     "Event",
     "Interception",
+    "LabelPrompt",
     "LemmingError",
     "ModelEntry",
     "NewEntry",
     "OrgCheck",
     "OrgQuery",
     "Outcome",
+    "Preparation",
     "Problem",
+    "ReceiveEntry",
     "Rejected",
     "Replaced",
     "RetentionHold",
     "RunTool",
     "Seal",
+    "SelectContext",
     "SendRequest",
     "SharedResource",
+    "ShowEarlierResult",
+    "ShowEntry",
+    "ShowFile",
+    "ShowMemory",
     "ShowResult",
     "SkipReason",
     "StartTool",
@@ -94,9 +117,10 @@ __all__ = [
     "TakeReply",
     "TakeResult",
     "ToolCall",
-    "TurnContext",
     "TurnReply",
     "TurnView",
+    "Wake",
+    "Watch",
     "Withdraw",
     "WriteEntry",
     "WriteFile",

@@ -29,8 +29,8 @@ from lemming.kernel.tick.pending_work import find_pending_work, is_stalled
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
-from lemming.kernel.turn.context_provider_chain import agent_capabilities
 from lemming.kernel.turn.descriptions import OrgQuery
+from lemming.kernel.turn.preparation_chain import agent_capabilities
 from lemming.kernel.turn.turn_hooks import SkipReason
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import AllRequests, RequestView

@@ -24,9 +24,9 @@ from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import TickView, UpcomingEvent, find_skipped_agents, get_tick_interceptors
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_waits, paths_overlap
 from lemming.kernel.tools import get_toolset
-from lemming.kernel.turn.context_provider_chain import active_capabilities
 from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.guards import SharedResource
+from lemming.kernel.turn.preparation_chain import active_capabilities
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.tick_preview import TickPreview, preview_tick
 

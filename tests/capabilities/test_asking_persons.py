@@ -37,7 +37,7 @@ class Quota(Capability):
     name, asks_persons, handles = "quota", True, (CallTool, RunTool)  # `reduce` sees what it handles
 
     def prepare(self, turn):
-        return {"made": turn.state.kept.get("quota", {}).get("made", 0)}
+        return {"made": turn.state.get("made", 0)}
 
     def intercept(self, effect, turn):
         if isinstance(effect, CallTool):
@@ -75,7 +75,7 @@ class Quota(Capability):
     name, asks_persons, handles = "quota", True, (CallTool,)
 
     def prepare(self, turn):
-        return {"made": turn.state.kept.get("quota", {}).get("made", 0)}
+        return {"made": turn.state.get("made", 0)}
 
     def intercept(self, effect, turn):
         made = turn.snapshot["made"] + turn.fold(count_made, 0)

@@ -23,9 +23,9 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, find_waits
 from lemming.kernel.tools import get_toolset
-from lemming.kernel.turn.context_provider_chain import active_capabilities
 from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.guards import SharedResource
+from lemming.kernel.turn.preparation_chain import active_capabilities
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from lemming.capabilities.approvals.approval_recovery import approval_mismatch, drop_used_approvals
-from lemming.capabilities.approvals.entry_review import EntryReview, create_review
+from lemming.capabilities.approvals.entry_review import EntryReview
 from lemming.capabilities.approvals.read_decisions import (
-    apply_decisions,
+    apply_decision,
     collect_decided_calls,
-    find_approval_outcomes,
     find_preapprovals,
     list_denials,
 )
@@ -20,23 +19,22 @@ from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_a
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
-from lemming.kernel.inboxes.reader_view import ReaderView
-from lemming.kernel.inboxes.request_policy import EntryLister, EntryReader, RequestOutcomes
 from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
+from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.journal.person_requests import iter_person_requests
-from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.pending_approvals import NAME
 from lemming.kernel.org.capability_usage import asks_persons
 from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
 from lemming.kernel.turn.descriptions import DescribeQuery
+from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.live_effects import RunTool
-from lemming.kernel.turn.prompt_labels import PromptLabels
+from lemming.kernel.turn.preparation import Preparation, Wake
+from lemming.kernel.turn.preparation_effects import ReceiveEntry, SelectContext, ShowEarlierResult, ShowEntry
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_effects import AskPerson, Interception
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_effects import AskPerson, Effect, Interception
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
 
@@ -52,9 +50,20 @@ class ApprovalsCapability(Capability):
     describes = (CallNote,)
     handles = (AskPerson,)
 
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider with decisions and new questions of a turn."""
-        return ApprovalsContextProvider(context)
+    def due(self, turn: Preparation) -> Iterator[Wake]:
+        """Yield a reason for a turn: a person must be asked about a new entry."""
+        review = turn.get_cache(TurnApprovals).review
+        if review.is_needed:
+            yield Wake(review.has_new_requests)
+
+    def preparer(self, turn: Preparation) -> Interceptor:
+        """Return the interceptor that asks persons about entries, and shows decisions about earlier calls."""
+        handles = (ReceiveEntry, AskPerson, ShowEntry, ShowEarlierResult, SelectContext)
+        return Interceptor(self.name, handles, self.facts, turn.get_cache(TurnApprovals).intercept)
+
+    def prepare(self, turn: Preparation) -> Json:
+        """Return the persons to ask by gate, the decisions and the preapprovals."""
+        return turn.get_cache(TurnApprovals).to_snapshot()
 
     def intercept(self, effect: AskPerson, turn: TurnView) -> Interception:
         """Answer for a person who has approved a call, or ask about it. The kernel asks about what is no live call."""
@@ -88,61 +97,45 @@ class ApprovalsCapability(Capability):
             yield from validate_approvers(subject.base, subject.config, subject.only)
 
 
-class ApprovalsContextProvider(ContextProvider):
-    """Decisions, new questions and withheld entries at the start of a turn."""
+class TurnApprovals:
+    """Decisions, new questions and withheld entries of one turn."""
 
-    def __init__(self, context: TurnContext) -> None:
-        super().__init__(context)
-        state = context.state.kept.get(NAME, {})
-        self._sub_requests: Sequence[SubRequest] = [*iter_person_requests(context.state.kept)]
+    def __init__(self, turn: Preparation) -> None:
+        self._turn, state = turn, turn.state
+        self._sub_requests: Sequence[SubRequest] = [*iter_person_requests(turn.context.state.kept)]
         self._used: Sequence[str] = state.get("used", ())
         # A denial is forgotten with its request: for another request the person is asked again.
-        open_requests = {item.request for item in context.state.requests}
+        open_requests = {item.request for item in turn.context.state.requests}
         self._denied: list[Json] = [item for item in state.get("denied", ()) if item["request"] in open_requests]
-        self._review: EntryReview | None = create_review(context.tick_context, context.agent, self._sub_requests)
         self._decided: Json = {}
+        self.review = EntryReview(turn, self._sub_requests)
 
-    def should_withhold(self, entry: OutboxEntry) -> bool:
-        """Return True if an entry waits for a person's decision."""
-        return self._review is not None and self._review.should_withhold(entry)
+    def intercept(self, effect: Effect) -> Interception:
+        """Pass entries that a person approved, ask about others, and show decisions about earlier calls."""
+        match effect:
+            case ReceiveEntry(entry=entry) | ShowEntry(entry=entry) if self.review.find_decision(entry) == "approved":
+                return (yield replace(effect, is_approved=True))
+            case ReceiveEntry(entry=entry):
+                return self.review.review(entry)
+            case AskPerson(subject=ReceiveEntry(entry=entry)):
+                return self.review.ask(effect, entry)
+            case ShowEarlierResult() if effect.outcomes:
+                return (yield replace(effect, result=apply_decision(effect.result, effect.outcomes)))
+            case SelectContext() if effect.task is not None:
+                return (yield replace(effect, pending_indexes=self._collect_decisions(effect.task, effect.results)))
+        return None
 
-    def should_reject(self, entry: OutboxEntry) -> bool:
-        """Return True if a person rejected an entry."""
-        return self._review is not None and self._review.should_reject(entry)
+    def _collect_decisions(self, task: Task, results: Sequence[Mapping[str, Any]]) -> Collection[int]:
+        """Note the decisions about calls of a request; return the indexes of results that come as the turn begins."""
+        self._denied = [*self._denied, *list_denials(task)][-MAX_STORED_DENIALS:]
+        self._decided, pending_indexes = collect_decided_calls(
+            task, results, self._turn.model.prompt or "", self._turn.at
+        )
+        return pending_indexes
 
-    def is_preapproved(self, entry: OutboxEntry) -> bool:
-        """Return True if a person approved an entry."""
-        return self._review is not None and self._review.is_preapproved(entry)
-
-    def should_wake(self, view: ReaderView, *, is_alone: bool) -> bool:
-        """Return True if a new entry needs a person's decision."""
-        return self._review is not None and self._review.scan_new_entries(view, only=is_alone)
-
-    def request_outcomes(
-        self, open_request: OpenRequest, read: EntryReader, entries_of: EntryLister, is_heard: Any
-    ) -> RequestOutcomes:
-        """Return the decisions of persons on pending actions."""
-        mail = self.context.tick_context.mail
-        return find_approval_outcomes(open_request, mail.tick, mail.at, read, entries_of, is_heard)
-
-    def render_earlier_results(
-        self, task: Task, results: Sequence[Mapping[str, Any]], labels: PromptLabels
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return the results of earlier calls with the decisions of persons."""
-        return apply_decisions(task, results)
-
-    def adjust_context(self, visible: VisibleContext) -> VisibleContext:
-        """Return the visible context without results of calls that run as the turn begins."""
-        if visible.task is None:
-            return visible
-        self._denied = [*self._denied, *list_denials(visible.task)][-MAX_STORED_DENIALS:]
-        prompt_style, at = self.context.model.prompt or "", self.context.tick_context.at
-        self._decided, pending_indexes = collect_decided_calls(visible.task, visible.results, prompt_style, at)
-        return replace(visible, pending_indexes=pending_indexes)
-
-    def snapshot(self) -> Json:
+    def to_snapshot(self) -> Json:
         """Return the persons to ask by gate, the decisions and the preapprovals."""
-        tick_context, agent = self.context.tick_context, self.context.agent
+        tick_context, agent = self._turn.context.tick_context, self._turn.agent
         rules = rules_for_agent(agent, tick_context.config.org)
         askable = {
             rule.line: find_approvers(
@@ -163,5 +156,5 @@ class ApprovalsContextProvider(ContextProvider):
         sub_requests = [item.as_json() for item in self._sub_requests]
         snapshot: Json = {"asked": sub_requests, "askable": askable, "numbered": bool(askable), "ahead": preapprovals}
         snapshot |= {"used": used, "decided": self._decided, "denied": self._denied}
-        snapshot |= self._review.to_snapshot() if self._review else {}
+        snapshot |= self.review.to_snapshot() if self.review.is_needed else {}
         return {"at": tick_context.at, **{key: value for key, value in snapshot.items() if value}}

@@ -6,7 +6,7 @@ the interceptor `approvals.approval_interceptor` makes the calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,55 +14,20 @@ from typing import Any
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.json_equality import is_equal_json
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.request_policy import EntryLister, RequestOutcomes
 from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest, describe_deadline
 from lemming.kernel.journal.person_requests import SHOW, SPEND
 from lemming.kernel.messages import OutboxEntry, parse_identities
+from lemming.kernel.obligations.approval_outcomes import find_approval_outcomes
 from lemming.kernel.obligations.decisions import Decision, is_amount, parse_decision
 from lemming.kernel.obligations.pending_approvals import NAME
-from lemming.kernel.obligations.request_deadlines import extend_deadlines, is_expired, is_in_time
+from lemming.kernel.obligations.request_deadlines import extend_deadlines
 from lemming.kernel.obligations.request_entry_kinds import EntryClassifier
-from lemming.kernel.obligations.request_payloads import decision_sort_key, is_cancellation, references_entry
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.tool_results import render_result
 
 PENDING_NOTE = "(it is made as this turn begins)"
-
-
-def find_approval_outcomes(
-    open_request: OpenRequest,
-    tick: int,
-    at: str,
-    read: Callable[[str], OutboxEntry | None],
-    read_entries: EntryLister,
-    is_authorized: Callable[[str], bool],
-) -> RequestOutcomes:
-    """Return the outcomes of an open request's approvals, without the ones that still wait.
-
-    `is_authorized`: returns True for a current person whose outbox the agent reads, and who reads the
-    agent's.
-    """
-    outcomes: RequestOutcomes = {}
-    for identity in dict.fromkeys(
-        sub_request.request for sub_request in open_request.open_sub_requests if NAME in sub_request.held
-    ):
-        sub_requests = [
-            sub_request for sub_request in open_request.open_sub_requests if sub_request.request == identity
-        ]
-        request = read(identity)
-        authorized = [sub_request for sub_request in sub_requests if is_authorized(sub_request.to)]
-        if request is None or not authorized:
-            outcomes |= {sub_request.key: ("failed", "") for sub_request in sub_requests}
-        # The earliest decision counts: a later "no" takes nothing back, since the call may have been made.
-        elif first := min(_iter_decisions(request, authorized, at, read_entries), key=_order, default=None):
-            entry, to, end = first
-            outcomes |= {sub_request.key: ("cancelled", "") for sub_request in sub_requests}
-            outcomes |= {(identity, to): (end, entry.identity)} if to else {}
-        elif is_expired(sub_requests[0].until, sub_requests[0].not_after, tick, at):
-            outcomes |= {sub_request.key: ("expired", "") for sub_request in sub_requests}
-    return outcomes
 
 
 def refresh_sub_requests(mail: MailView, agent: Agent, sub_requests: Sequence[SubRequest]) -> tuple[SubRequest, ...]:
@@ -174,39 +139,10 @@ def parse_preapproval(entry: OutboxEntry, agent: str) -> dict[str, Any] | None:
     return {"tool": tool, "args": args, **({"binds": binds} if binds is not None else {})}
 
 
-def _iter_decisions(
-    request: OutboxEntry, sub_requests: Iterable[SubRequest], at: str, read_entries: EntryLister
-) -> Iterator[tuple[OutboxEntry, str, str]]:
-    """Yield the decisions of the asked persons: entry, author, and outcome of the request.
-
-    The asker's own cancellation has no author.
-    """
-    for entry in read_entries(request.agent, request.tick):
-        if is_cancellation(entry, request):
-            yield entry, "", "cancelled"
-    for sub_request in sub_requests:
-        for entry in read_entries(sub_request.to, request.tick):
-            if not is_in_time(entry, sub_request.until, sub_request.not_after, at):
-                continue
-            is_answer = entry.kind == "response" and references_entry(entry.payload.get("reply_to"), request)
-            if is_answer and parse_decision(entry.payload):
-                yield entry, sub_request.to, "answered"
-            elif is_cancellation(entry, request):
-                yield entry, sub_request.to, "refused"
-
-
-def _order(decision: tuple[OutboxEntry, str, str]) -> Any:
-    return decision_sort_key(decision[0])
-
-
-def apply_decisions(task: Task, results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the results with the decisions on a task's pending calls, which are the last results."""
-    decided, first = dict(_iter_decided_calls(task)), len(results) - len(task.open_request.results)
-    new_results = [*results]
-    for index, outcome in decided.items():
-        old_result = new_results[first + index]
-        new_results[first + index] = render_result(old_result["tool"], old_result["args"], _to_tool_result(outcome))
-    return new_results
+def apply_decision(result: Mapping[str, Any], outcomes: Sequence[RequestOutcome]) -> Mapping[str, Any]:
+    """Return the result of a call with the decision about it, if the call waited for a person."""
+    decided = [outcome for _, outcome in _iter_decided_calls(outcomes)]
+    return render_result(result["tool"], result["args"], _to_tool_result(decided[-1])) if decided else result
 
 
 def collect_decided_calls(
@@ -217,7 +153,7 @@ def collect_decided_calls(
     The first value has the calls and all results, with slots for the new ones: a prompt in text has no slots.
     `at`: start of the turn. Both are empty without decisions.
     """
-    decided_by_index = dict(_iter_decided_calls(task))
+    decided_by_index = dict(_iter_decided_calls(task.outcomes))
     if not decided_by_index:
         return {}, set()
     first = len(results) - len(task.open_request.results)
@@ -233,12 +169,12 @@ def collect_decided_calls(
     return {**decided, "remarks": remarks} if remarks else decided, pending_indexes
 
 
-def _iter_decided_calls(task: Task) -> Iterator[tuple[int, RequestOutcome]]:
+def _iter_decided_calls(outcomes: Sequence[RequestOutcome]) -> Iterator[tuple[int, RequestOutcome]]:
     """Yield each decided call with the index; of several asked persons, the decider's outcome."""
-    waited = [outcome for outcome in task.outcomes if NAME in outcome.sub_request.held and outcome.sub_request.call]
+    waited = [outcome for outcome in outcomes if NAME in outcome.sub_request.held and outcome.sub_request.call]
     for request in dict.fromkeys(outcome.sub_request.request for outcome in waited):
-        outcomes = [outcome for outcome in waited if outcome.sub_request.request == request]
-        chosen = next((outcome for outcome in outcomes if outcome.answer), outcomes[0])
+        candidates = [outcome for outcome in waited if outcome.sub_request.request == request]
+        chosen = next((outcome for outcome in candidates if outcome.answer), candidates[0])
         yield chosen.sub_request.call - 1, chosen
 
 
@@ -248,7 +184,7 @@ def list_denials(task: Task) -> list[Json]:
     An undertaking without request never ends, so there a denial covers only one call.
     """
     key = task.open_request.request
-    decided = [(outcome, _get_decision(outcome)) for _, outcome in _iter_decided_calls(task)] if key else []
+    decided = [(outcome, _get_decision(outcome)) for _, outcome in _iter_decided_calls(task.outcomes)] if key else []
     return [
         {
             "request": key,

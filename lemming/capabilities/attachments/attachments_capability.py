@@ -25,9 +25,10 @@ from lemming.kernel.providers import Image, get_provider_class
 from lemming.kernel.tick.tick_hooks import TickInterceptor
 from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.live_effects import SendRequest
-from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.preparation import Preparation
+from lemming.kernel.turn.preparation_effects import BuildPrompt, SelectContext
 from lemming.kernel.turn.turn_effects import Allowed, BindFiles, Interception
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_view import TurnView
 
 
@@ -37,9 +38,15 @@ class AttachmentsCapability(Capability):
     name = "attachments"
     handles = (BindFiles, SendRequest)
 
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider that finds images."""
-        return ImageContextProvider(context)
+    def preparer(self, turn: Preparation) -> Interceptor:
+        """Return the interceptor that finds the images of a turn, for a model that takes them."""
+        handles = (BuildPrompt,) if turn.model.images else ()
+        return Interceptor(self.name, handles, self.facts, turn.get_cache(TurnImages).intercept)
+
+    def prepare(self, turn: Preparation) -> Json | None:
+        """Return paths and digests of the images. The bytes are read for each model call."""
+        images = turn.get_cache(TurnImages).images
+        return {"images": images} if images else None
 
     def interceptor(self, turn: TurnView) -> Interceptor:
         """Return the interceptor of a turn. That of an agent without the tool `attach` binds no files."""
@@ -63,29 +70,23 @@ class AttachmentsCapability(Capability):
         return (yield replace(effect, request=request))
 
 
-class ImageContextProvider(ContextProvider):
-    """Finds the images attached to visible entries, for a model with image input."""
+class TurnImages:
+    """The images attached to the entries that a turn shows."""
 
-    def __init__(self, context: TurnContext) -> None:
-        super().__init__(context)
-        self._images: list[Json] = []
+    def __init__(self, turn: Preparation) -> None:
+        self._turn = turn
+        self.images: list[Json] = []
 
-    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
+    def intercept(self, effect: BuildPrompt) -> Interception:
         """Find the images. Raises `Unusable` if the model's provider does not support images."""
-        context, entry = self.context, self.context.model
-        if not entry.images:
-            return
+        context, entry = self._turn.context, self._turn.model
         if not get_provider_class(entry.provider, context.tick_context.config.org.plugins).takes_images:
             message = f'{entry.provider} {entry.model}: "images" must not be true: the provider does not accept images'
             raise Unusable(message, where=MODELS_FILE)
-        self._images = find_images(
-            _visible_entries(visible), context.agent, context.tick_context.org.base, context.unwritten_files
-        )
-        prompt_input.source_paths = [*prompt_input.source_paths, *(image["path"] for image in self._images)]
-
-    def snapshot(self) -> Json:
-        """Return paths and digests of the images. The bytes are read for each model call."""
-        return {"images": self._images} if self._images else {}
+        entries, base = _visible_entries(effect.selected), self._turn.org.base
+        self.images = [*find_images(entries, self._turn.agent, base, context.unwritten_files)]
+        paths = (image["path"] for image in self.images)
+        return (yield effect.change(source_paths=[*effect.prompt.source_paths, *paths]))
 
 
 class AttachmentsTickInterceptor(TickInterceptor):
@@ -96,9 +97,9 @@ class AttachmentsTickInterceptor(TickInterceptor):
         return [grant for grant in agent.permissions.file_access.allow_read if not grant_error(grant)]
 
 
-def _visible_entries(visible: VisibleContext) -> Sequence[OutboxEntry]:
-    if not (task := visible.task):
-        return [*visible.inbox.unread, *visible.inbox.earlier]
+def _visible_entries(selected: SelectContext) -> Sequence[OutboxEntry]:
+    if not (task := selected.task):
+        return [*selected.inbox.unread, *selected.inbox.earlier]
     answers = [outcome.entry for outcome in task.outcomes if outcome.entry]
     return [*([task.request] if task.request else []), *task.thread, *answers]
 

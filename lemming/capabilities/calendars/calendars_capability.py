@@ -12,19 +12,29 @@ from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_hooks import TickView
 from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
-from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.preparation import Preparation
+from lemming.kernel.turn.preparation_effects import BuildPrompt
+from lemming.kernel.turn.turn_effects import Interception
+from lemming.kernel.turn.turn_hooks import Capability
 
 
 class CalendarsCapability(Capability):
     """Calendars: `config/calendar.json`, the provider "clock" and the tool `keep_job`."""
 
     name = "calendars"
+    handles = (BuildPrompt,)
     turn_policy = TurnPolicy("always", is_asked=False)
 
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider of the clock."""
-        return CalendarContextProvider(context)
+    def intercept(self, effect: BuildPrompt, turn: Preparation) -> Interception:
+        """Add the due jobs to the clock's prompt, as the payloads of the requests."""
+        context = turn.context.tick_context
+        jobs = find_due_jobs(
+            TickView(context.org, context.config, context.survey, context.tick, context.at, context.since)
+        )
+        if turn.agent.name != find_calendar_agent(context.survey.agents, context.config):
+            return None
+        job_memories = [(job.job.agent, MEMORY) for job in jobs if job.name.startswith(f"{job.job.agent}.")]
+        return (yield effect.change(jobs=[job.payload for job in jobs], job_memories=job_memories))
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield problems of the calendar."""
@@ -34,26 +44,3 @@ class CalendarsCapability(Capability):
                 yield from validate_calendar(org, agents, subject.config)
             except ConfigError as error:
                 yield from error.problems
-
-
-class CalendarContextProvider(ContextProvider):
-    """Adds the due jobs to the clock's prompt."""
-
-    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
-        """Add the payloads of the requests to the turn's values."""
-        tick_context = self.context.tick_context
-        jobs = find_due_jobs(
-            TickView(
-                tick_context.org,
-                tick_context.config,
-                tick_context.survey,
-                tick_context.tick,
-                tick_context.at,
-                tick_context.since,
-            )
-        )
-        if self.context.agent.name == find_calendar_agent(tick_context.survey.agents, tick_context.config):
-            prompt_input.jobs = [job.payload for job in jobs]
-            prompt_input.job_memories = [
-                (due_job.job.agent, MEMORY) for due_job in jobs if due_job.name.startswith(f"{due_job.job.agent}.")
-            ]

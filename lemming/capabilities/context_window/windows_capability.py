@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
+from typing import Any
 
 from lemming.capabilities.context_window.prompt_shortening import (
     PREFIX,
@@ -25,8 +26,11 @@ from lemming.kernel.providers import require_usable_finish
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt, DescribeQuery
+from lemming.kernel.turn.preparation import Preparation
+from lemming.kernel.turn.preparation_effects import SelectContext
 from lemming.kernel.turn.turn_context import RunTurn
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_effects import Interception
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_view import TurnView
 
 KEY = "memory"
@@ -38,12 +42,17 @@ class WindowsCapability(Capability):
     """Windows and summaries, requested by the key `memory` of a resume."""
 
     name = "windows"
+    handles = (SelectContext,)
     can_begin = True
     describes = (AuxiliaryPrompt,)
 
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider that applies the window."""
-        return WindowContextProvider(context)
+    def intercept(self, effect: SelectContext, turn: Preparation) -> Interception:
+        """Show the newest messages that fit, and the summary of the rest if configured."""
+        return (yield turn.get_cache(_Window).shorten(effect))
+
+    def prepare(self, turn: Preparation) -> Json:
+        """Return the prompt for a new summary, or {} if everything is visible."""
+        return turn.get_cache(_Window).recap
 
     def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
         """Ask for a summary of omitted messages before anything else, store and show it. On failure go on without.
@@ -85,16 +94,15 @@ class WindowsCapability(Capability):
             yield Problem(message, resume, pointer=f"/{KEY}/strategy", hint=hint, severity="warning")
 
 
-class WindowContextProvider(ContextProvider):
-    """Shows the newest messages that fit; requests a summary of the rest if configured."""
+class _Window:
+    """The window of one turn. `recap`: the prompt for a new summary, or {}."""
 
-    def __init__(self, context: TurnContext) -> None:
-        super().__init__(context)
-        self._window: MemoryWindowSettings = context.agent.extensions[KEY]
-        self._recap: Json = {}
+    def __init__(self, turn: Preparation) -> None:
+        self._window: MemoryWindowSettings = turn.agent.extensions[KEY]
+        self._agent, self._model, self.recap = turn.agent, turn.model, dict[str, Any]()
 
-    def adjust_context(self, visible: VisibleContext) -> VisibleContext:
-        """Return the visible context with the newest messages and the summary of the rest."""
+    def shorten(self, visible: SelectContext) -> SelectContext:
+        """Return the content with the newest messages and the summary of the rest."""
         room, task = self._window.max_tokens, visible.task
         has_summary = self._window.strategy == "summary"
         if has_summary:  # the latest summary is shown beside them
@@ -103,7 +111,7 @@ class WindowContextProvider(ContextProvider):
         if task is None:
             inbox, omitted_count = shorten_inbox(visible.inbox, room)
             return replace(visible, inbox=inbox, omitted_count=omitted_count)
-        key = summary_key(task) if has_summary and self.context.model.prompt in SUMMARY_PROMPTS else ""
+        key = summary_key(task) if has_summary and self._model.prompt in SUMMARY_PROMPTS else ""
         # a summary that cannot be read is for a person to mend: nothing is written over it
         if not key or key in {PurePosixPath(item.file).name.removesuffix(".json") for item in memories.problems}:
             newest_entries = take_newest(task.thread, room)
@@ -111,8 +119,8 @@ class WindowContextProvider(ContextProvider):
                 visible, task=task._replace(thread=newest_entries), omitted_count=len(task.thread) - len(newest_entries)
             )
         value = memories.values.get(key)
-        conversation = shorten_conversation(self.context.agent, task.thread, key, value, room, visible.labels)
-        self._recap = dict(conversation.recap)
+        conversation = shorten_conversation(self._agent, task.thread, key, value, room, visible.labels)
+        self.recap = dict(conversation.recap)
         return replace(
             visible,
             task=task._replace(thread=conversation.thread),
@@ -121,7 +129,3 @@ class WindowContextProvider(ContextProvider):
             other_entries=conversation.fallen,
             other_memories=[*visible.other_memories, *([key] if conversation.summary or conversation.recap else ())],
         )
-
-    def snapshot(self) -> Json:
-        """Return the prompt for a new summary, or {} if everything is visible."""
-        return self._recap

@@ -8,8 +8,10 @@ from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.times.format_times import format_moment
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.kernel.tick.first_clock_readings import find_first_reading
-from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.preparation import Preparation
+from lemming.kernel.turn.preparation_effects import BuildPrompt
+from lemming.kernel.turn.turn_effects import Interception
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.libraries.cron_expressions import MAX_COUNTED, DueTimes, find_due_times
 
 
@@ -18,22 +20,17 @@ class CronCapability(Capability):
 
     name = "cron"
 
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider of a scheduled turn."""
-        return CronContextProvider(context)
+    handles = (BuildPrompt,)
 
-
-class CronContextProvider(ContextProvider):
-    """Tells an agent the due times of the schedule."""
-
-    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
-        """Add the due times to the prompt."""
-        tick_context = self.context.tick_context
-        agent, zone_name = self.context.agent, tick_context.config.org.timezone
-        text = schedule_text(agent.schedule, zone_name)
-        since = find_first_reading(tick_context.org, agent.name, text, tick_context.since, tick_context.at)
-        if due := find_schedule_due_times(agent.schedule, zone_name, since, tick_context.at):
-            prompt_input.time = [*prompt_input.time, describe_due_times(due)]
+    def intercept(self, effect: BuildPrompt, turn: Preparation) -> Interception:
+        """Tell the agent the due times of its schedule."""
+        tick_context, zone_name = turn.context.tick_context, turn.context.tick_context.config.org.timezone
+        schedule = turn.agent.schedule
+        text = schedule_text(schedule, zone_name)
+        since = find_first_reading(turn.org, turn.agent.name, text, tick_context.since, turn.at)
+        if due := find_schedule_due_times(schedule, zone_name, since, turn.at):
+            return (yield effect.change(time=[*effect.prompt.time, describe_due_times(due)]))
+        return None
 
 
 def find_schedule_due_times(schedule: AgentSchedule, org_zone: str | None, since: str, at: str) -> DueTimes | None:

@@ -8,7 +8,7 @@ from lemming.capabilities.gates.call_gates import CallGates
 from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_format import GATES
 from lemming.capabilities.gates.gate_settings import get_gates, rules_for_agent
-from lemming.capabilities.gates.input_gates import filter_shown
+from lemming.capabilities.gates.input_gates import InputGates, make_snapshot
 from lemming.capabilities.gates.output_gates import OutputGates
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
@@ -22,12 +22,12 @@ from lemming.kernel.tick.validation.inventory import PointerProblem
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
 from lemming.kernel.turn.descriptions import DescribeQuery, ToolReference
 from lemming.kernel.turn.effect_chain import Interceptor
-from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, SharedResource
+from lemming.kernel.turn.guards import SharedResource
 from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest
-from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.preparation import Preparation
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_effects import Interception, LiveEffect
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
 
@@ -41,9 +41,17 @@ class GatesCapability(Capability):
     reads = ("trust", "trust_source", "args_trust")
     joins_later = True  # gates of the current settings
 
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider for the input gates."""
-        return GatesContextProvider(context)
+    def preparer(self, turn: Preparation) -> Interceptor:
+        """Return the input gates of a turn."""
+        gates = turn.get_cache(InputGates)
+        return Interceptor(self.name, gates.handles, self.facts, gates.intercept)
+
+    def prepare(self, turn: Preparation) -> Json:
+        """Return the recorded gates of the turn, the required facts, and earlier verdicts."""
+        snapshot = make_snapshot(turn, turn.get_cache(InputGates))
+        # Turns started up to 0.2.0 keep their notes unchanged.
+        notes = any(rule["gate"].get("at") == "out" and rule["gate"].get("redact") for rule in snapshot["rules"])
+        return {key: value for key, value in {**snapshot, "notes": notes}.items() if value}
 
     facts = ("judged",)
 
@@ -150,36 +158,3 @@ def iter_permissions(
 
         for source in judged:
             yield from gate_judge_programs(org.base, source)
-
-
-class GatesContextProvider(ContextProvider):
-    """Context provider for the input gates."""
-
-    def filter_candidates(self, candidates: ContextCandidates, is_preapproved: IsPreapproved) -> ContextCandidates:
-        """Return the candidates allowed by the input gates.
-
-        Raises: StoppedByGate if a gate ends the turn.
-        """
-        allowed_candidates, self._recorded_rules = filter_shown(
-            self.context.tick_context, self.context.agent, candidates, is_preapproved
-        )
-        return allowed_candidates
-
-    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
-        """Add the policy files of gate judges to the files read by the turn."""
-        rules = [
-            rule for rule in rules_for_agent(self.context.agent, self.context.tick_context.config.org) if rule.gate.by
-        ]
-        if rules:
-            from lemming.capabilities.gates.gate_judges import judge_files  # imported only if needed
-
-            prompt_input.source_paths = [*prompt_input.source_paths, *judge_files(self.context.tick_context, rules)]
-
-    def snapshot(self) -> Json:
-        """Return the recorded gates of the turn, the required facts, and earlier verdicts."""
-        rules = self._recorded_rules.get("rules", ())
-        # Turns started up to 0.2.0 keep their notes unchanged.
-        notes = any(
-            recorded_rule["gate"].get("at") == "out" and recorded_rule["gate"].get("redact") for recorded_rule in rules
-        )
-        return {key: value for key, value in {**self._recorded_rules, "notes": notes}.items() if value}

@@ -2,84 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from lemming.capabilities.gates.check_functions import make_check_runner
 from lemming.capabilities.gates.gate_evaluation import GateResult, content_digest, evaluate_gates, rules_at_stage
 from lemming.capabilities.gates.gate_format import GateRule
 from lemming.capabilities.gates.gate_settings import rules_for_agent
-from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import StoppedByGate
-from lemming.kernel.inboxes.inbox import Inbox
-from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
-from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry, read_outbox_entries
-from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, TrustLabeler
 from lemming.kernel.turn.interceptor_chain import find_trust_labeler
-from lemming.kernel.turn.prompt_prefix import TickContext
+from lemming.kernel.turn.preparation import Preparation
+from lemming.kernel.turn.preparation_effects import (
+    BuildPrompt,
+    ReceiveEntry,
+    ShowEarlierResult,
+    ShowEntry,
+    ShowFile,
+    ShowMemory,
+)
+from lemming.kernel.turn.shown_context import withhold_payload, withhold_value
+from lemming.kernel.turn.turn_effects import AskPerson, Effect, Interception, Outcome
 
 RECENT_ENTRIES = 200
 """Number of the agent's newest entries that `dedupe` compares with."""
-WITHHELD = "withheld"
-"""Key of a payload with the reason why gates withhold the rest."""
-
-
-def never_preapproved(entry: OutboxEntry) -> bool:
-    """Return False: without approvals, no entry is approved in advance."""
-    return False
 
 
 class InputGates:
     """Input gates of one turn. `verdicts` collects their verdicts."""
 
-    def __init__(
-        self,
-        rules: Sequence[GateRule],
-        agent: Agent,
-        tick: int,
-        plugins: Sequence[str],
-        trust_labeler: TrustLabeler | None,
-        channels: Collection[str] = (),
-        is_preapproved: IsPreapproved = never_preapproved,
-    ) -> None:
-        self._is_preapproved, self._channels = is_preapproved, channels
-        self._rules, self._agent, self._tick, self._trust_labeler = rules, agent, tick, trust_labeler
-        self._run_check = make_check_runner(tuple(plugins))
+    def __init__(self, turn: Preparation) -> None:
+        tick_context, settings = turn.context.tick_context, turn.context.tick_context.config.org
+        all_rules = rules_for_agent(turn.agent, settings)
+        self._rules, self._judged_rules = rules_at_stage(all_rules, "in"), [rule for rule in all_rules if rule.gate.by]
+        self._tick_context = tick_context
+        self._agent, self._tick = turn.agent, turn.tick
+        self._trust_labeler = find_trust_labeler(tick_context, turn.agent) if self._rules else None
+        self._channels: Collection[str] = ()
+        if self._rules and tick_context.config.has_channels:
+            self._channels = tick_context.config.find_channels(tick_context.mail.resumes)
+        self._run_check = make_check_runner(tuple(settings.plugins))
         self._earlier: set[str] = set()
+        self._admitted: set[str] = set()
         self._entries: dict[str, OutboxEntry] = {}
-        self._results: dict[int, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
+        self._memories = turn.memories
         self.verdicts: list[dict[str, Any]] = []
 
-    def filter_inbox(self, inbox: Inbox) -> Inbox:
-        """Return an inbox as filtered by the gates."""
-        return replace(
-            inbox, unread=[*map(self.filter_entry, inbox.unread)], earlier=[*map(self.filter_entry, inbox.earlier)]
+    @property
+    def handles(self) -> Sequence[type[Effect]]:
+        """The types of effects that the gates decide about."""
+        types: list[type[Effect]] = []
+        if self._rules:
+            types += [ShowEntry, ShowMemory, ShowFile, ShowEarlierResult]
+        if any(rule.gate.then == "ask" for rule in self._rules):
+            types.append(ReceiveEntry)
+        return [*types, BuildPrompt] if self._judged_rules else types
+
+    def intercept(self, effect: Effect) -> Interception:
+        """Pass an effect as the gates allow it. Raises `StoppedByGate` if a gate ends the turn."""
+        match effect:
+            case ReceiveEntry(is_approved=False):
+                return self._receive(effect)
+            case ShowEntry() if effect.part != "sub-request":
+                return _pass(effect, "entry", self._filter_entry(effect.entry, is_approved=effect.is_approved))
+            case ShowMemory(memory_key=key, value=value):
+                return _pass(effect, "value", self._filter_memory(key, value))
+            case ShowFile(label=label, text=text):
+                return _pass(effect, "text", self._filter_value("file", {"label": label}, text, f"file {label}"))
+            case BuildPrompt():
+                return self._add_judge_files(effect)
+            case ShowEarlierResult(result=result):
+                return _pass(effect, "result", {**result, "output": self._filter_result(result)})
+        return None
+
+    def _add_judge_files(self, effect: BuildPrompt) -> Interception:
+        """Add the policy files of gate judges to the files read by the turn."""
+        from lemming.capabilities.gates.gate_judges import judge_files  # imported only if needed
+
+        files = judge_files(self._tick_context, self._judged_rules)
+        return (yield effect.change(source_paths=[*effect.prompt.source_paths, *files]))
+
+    def _receive(self, effect: ReceiveEntry) -> Interception:
+        """Ask a person about an entry if a gate says so."""
+        rule = self._find_approval_gate(effect.entry)
+        if rule is None:
+            self._admitted.add(effect.entry.identity)
+            return (yield effect)
+        gate = rule.gate
+        yield AskPerson(
+            subject=effect,
+            asked_by=rule.line,
+            reason=gate.because or f"it is by {effect.entry.agent}",
+            persons=gate.persons or None,
+            expires=() if gate.expires is None else (gate.expires,),
         )
+        return (yield effect)
 
-    def filter_task(self, task: Task) -> Task:
-        """Return the task of a turn as filtered by the gates."""
-        return task._replace(
-            request=self.filter_entry(task.request) if task.request else None,
-            thread=[*map(self.filter_entry, task.thread)],
-            outcomes=[*map(self._filter_outcome, task.outcomes)],
-        )
-
-    def _filter_outcome(self, ended: RequestOutcome) -> RequestOutcome:
-        return ended._replace(answer=self.filter_entry(ended.answer) if ended.answer else None)
-
-    def filter_entry(self, entry: OutboxEntry) -> OutboxEntry:
+    def _filter_entry(self, entry: OutboxEntry, *, is_approved: bool) -> OutboxEntry:
         """Return an entry of another agent as filtered by the gates. Each entry is evaluated once."""
         if entry.agent == self._agent.name:
             return entry
         # An entry may appear in several parts of one prompt: it is evaluated, and reported, once.
         if entry.identity not in self._entries:
-            self._entries[entry.identity] = self._evaluate_entry(entry)
+            is_admitted = is_approved or entry.identity in self._admitted
+            self._entries[entry.identity] = self._evaluate_entry(entry, is_admitted=is_admitted)
         return self._entries[entry.identity]
 
-    def find_approval_gate(self, entry: OutboxEntry) -> GateRule | None:
+    def _find_approval_gate(self, entry: OutboxEntry) -> GateRule | None:
         """Return the gate that requires a person's approval of an entry, or None."""
         result = evaluate_gates(
             self._rules, entry.payload, self._entry_facts(entry), about=entry.identity, check=self._run_check
@@ -98,40 +130,23 @@ class InputGates:
 
         return build_facts
 
-    def _evaluate_entry(self, entry: OutboxEntry) -> OutboxEntry:
+    def _evaluate_entry(self, entry: OutboxEntry, *, is_admitted: bool) -> OutboxEntry:
         rules = None
-        if self._is_preapproved(entry):
+        if is_admitted:
             rules = [rule for rule in self._rules if rule.gate.then != "ask"]
         result = self._evaluate(entry.payload, self._entry_facts(entry), f"entry {entry.identity}", rules)
         if result.is_allowed:
             return entry if result.content == entry.payload else replace(entry, payload=result.content)
-        target: dict[str, Any] = {key: entry.payload[key] for key in ("target", "reply_to") if key in entry.payload}
-        # Tags are text of the author too.
-        return replace(entry, payload={**target, WITHHELD: result.explain_to_model()}, tags=[])
+        return withhold_payload(entry, result.explain_to_model())
 
-    def filter_memories(self, memories: Memories) -> Memories:
-        """Return memories as filtered by the gates."""
-        values = {}
-        labels = self._trust_labeler.memory_labels(self._agent.name, memories) if self._trust_labeler else {}
-        for key, value in memories.values.items():
-            fields = {"key": key, **self._trust_fact(labels.get(key))}
-            values[key] = self._filter_value("memory", fields, value, f"memory {key}")
-        return memories._replace(values=values)
+    def _filter_memory(self, key: str, value: Any) -> Any:
+        labels = self._memory_labels if self._trust_labeler else {}
+        return self._filter_value("memory", {"key": key, **self._trust_fact(labels.get(key))}, value, f"memory {key}")
 
-    def filter_files(self, context: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return labelled files as filtered by the gates."""
-        return [(label, self._filter_value("file", {"label": label}, text, f"file {label}")) for label, text in context]
-
-    def filter_results(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return results of earlier calls as filtered by the gates."""
-        return [*map(self._filter_cached_result, results)]
-
-    def _filter_cached_result(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a filtered result. The same result object is evaluated once."""
-        if id(result) not in self._results:
-            # The result is kept too, or another object could get its `id`.
-            self._results[id(result)] = result, {**result, "output": self._filter_result(result)}
-        return self._results[id(result)][1]
+    @cached_property
+    def _memory_labels(self) -> Mapping[str, str]:
+        assert self._trust_labeler, "asked with trust only"
+        return self._trust_labeler.memory_labels(self._agent.name, self._memories)
 
     def _filter_result(self, result: Mapping[str, Any]) -> Any:
         fields = {"tool": result["tool"], **self._trust_fact(result.get("trust"))}
@@ -150,7 +165,7 @@ class InputGates:
             return {**self._base_facts(kind), **extra_fields, "value": value, "text": text}
 
         result = self._evaluate(value, build_facts, about)
-        return result.content if result.is_allowed else f"[{WITHHELD}: {result.explain_to_model()}]"
+        return result.content if result.is_allowed else withhold_value(result.explain_to_model())
 
     def _base_facts(self, kind: str) -> dict[str, Any]:
         return {"what": kind, "agent": self._agent.name, "tick": self._tick}
@@ -169,28 +184,21 @@ class InputGates:
         return result
 
 
-def make_input_gates(
-    tick_context: TickContext,
-    agent: Agent,
-    rules: Sequence[GateRule],
-    is_preapproved: IsPreapproved = never_preapproved,
-) -> InputGates:
-    """Return the input gates of one turn, ready for evaluation."""
-    settings = tick_context.config.org
-    trust_labeler = find_trust_labeler(tick_context, agent)
-    channels = tick_context.config.find_channels(tick_context.mail.resumes) if tick_context.config.has_channels else ()
-    return InputGates(rules, agent, tick_context.tick, settings.plugins, trust_labeler, channels, is_preapproved)
+def _pass(effect: Any, name: str, value: Any) -> Interception:
+    """Pass an effect with the value that the gates allow; unchanged if they changed nothing."""
+    if value is getattr(effect, name):
+        return None
+    return _pass_changed(replace(effect, **{name: value}))
 
 
-def filter_shown(
-    tick_context: TickContext, agent: Agent, candidates: ContextCandidates, is_preapproved: IsPreapproved
-) -> tuple[ContextCandidates, dict[str, Any]]:
-    """Return the candidates allowed by the input gates, and the snapshot of gates for the turn's record.
+def _pass_changed(effect: Effect) -> Generator[Effect, Outcome, Outcome]:
+    return (yield effect)
 
-    Raises: StoppedByGate if a gate ends the turn.
-    """
-    settings = tick_context.config.org
-    rules = rules_for_agent(agent, settings)
+
+def make_snapshot(turn: Preparation, input_gates: InputGates) -> dict[str, Any]:
+    """Return the snapshot of gates for the turn's record."""
+    tick_context, agent = turn.context.tick_context, turn.agent
+    rules = rules_for_agent(agent, tick_context.config.org)
     output_rules = rules_at_stage(rules, "out")
     snapshot: dict[str, Any] = {"rules": [rule.as_json() for rule in output_rules]}
     if output_rules and tick_context.config.has_channels:
@@ -202,30 +210,4 @@ def filter_shown(
     if any(rule.gate.dedupe for rule in output_rules):
         own_entries = read_outbox_entries(tick_context.org.base, agent.name, RECENT_ENTRIES)
         snapshot["said_before"] = [content_digest(entry.payload) for entry in own_entries]
-    if not (input_rules := rules_at_stage(rules, "in")):
-        return candidates, snapshot
-    input_gates = make_input_gates(tick_context, agent, input_rules, is_preapproved)
-    task = input_gates.filter_task(candidates.task) if candidates.task else None
-
-    def render_results(filtered_task: Task | None) -> Sequence[Mapping[str, Any]]:
-        return input_gates.filter_results(
-            candidates.render_results(_with_filtered_answers(candidates.task, filtered_task))
-        )
-
-    allowed_candidates = ContextCandidates(
-        task=task,
-        inbox=input_gates.filter_inbox(candidates.inbox),
-        requests=[*map(input_gates.filter_entry, candidates.requests)],
-        memories=input_gates.filter_memories(candidates.memories),
-        context=input_gates.filter_files(candidates.context),
-        render_results=render_results,
-    )
-    return allowed_candidates, {**snapshot, "verdicts": input_gates.verdicts}
-
-
-def _with_filtered_answers(task: Task | None, filtered_task: Task | None) -> Task | None:
-    """Return the task with filtered answers. Answers with pending state stay unfiltered."""
-    if task is None or filtered_task is None:
-        return None
-    pairs = zip(task.outcomes, filtered_task.outcomes, strict=True)
-    return task._replace(outcomes=[original if original.sub_request.held else filtered for original, filtered in pairs])
+    return {**snapshot, "verdicts": input_gates.verdicts}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from lemming.capabilities.judges.judge_prompts import (
     iter_program_entries,
@@ -23,7 +24,6 @@ from lemming.kernel.base.errors import NotVerified, Problem
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
-from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
@@ -35,10 +35,11 @@ from lemming.kernel.turn.current_request import NOT_ANSWERED
 from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.forms.task_wording import describe_task
-from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.preparation import Preparation
+from lemming.kernel.turn.preparation_effects import BuildPrompt
 from lemming.kernel.turn.turn_context import RunTurn
 from lemming.kernel.turn.turn_effects import Allowed, CallTool, CarryOut, Effect, Interception, Rejected, TakeReply
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_view import TurnView
 
 
@@ -47,12 +48,15 @@ class JudgesCapability(Capability):
 
     name = JUDGES
     describes = (ModelEntry,)
-
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider that resolves the judges."""
-        return JudgesContextProvider(context)
-
     handles = (CallTool, TakeReply, CarryOut)
+
+    def preparer(self, turn: Preparation) -> Interceptor:
+        """Return the interceptor that resolves the judges of a turn."""
+        return Interceptor(self.name, (BuildPrompt,), self.facts, turn.get_cache(TurnJudges).intercept)
+
+    def prepare(self, turn: Preparation) -> Json | None:
+        """Return the judges of the turn, and the task as shown to them."""
+        return turn.get_cache(TurnJudges).to_snapshot()
 
     def interceptor(self, turn: TurnView) -> Interceptor:
         """Return the interceptor of a judged turn."""
@@ -90,37 +94,32 @@ def iter_permissions(
             yield from program_permission(org.base, settings.by, f"what {author} writes", location)
 
 
-class JudgesContextProvider(ContextProvider):
-    """Context provider that resolves the judges of a turn and their policies."""
+class TurnJudges:
+    """The judges of one turn, and their policies."""
 
-    def __init__(self, context: TurnContext) -> None:
-        super().__init__(context)
-        self._task: Task | None = None
+    def __init__(self, turn: Preparation) -> None:
+        self._turn = turn
+        self._judges: list[dict[str, Any]] = []
+        self._pending_indexes: Collection[int] = ()
 
-    def adjust_context(self, visible: VisibleContext) -> VisibleContext:
-        """Remember the task of the turn."""
-        self._task = visible.task
-        return visible
-
-    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
+    def intercept(self, effect: BuildPrompt) -> Interception:
         """Resolve the judges of the turn, and add their policy files to the files read by the turn.
 
         Raises: ConfigError for a missing judge.
         """
-        arguments = self.context.tick_context, self.context.agent, self._task
-        self._judges, self._prompt_input, self._upcoming = (
-            resolve_judges(*arguments, self.context.unwritten_files),
-            prompt_input,
-            visible.pending_indexes,
-        )
-        prompt_input.source_paths = [*prompt_input.source_paths, *judge_files(*arguments)]
+        context = self._turn.context
+        arguments = context.tick_context, context.agent, effect.selected.task
+        self._judges = resolve_judges(*arguments, context.unwritten_files)
+        self._pending_indexes = effect.selected.pending_indexes
+        return (yield effect.change(source_paths=[*effect.prompt.source_paths, *judge_files(*arguments)]))
 
-    def snapshot(self) -> Json:
-        """Return the judges of the turn, and the task as shown to them."""
-        if not self._judges:
-            return {}
+    def to_snapshot(self) -> Json | None:
+        """Return the judges, and the task as shown to them, or None without judges."""
+        prompt = self._turn.context.prompt
+        if not self._judges or prompt is None:
+            return None
         rules = [text for judge in self._judges for text in (judge.get("policy"), judge.get("instructions"))]
-        task_text = describe_task(self._prompt_input, filter(None, rules), self._upcoming)
+        task_text = describe_task(prompt, filter(None, rules), self._pending_indexes)
         return {"by": self._judges, **({"shown": truncate_for_judge(task_text)} if task_text else {})}
 
 

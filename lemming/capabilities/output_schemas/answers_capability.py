@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 
 from lemming.capabilities.output_schemas.answers_settings import OUTPUT, get_output_settings
 from lemming.capabilities.output_schemas.payload_validation import (
@@ -15,14 +15,13 @@ from lemming.capabilities.output_schemas.payload_validation import (
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
-from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.reply_schemas import PayloadSchema
-from lemming.kernel.turn.turn_effects import Allowed, CheckEntries, Interception
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.effect_chain import Interceptor
+from lemming.kernel.turn.preparation import Preparation
+from lemming.kernel.turn.preparation_effects import BuildPrompt, SelectContext
+from lemming.kernel.turn.turn_effects import Allowed, CheckEntries, Effect, Interception
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_view import TurnView
 from lemming.libraries.conditions.schema_typos import find_schema_typos
 
@@ -32,11 +31,16 @@ class AnswersCapability(Capability):
 
     name = "answers"
 
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider with the schemas of the turn's entries."""
-        return OutputContextProvider(context)
-
     handles = (CheckEntries,)
+
+    def preparer(self, turn: Preparation) -> Interceptor:
+        """Return the interceptor that adds the schemas of a turn's entries."""
+        return Interceptor(self.name, (SelectContext, BuildPrompt), self.facts, turn.get_cache(AnswerSchemas).intercept)
+
+    def prepare(self, turn: Preparation) -> Json | None:
+        """Return the answer schemas by identity of the turn's requests."""
+        schemas = turn.get_cache(AnswerSchemas).schemas
+        return {"schemas": schemas} if schemas else None
 
     def intercept(self, effect: CheckEntries, turn: TurnView) -> Interception:
         """Return each entry as written, or the problems of the payload. Records the problem of the answer."""
@@ -65,34 +69,40 @@ class AnswersCapability(Capability):
             yield from validate_output(agent, output, subject.config)
 
 
-class OutputContextProvider(ContextProvider):
-    """Finds the schemas of the agent's resume and of the requests."""
+class AnswerSchemas:
+    """Schemas of the answers to the requests of one turn, by identity of the request."""
 
-    def __init__(self, context: TurnContext) -> None:
-        super().__init__(context)
-        self._schemas: dict[str, Json] = {}
+    def __init__(self, turn: Preparation) -> None:
+        self._agent = turn.agent
+        self.schemas: dict[str, Json] = {}
 
-    def payload_schemas(self, task: Task | None, requests: Sequence[OutboxEntry]) -> Sequence[PayloadSchema]:
-        """Return the schemas of the entries, and remember the schemas of the shown requests."""
-        self._schemas = collect_answer_schemas([task.request] if task else requests)
-        answer_schema = self._schemas.get(task.open_request.request) if task else None
-        return build_payload_schemas(self.context.agent, answer_schema)
+    def intercept(self, effect: Effect) -> Interception:
+        """Add the schemas of the entries for backends, and the payload rules."""
+        match effect:
+            case SelectContext():
+                return (yield self._add_schemas(effect))
+            case BuildPrompt():
+                return (yield self._add_rules(effect))
+        return None
 
-    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
-        """Add the payload rules to the prompt: as text for a model, as settings for a program."""
+    def _add_schemas(self, effect: SelectContext) -> SelectContext:
+        task = effect.task
+        self.schemas = collect_answer_schemas([task.request] if task else effect.requests)
+        answer_schema = self.schemas.get(task.open_request.request) if task else None
+        schemas = build_payload_schemas(self._agent, answer_schema)
+        return replace(effect, payload_schemas=[*effect.payload_schemas, *schemas])
+
+    def _add_rules(self, effect: BuildPrompt) -> BuildPrompt:
+        """Add the payload rules: as text for a model, as settings for a program."""
+        prompt, output = effect.prompt, get_output_settings(self._agent)
         rules = payload_instructions(
-            prompt_input.agent,
-            self._schemas.values(),
-            is_for_one=prompt_input.task is not None,
-            uses_wire_form=prompt_input.uses_wire_form,
+            self._agent,
+            self.schemas.values(),
+            is_for_one=prompt.task is not None,
+            uses_wire_form=prompt.uses_wire_form,
         )
-        prompt_input.payload_rules = " ".join(rules)
-        if output := get_output_settings(prompt_input.agent):
-            prompt_input.extra_values = {**prompt_input.extra_values, OUTPUT: asdict(output)}
-
-    def snapshot(self) -> Json:
-        """Return the answer schemas by identity of the turn's requests."""
-        return {"schemas": self._schemas} if self._schemas else {}
+        extra_values = {**prompt.extra_values, OUTPUT: asdict(output)} if output else prompt.extra_values
+        return effect.change(payload_rules=" ".join(rules), extra_values=extra_values)
 
 
 def _make_validator(turn: TurnView) -> PayloadValidator:

@@ -19,15 +19,17 @@ from lemming.kernel.base.errors import ConfigError, PermissionDenied, Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.turn_report import End
-from lemming.kernel.memory import Memories, load_memories
+from lemming.kernel.memory import load_memories
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
-from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.preparation import Block, Continue, Preparation
+from lemming.kernel.turn.preparation_effects import BuildPrompt
 from lemming.kernel.turn.turn_context import RunTurn
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, SkipReason, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_effects import Interception
+from lemming.kernel.turn.turn_hooks import Capability, SkipReason
 from lemming.kernel.turn.turn_view import TurnView
 
 
@@ -37,10 +39,31 @@ class PlansCapability(Capability):
     name = "plans"
     turn_policy = TurnPolicy("addressed", "one", is_written=True)
     describes = (SkipReason,)
+    handles = (BuildPrompt,)
 
-    def context_provider(self, context: TurnContext) -> ContextProvider | None:
-        """Return the context provider for the waits of a plan."""
-        return PlanContextProvider(context)
+    def due(self, turn: Preparation) -> Iterator[Block | Continue]:
+        """Yield the requests whose runs wait for an event, and those that a person has redirected.
+
+        Raises: ConfigError for an invalid plan: the agent's turns fail even without requests.
+        """
+        external_state, values = turn.get_cache(_load_external_state), turn.memories.values
+        open_requests = turn.context.state.requests
+        waiting = [item for item in open_requests if is_waiting(item, values, turn.tick, external_state)]
+        count = len({item.request for item in waiting})
+        for open_request in waiting:
+            ticks = (wait.get("tick") for wait in collect_waits([open_request], values))
+            until = min((tick for tick in ticks if isinstance(tick, int)), default=None)
+            yield Block(open_request.request, f"waits for what its plan says, for {count} of its requests", until)
+        yield from (Continue(item.request) for item in open_requests if is_run_redirected(item, values))
+
+    def intercept(self, effect: BuildPrompt, turn: Preparation) -> Interception:
+        """Add the external state to the values, and limit the memories to the run of the request."""
+        prompt, task = effect.prompt, effect.selected.task
+        memory = prompt.memory
+        if task is not None and task.request is not None:
+            memory = filter_run_memories(effect.selected.memories.values, task.request.id)
+        extra_values = {**prompt.extra_values, **turn.get_cache(_load_external_state).as_json()}
+        return (yield effect.change(extra_values=extra_values, memory=memory))
 
     def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
         """Run the turn, which gives no response while its step waits for something outside."""
@@ -79,57 +102,6 @@ def iter_permissions(
                 yield from program_permission(org.base, judge_settings.by, f"what {author} writes", location)
 
 
-class PlanContextProvider(ContextProvider):
-    """Context provider with the state of runs, of awaited files and of the clock."""
-
-    _waiting_requests: frozenset[str] = frozenset()
-    _redirected_requests: frozenset[str] = frozenset()
-
-    def scan_files(self, memories: Memories) -> Mapping[str, str]:
-        """Read the external state.
-
-        Raises: ConfigError for an invalid plan: the agent's turns fail even without requests.
-        """
-        context, tick_context, values = self.context, self.context.tick_context, memories.values
-        self._external_state = load_external_state(
-            tick_context.org, context.agent, at=tick_context.at, file_contents=context.unwritten_files
-        )
-        open_requests = context.state.requests
-        self._waiting_requests = frozenset(
-            open_request.request
-            for open_request in open_requests
-            if is_waiting(open_request, values, tick_context.tick, self._external_state)
-        )
-        self._redirected_requests = frozenset(
-            open_request.request for open_request in open_requests if is_run_redirected(open_request, values)
-        )
-        return {}
-
-    def should_skip_request(self, open_request: OpenRequest) -> bool:
-        """Return True if the request's run still waits for an event."""
-        return open_request.request in self._waiting_requests
-
-    def should_continue_request(self, open_request: OpenRequest) -> bool:
-        """Return True if a person has redirected the request's run."""
-        return open_request.request in self._redirected_requests
-
-    def skip_reason(self) -> str:
-        """Return the number of waiting requests as a skip reason, or the empty string."""
-        count = len(self._waiting_requests)
-        return f"waits for what its plan says, for {count} of its requests" if count else ""
-
-    def next_wake_tick(self, memories: Memories) -> int | None:
-        """Return the first tick awaited by a run, or None. Timeouts of waits are not included."""
-        waits = collect_waits(self.context.state.requests, memories.values)
-        return min((tick for wait in waits if isinstance(tick := wait.get("tick"), int)), default=None)
-
-    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
-        """Add the external state to the values, and limit the memories to the run of the request."""
-        prompt_input.extra_values = {**prompt_input.extra_values, **self._external_state.as_json()}
-        if visible.task is not None and visible.task.request is not None:
-            prompt_input.memory = filter_run_memories(visible.memories.values, visible.task.request.id)
-
-
 class ExternalState(NamedTuple):
     """External state for waits of a plan: the tick's clock time, and digests of files."""
 
@@ -151,6 +123,10 @@ def load_external_state(
     load_valid_plan(org, agent.name)
     files = {file: _file_digest(org, agent, file, file_contents) for file in find_awaited_files(org, agent.name)}
     return ExternalState(time=at, files=files)
+
+
+def _load_external_state(turn: Preparation) -> ExternalState:
+    return load_external_state(turn.org, turn.agent, at=turn.at, file_contents=turn.context.unwritten_files)
 
 
 def _file_digest(org: Organisation, agent: Agent, file: str, file_contents: Mapping[str, bytes]) -> str | None:

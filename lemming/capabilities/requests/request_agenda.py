@@ -80,9 +80,7 @@ class RequestAgenda:
         self._request_policy, self._kinds = request_policy, view.mail.org.get_cache(EntryClassifier)
         self._affecting_cache: dict[str, tuple[int, list[tuple[EntryName, OutboxEntry]]]] = {}
         self._resolver = RequestResolver(view.mail, self._iter_affecting_entries)
-        self._sub_requests = SubRequestTracker(
-            view, name, open_requests, self._resolver, request_policy, self._iter_affecting_entries
-        )
+        self._sub_requests = SubRequestTracker(view, name, open_requests, self._resolver, self._iter_affecting_entries)
 
     def _can_continue(self, open_request: OpenRequest) -> bool:
         """Return True if a request can continue now.

@@ -5,9 +5,9 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
 
 from lemming.capabilities.requests.charges import Charges
 from lemming.capabilities.requests.current_request_builder import build_current_request
@@ -17,7 +17,7 @@ from lemming.capabilities.requests.team_tools import (
     TeamCalls,
     build_team_tools,
     collect_team_facts,
-    fill_answered_results,
+    fill_answer,
 )
 from lemming.kernel.base.errors import LemmingError, Problem, TurnBroke
 from lemming.kernel.files.field_types import Json
@@ -30,14 +30,15 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.write_offs import write_off_total
 from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
 from lemming.kernel.plugins.capability_table import REQUESTS
-from lemming.kernel.tools import Tool
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
 from lemming.kernel.turn.current_request import CurrentRequest
 from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.loop_breaker import loop_limits
-from lemming.kernel.turn.prompt_labels import PromptLabels
-from lemming.kernel.turn.turn_effects import CallTool
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.preparation import Preparation
+from lemming.kernel.turn.preparation_effects import SelectContext, ShowEarlierResult
+from lemming.kernel.turn.turn_context import TurnContext
+from lemming.kernel.turn.turn_effects import CallTool, Effect, Interception
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_values import Purpose, TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
 from lemming.kernel.turn.visible_requests import has_answer
@@ -55,11 +56,43 @@ class RequestsCapability(Capability):
         handles = self.handles if "team" in turn.agent.extensions else ()
         return Interceptor(self.name, handles, self.facts, turn.get_cache(TeamCalls).intercept)
 
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider: the agents available for questions, and the answers to earlier
-        sub-requests.
-        """
-        return RequestsContextProvider(context)
+    def preparer(self, turn: Preparation) -> Interceptor:
+        """Return the interceptor that fills in answers, and adds the tools of the team."""
+        handles = (ShowEarlierResult, SelectContext)
+        return Interceptor(self.name, handles, self.facts, turn.get_cache(TurnTeam).intercept)
+
+    def prepare(self, turn: Preparation) -> Json:
+        """Return the tools without a reachable target, the agents without a budget bound, and whether an answer came."""
+        return turn.get_cache(TurnTeam).to_snapshot()
+
+    def agenda(
+        self, context: TurnContext, view: ReaderView, policy: TurnPolicy, request_policy: RequestPolicy
+    ) -> Agenda | None:
+        """Return the agent's agenda of requests."""
+        return build_agenda(view, context.agent.name, context.state.requests, policy, request_policy)
+
+    def purpose(self, context: TurnContext, task: Task) -> Purpose:
+        """Return the current request of a turn, with its payload if the agent can hand the request off."""
+        team = get_team(context.agent)
+        can_hand_off = team is not None and bool(team.hand_to)
+        agent, tick_context, request = context.agent, context.tick_context, task.request
+        # Files written by people, such as a plan, call no model.
+        is_file_based = resolve_turn_policy(agent, tick_context.config).is_written
+        max_calls = 0 if is_file_based else loop_limits(agent, tick_context.config.org.loops).max_calls
+        if request is None or "budget" not in request.payload:
+            return build_current_request(task, at=tick_context.at, can_hand_off=can_hand_off, max_calls=max_calls)
+        charges = Charges(tick_context)
+        budget = charges.find_budget(request, agent.name)
+        charged, allotted = charges.charge_task(task, budget.unit) if budget else (0.0, 0.0)
+        return build_current_request(
+            task,
+            at=tick_context.at,
+            can_hand_off=can_hand_off,
+            max_calls=max_calls,
+            budget=budget,
+            charged=charged,
+            allotted=allotted,
+        )
 
     def on_turn_abandoned(
         self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
@@ -90,58 +123,25 @@ class RequestsCapability(Capability):
                 yield from validate_team(subject.base, subject.agent, team)
 
 
-class RequestsContextProvider(ContextProvider):
-    """Context provider of requests: the agents available for questions, and the outcomes of sub-requests."""
+class TurnTeam:
+    """The team tools of one turn, and the answers that have arrived."""
 
-    _task: Task | None = None
-    _has_answer = False
+    def __init__(self, turn: Preparation) -> None:
+        self._turn, self._tools = turn, build_team_tools(turn.agent)
+        self._task: Task | None = None
+        self._has_answer = False
 
-    def tools(self) -> Iterable[Tool]:
-        """Return the tools to ask team members and to hand off requests."""
-        return build_team_tools(self.context.agent).values()
+    def intercept(self, effect: Effect) -> Interception:
+        """Fill answers into the results of earlier calls, and add the tools of the team."""
+        match effect:
+            case SelectContext():
+                self._task, self._has_answer = effect.task, has_answer(effect, self._turn.context)
+                return (yield replace(effect, tools=[*effect.tools, *self._tools.values()]))
+            case ShowEarlierResult() if effect.outcomes:
+                return (yield replace(effect, result=fill_answer(effect.result, effect.outcomes[-1], effect.labels)))
+        return None
 
-    def agenda(self, view: ReaderView, policy: TurnPolicy, request_policy: RequestPolicy) -> Agenda | None:
-        """Return the agent's agenda of requests."""
-        state = self.context.state
-        return build_agenda(view, self.context.agent.name, state.requests, policy, request_policy)
-
-    def purpose(self, task: Task) -> Purpose:
-        """Return the current request of a turn, with its payload if the agent can hand the request off."""
-        team = get_team(self.context.agent)
-        can_hand_off = team is not None and bool(team.hand_to)
-        agent, tick_context, request = self.context.agent, self.context.tick_context, task.request
-        # Files written by people, such as a plan, call no model.
-        is_file_based = resolve_turn_policy(agent, tick_context.config).is_written
-        max_calls = 0 if is_file_based else loop_limits(agent, tick_context.config.org.loops).max_calls
-        if request is None or "budget" not in request.payload:
-            return build_current_request(task, at=tick_context.at, can_hand_off=can_hand_off, max_calls=max_calls)
-        charges = Charges(tick_context)
-        budget = charges.find_budget(request, agent.name)
-        charged, allotted = charges.charge_task(task, budget.unit) if budget else (0.0, 0.0)
-        return build_current_request(
-            task,
-            at=tick_context.at,
-            can_hand_off=can_hand_off,
-            max_calls=max_calls,
-            budget=budget,
-            charged=charged,
-            allotted=allotted,
-        )
-
-    def render_earlier_results(
-        self, task: Task, results: Sequence[Mapping[str, Any]], labels: PromptLabels
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return the results of earlier calls, with newly arrived answers filled in."""
-        return fill_answered_results(results, task.outcomes, len(results) - len(task.open_request.results), labels)
-
-    def adjust_context(self, visible: VisibleContext) -> VisibleContext:
-        """Record the turn's task, and any awaited answer."""
-        self._task, self._has_answer = visible.task, has_answer(visible, self.context)
-        return visible
-
-    def snapshot(self) -> Json:
-        """Return the tools without a reachable target, the agents without a budget bound, and whether an
-        answer came.
-        """
-        facts = collect_team_facts(self.context.tick_context, self.context.agent, self._task)
+    def to_snapshot(self) -> Json:
+        """Return the facts about the team and about an awaited answer."""
+        facts = collect_team_facts(self._turn.context.tick_context, self._turn.agent, self._task, self._tools)
         return {**facts, "answered": True} if self._has_answer else facts

@@ -12,10 +12,11 @@ from functools import cached_property, partial
 from lemming.capabilities.requests.request_resolver import AffectingEntries, RequestResolver
 from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.inboxes.reader_view import ReaderView
-from lemming.kernel.inboxes.request_policy import RequestOutcomes, RequestPolicy
+from lemming.kernel.inboxes.request_policy import RequestOutcomes
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
+from lemming.kernel.obligations.approval_outcomes import find_approval_outcomes
 from lemming.kernel.obligations.decisions import is_approval_request
 from lemming.kernel.obligations.request_deadlines import extend_deadlines
 
@@ -32,16 +33,11 @@ class SubRequestTracker:
         name: str,
         open_requests: Sequence[OpenRequest],
         resolver: RequestResolver,
-        request_policy: RequestPolicy,
         affecting_entries: AffectingEntries,
     ) -> None:
         self._view, self._mail, self._name = view, view.mail, name
-        self._open_requests, self._resolver, self._request_policy, self._affecting_entries = (
-            open_requests,
-            resolver,
-            request_policy,
-            affecting_entries,
-        )
+        self._open_requests, self._resolver = open_requests, resolver
+        self._affecting_entries = affecting_entries
 
     @cached_property
     def open_requests(self) -> list[OpenRequest]:
@@ -67,8 +63,13 @@ class SubRequestTracker:
             if not sub_request.held and (outcome := self._outcome(sub_request))
         }
         if any(sub_request.held for sub_request in open_request.open_sub_requests):
-            outcomes |= self._request_policy.request_outcomes(
-                open_request, partial(load_entry, self._mail), self._author_entries, self._is_authorized
+            outcomes |= find_approval_outcomes(
+                open_request,
+                self._mail.tick,
+                self._mail.at,
+                partial(load_entry, self._mail),
+                self._author_entries,
+                self._is_authorized,
             )
         return outcomes
 

@@ -6,7 +6,7 @@ later turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -95,22 +95,10 @@ def _make_tool(base_class: type[TeamTool], name: str, description: str, target: 
 CALL_AGAIN = "\n(Call it again with the same arguments: it goes on with this answer.)"
 
 
-def fill_answered_results(
-    results: Sequence[Mapping[str, Any]], outcomes: Sequence[RequestOutcome], first: int, labels: PromptLabels = PLAIN
-) -> list[Mapping[str, Any]]:
-    """Return the results of a turn's calls, with answers that have arrived since filled in.
-
-    `first`: the index of the first result with a possible answer.
-    """
-    by_call = {first + outcome.sub_request.call - 1: outcome for outcome in outcomes if outcome.sub_request.call}
-    return [
-        labels.label_outcome(
-            outcome, _with_label(result, render_result(result["tool"], result["args"], _to_tool_result(outcome)))
-        )
-        if (outcome := by_call.get(index))
-        else result
-        for index, result in enumerate(results)
-    ]
+def fill_answer(result: Mapping[str, Any], outcome: RequestOutcome, labels: PromptLabels = PLAIN) -> Mapping[str, Any]:
+    """Return the result of a call that asked, with the answer if it has arrived since."""
+    rendered = render_result(result["tool"], result["args"], _to_tool_result(outcome))
+    return labels.label_outcome(outcome, _with_label(result, rendered))
 
 
 def _with_label(result: Mapping[str, Any], rendered: dict[str, Any]) -> dict[str, Any]:
@@ -146,13 +134,15 @@ def answer_text(payload: Mapping[str, Any]) -> str:
     return f"{text}\n{to_line(extra_fields)}" if extra_fields else text
 
 
-def find_unreachable_members(tick_context: TickContext, agent: Agent, task: Task | None) -> dict[str, str]:
+def find_unreachable_members(
+    tick_context: TickContext, agent: Agent, task: Task | None, tools: Mapping[str, TeamTool]
+) -> dict[str, str]:
     """Return the reasons team tools cannot reach their targets, by tool name."""
     asker = ""
     if task and task.request:
         asker = parse_reference(task.request.payload.get("owed_to")) or task.request.agent
     reasons: dict[str, str] = {}
-    for name, tool in build_team_tools(agent).items():
+    for name, tool in tools.items():
         readers = [(tool.target, agent.name), (agent.name, tool.target)]
         if tool.is_handoff:
             readers = [(tool.target, agent.name), (asker, tool.target)] if asker else []
@@ -189,10 +179,12 @@ def find_unbounded_agents(tick_context: TickContext, agent: Agent, task: Task | 
     )
 
 
-def collect_team_facts(tick_context: TickContext, agent: Agent, task: Task | None) -> dict[str, Any]:
+def collect_team_facts(
+    tick_context: TickContext, agent: Agent, task: Task | None, tools: Mapping[str, TeamTool]
+) -> dict[str, Any]:
     """Return the tools without a reachable target, and the agents not bounded by a budget."""
     facts = {
-        "out_of_reach": find_unreachable_members(tick_context, agent, task),
+        "out_of_reach": find_unreachable_members(tick_context, agent, task, tools),
         "beyond_budget": find_unbounded_agents(tick_context, agent, task),
     }
     return {key: fact for key, fact in facts.items() if fact}

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lemming.capabilities.skills.folder_search import SkillSearch
-from lemming.capabilities.skills.guides import list_guide_files, load_guides
+from lemming.capabilities.skills.guides import Guide, list_guide_files, load_guides
 from lemming.capabilities.skills.skill import build_skills_section
 from lemming.capabilities.skills.skill_lookup import load_agent_skills, parse_skill_patterns
 from lemming.capabilities.skills.skills_settings import has_guides, valid_patterns, validate_patterns
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.paths import GUIDE
 from lemming.kernel.files.stat_cache import path_exists
-from lemming.kernel.memory import Memories
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, OutsideFile, OutsideRoot
-from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.preparation import Preparation, Watch
+from lemming.kernel.turn.preparation_effects import BuildPrompt, SelectContext
+from lemming.kernel.turn.turn_effects import Interception
+from lemming.kernel.turn.turn_hooks import Capability
 
 _STANDARD_FOLDERS = ("agents", "config", "shared", "trust")
 
@@ -29,11 +31,21 @@ class SkillsCapability(Capability):
     """Guides and skills, enabled by the keys `guides` and `skills` of a resume."""
 
     name = "skills"
+    handles = (SelectContext, BuildPrompt)
     describes = (OutsideRoot, OutsideFile)
 
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider with the prompt's guides and skills."""
-        return SkillsContextProvider(context)
+    def due(self, turn: Preparation) -> Iterator[Watch]:
+        """Yield the guides: a change is news. Raises `ToolError` for an unreadable guide."""
+        for guide in turn.get_cache(_load_guides):
+            yield Watch(guide.file, guide.sha256_hex)
+
+    def intercept(self, effect: SelectContext | BuildPrompt, turn: Preparation) -> Interception:
+        """Add the guides and the list of the skills, and the files and folders behind them."""
+        if isinstance(effect, SelectContext):
+            return (yield replace(effect, sections=(*effect.sections, *_build_sections(turn))))
+        folders = (f"{folder}/" for _, folder, _ in parse_skill_patterns(turn.agent))
+        source_paths = [*effect.prompt.source_paths, *list_guide_files(turn.agent), *folders]
+        return (yield effect.change(source_paths=source_paths))
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield the patterns that can match no skill, and problems with guides and skills of agents that take turns."""
@@ -52,31 +64,17 @@ class SkillsCapability(Capability):
             yield from map(OutsideFile, external_files(query.org, query.agents.values()))
 
 
-class SkillsContextProvider(ContextProvider):
-    """Reads the guides, and searches the skills if tools can be called."""
+def _load_guides(turn: Preparation) -> Sequence[Guide]:
+    return load_guides(turn.agent, turn.org.base, turn.context.unwritten_files)
 
-    def scan_files(self, memories: Memories) -> Mapping[str, str]:
-        """Read the guides. Raise `ToolError` for an unreadable guide."""
-        context = self.context
-        self._guides = load_guides(context.agent, context.tick_context.org.base, context.unwritten_files)
-        return {guide.file: guide.sha256_hex for guide in self._guides}
 
-    def prompt_sections(self) -> Sequence[str]:
-        """Return the guides, and the list of the skills."""
-        context, sections = self.context, [guide.to_prompt_section for guide in self._guides]
-        if valid_patterns(context.agent) and context.model.prompt != "brief":
-            sections.append(
-                build_skills_section(
-                    load_agent_skills(context.agent, context.tick_context.org, context.unwritten_files).by_name
-                )
-            )
-        return sections
-
-    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
-        """Record the files and folders behind the sections."""
-        agent = self.context.agent
-        folders = (f"{folder}/" for _, folder, _ in parse_skill_patterns(agent))
-        prompt_input.source_paths = [*prompt_input.source_paths, *list_guide_files(agent), *folders]
+def _build_sections(turn: Preparation) -> Iterator[str]:
+    """Yield the guides, and the list of the skills if tools can be called."""
+    yield from (guide.to_prompt_section for guide in turn.get_cache(_load_guides) if guide.to_prompt_section)
+    if valid_patterns(turn.agent) and turn.model.prompt != "brief":
+        skills = load_agent_skills(turn.agent, turn.org, turn.context.unwritten_files).by_name
+        if section := build_skills_section(skills):
+            yield section
 
 
 def external_roots(agents: Iterable[Agent]) -> list[str]:

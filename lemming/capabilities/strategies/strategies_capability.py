@@ -16,9 +16,11 @@ from lemming.kernel.journal.turn_report import End
 from lemming.kernel.plugins.capability_table import STRATEGIES
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
 from lemming.kernel.turn.forms.task_wording import describe_task
-from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.preparation import Preparation
+from lemming.kernel.turn.preparation_effects import SelectContext
 from lemming.kernel.turn.turn_context import RunTurn
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_effects import Interception
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.libraries.strategy_registry import StrategyInputs, get_strategy
 
 if TYPE_CHECKING:
@@ -32,10 +34,36 @@ class StrategiesCapability(Capability):
     """Strategies, selected by the key `turn.strategy` of a resume."""
 
     name = STRATEGIES
+    handles = (SelectContext,)
 
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider of a turn with a strategy."""
-        return StrategyContextProvider(context)
+    def intercept(self, effect: SelectContext, turn: Preparation) -> Interception:
+        """Note the content, and hide the plan of `plan_execute`, which the strategy itself presents."""
+        turn.get_cache(_StrategyContext).selected, values = effect, effect.memories.values
+        memories = effect.memories
+        if turn.agent.turn.strategy == "plan_execute":
+            memories = memories._replace(values={key: values[key] for key in values if not _PLAN.fullmatch(key)})
+        return (yield replace(effect, memories=memories, other_memories=[*effect.other_memories, *values]))
+
+    def prepare(self, turn: Preparation) -> Json:
+        """Return the strategy's name and inputs. Raises `ConfigError` for an invalid strategy."""
+        tick_context, agent, selected = turn.context.tick_context, turn.agent, turn.get_cache(_StrategyContext).selected
+        assert agent.turn.strategy, "who has none is not asked"
+        assert selected, "its content comes first"
+        assert turn.context.prompt, "the prompt comes first"
+        request_entry = selected.task.request if selected.task else None
+        request = (request_entry.payload.get("hands_on") or request_entry.id) if request_entry else ""
+        damaged = frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in selected.memories.problems)
+        try:
+            strategy = get_strategy(agent.turn.strategy, tuple(tick_context.config.org.plugins))
+            options = strategy.parse_options(agent.turn.options)
+            resumes = tick_context.mail.resumes
+            tell_task = partial(describe_task, turn.context.prompt, pending_indexes=selected.pending_indexes)
+            memories = selected.memories.values
+            inputs = StrategyInputs(agent, options, str(request), memories, damaged, resumes, tell_task)
+            return {"name": strategy.name, "needs": strategy.given(inputs) if strategy.given else {}}
+        except ConfigError as error:
+            where = error.where or paths.resume_file(agent.name)
+            raise ConfigError(error.message, where=where, hint=error.hint) from error
 
     def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
         """Run the turn by the steps of the strategy."""
@@ -52,38 +80,8 @@ class StrategiesCapability(Capability):
             yield from validate_strategy(subject.base, subject.agent, subject.config)
 
 
-class StrategyContextProvider(ContextProvider):
-    """Collects the inputs of a strategy besides the prompt."""
+class _StrategyContext:
+    """The content of one turn, before anything was hidden from the prompt."""
 
-    def adjust_context(self, visible: VisibleContext) -> VisibleContext:
-        """Record the visible context, and hide the plan of `plan_execute`, which the strategy itself
-        presents.
-        """
-        self._visible, values = visible, visible.memories.values
-        if self.context.agent.turn.strategy == "plan_execute":
-            other_memories = {key: value for key, value in values.items() if not _PLAN.fullmatch(key)}
-            visible = replace(visible, memories=visible.memories._replace(values=other_memories))
-        return replace(visible, other_memories=[*visible.other_memories, *values])
-
-    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
-        """Record the prompt input, which a strategy may pass to a critic."""
-        self._prompt_input = prompt_input
-
-    def snapshot(self) -> Json:
-        """Return the strategy's name and inputs. Raise `ConfigError` for an invalid strategy."""
-        tick_context, agent, visible = self.context.tick_context, self.context.agent, self._visible
-        assert agent.turn.strategy, "who has none is not asked"
-        request_entry = visible.task.request if visible.task else None
-        request = (request_entry.payload.get("hands_on") or request_entry.id) if request_entry else ""
-        damaged = frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in visible.memories.problems)
-        try:
-            strategy = get_strategy(agent.turn.strategy, tuple(tick_context.config.org.plugins))
-            options = strategy.parse_options(agent.turn.options)
-            resumes = tick_context.mail.resumes
-            tell_task = partial(describe_task, self._prompt_input, pending_indexes=visible.pending_indexes)
-            memories = visible.memories.values
-            inputs = StrategyInputs(agent, options, str(request), memories, damaged, resumes, tell_task)
-            return {"name": strategy.name, "needs": strategy.given(inputs) if strategy.given else {}}
-        except ConfigError as error:
-            where = error.where or paths.resume_file(agent.name)
-            raise ConfigError(error.message, where=where, hint=error.hint) from error
+    def __init__(self, turn: Preparation) -> None:
+        self.selected: SelectContext | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time
 from math import log2
@@ -18,29 +18,36 @@ from lemming.capabilities.trust.author_labels import OrgTrustLabeler
 from lemming.capabilities.trust.origins import UntrustedValue, iter_recognizable_values
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels
 from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
+from lemming.capabilities.trust.trust_settings import get_minimum_label
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.paths import memory_file, resume_file
+from lemming.kernel.base.paths import resume_file
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
+from lemming.kernel.inboxes.turn_task import RequestOutcome
 from lemming.kernel.journal.open_requests import OpenRequest
-from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.turn.guards import ContextCandidates
+from lemming.kernel.turn.preparation_effects import ShowEarlierResult, ShowEntry
+from lemming.kernel.turn.turn_effects import Effect, Outcome, Rejected
 
 NOT_SHOWN = "not shown"
 _PLURALS = {"entry": "entries", "memory": "memories", "file": "files", "result": "results"}
 
 
 class CleanContextFilter:
-    """Filter for the inputs of a clean turn. `omitted` lists the removed inputs with their kinds."""
+    """Filter for the inputs of a clean turn."""
 
     def __init__(
-        self, authors: OrgTrustLabeler, sidecar_labels: SidecarLabels, minimum: str, resumes: Mapping[str, Agent]
+        self, authors: OrgTrustLabeler, sidecar_labels: SidecarLabels, agent: Agent, resumes: Mapping[str, Agent]
     ) -> None:
-        self._authors, self._marks, self._minimum, self._resumes = authors, sidecar_labels, minimum, resumes
+        self._authors, self._marks, self._resumes, self._agent_name = authors, sidecar_labels, resumes, agent.name
+        self._minimum = get_minimum_label(agent)
         self._reduced: set[str] = set()
         self.values: list[UntrustedValue] = []
-        self.omitted: list[tuple[str, SourcedLabel]] = []
+        self._omitted: list[tuple[str, SourcedLabel]] = []
+
+    @property
+    def omitted(self) -> Sequence[tuple[str, SourcedLabel]]:
+        """The removed inputs with their kinds, files first."""
+        return sorted(self._omitted, key=lambda item: item[0] != "file")
 
     def entry_label(self, entry: OutboxEntry) -> str:
         """Return the trust label of an entry as shown to the turn: extracted values contain no untrusted
@@ -52,30 +59,20 @@ class CleanContextFilter:
         """Return True if the turn is shown values or a placeholder in place of an entry's payload."""
         return entry.identity in self._reduced
 
-    def filter_candidates(
-        self, candidates: ContextCandidates, task: Task, agent_name: str, memory_labels: Mapping[str, str]
-    ) -> ContextCandidates:
-        """Return the context candidates permitted for a clean turn, with files unchanged."""
-        thread = [
-            entry
-            for entry in task.thread
-            if self._is_allowed("entry", self._authors.entry_label(entry), entry.identity)
-        ]
-        filtered_task = task._replace(
-            thread=thread,
-            outcomes=[*map(self._filter_outcome, task.outcomes)],
-            open_request=self._filter_dialogue(task.open_request, task.outcomes),
-        )
-        return replace(
-            candidates,
-            task=filtered_task,
-            memories=self._filter_memories(candidates.memories, agent_name, memory_labels),
-            render_results=lambda limit: [*map(self._filter_result, candidates.render_results(limit))],
-        )
+    def filter_effect(self, effect: Effect) -> Effect | Outcome:
+        """Return an effect as a clean turn may be shown it, or its rejection."""
+        match effect:
+            case ShowEntry(part="thread", entry=entry):
+                return self.reject_untrusted("entry", self._authors.entry_label(entry), entry.identity) or effect
+            case ShowEntry(outcome=outcome) if outcome is not None and not outcome.sub_request.held:
+                return replace(effect, entry=self._filter_outcome_entry(effect, outcome))
+            case ShowEarlierResult(result=result):
+                return replace(effect, result=self._filter_result(result))
+        return effect
 
-    def select_files(self, labels: Iterable[SourcedLabel]) -> list[bool]:
-        """Return a flag for each context file: True if the turn may see the file."""
-        return [self._is_allowed("file", label.label, label.source) for label in labels]
+    def reject_untrusted(self, kind: str, label: str, source: str) -> Rejected | None:
+        """Return the rejection of an input below the minimum label, else None."""
+        return None if self._is_allowed(kind, label, source) else Rejected(f"it is trusted less than {self._minimum}")
 
     def omission_note(self) -> str:
         """Return the prompt's note about omitted inputs, empty if nothing was omitted."""
@@ -86,10 +83,10 @@ class CleanContextFilter:
     def _is_allowed(self, kind: str, label: str, source: str) -> bool:
         if not self.is_below_minimum(label):
             return True
-        self.omitted.append((kind, SourcedLabel(self._authors.order.normalize(label), source)))
+        self._omitted.append((kind, SourcedLabel(self._authors.order.normalize(label), source)))
         return False
 
-    def _filter_dialogue(self, open_request: OpenRequest, outcomes: Iterable[RequestOutcome]) -> OpenRequest:
+    def filter_dialogue(self, open_request: OpenRequest, outcomes: Iterable[RequestOutcome]) -> OpenRequest:
         """Return the open request, without a dialogue below the minimum label or with values of unknown origin."""
         dialogue = open_request.dialogue
         # The dialogue may show values of an answer that has been removed since, and nothing else names them.
@@ -100,16 +97,13 @@ class CleanContextFilter:
         )
         return replace(open_request, dialogue=None) if is_omitted else open_request
 
-    def _filter_outcome(self, outcome: RequestOutcome) -> RequestOutcome:
-        """Return a sub-request's outcome; an untrusted answer is reduced to values or removed."""
-        if outcome.sub_request.held:
-            return outcome  # from a capability, such as a person's decision
-        answer, entry = outcome.answer, outcome.entry
-        if answer is not None and self._is_untrusted(answer):
-            answer = self._reduce_to_values(answer, entry)
-        if entry is not None and not self._is_allowed("entry", self._authors.entry_label(entry), entry.identity):
-            entry = self._replace_payload(entry, {})
-        return outcome._replace(answer=answer, entry=entry)
+    def _filter_outcome_entry(self, effect: ShowEntry, outcome: RequestOutcome) -> OutboxEntry:
+        """Return an entry of a sub-request; an untrusted answer is reduced to values or removed."""
+        entry = effect.entry
+        if effect.part == "answer":
+            return self._reduce_to_values(entry, outcome.entry) if self._is_untrusted(entry) else entry
+        is_allowed = self._is_allowed("entry", self._authors.entry_label(entry), entry.identity)
+        return entry if is_allowed else self._replace_payload(entry, {})
 
     def _reduce_to_values(self, answer: OutboxEntry, entry: OutboxEntry | None) -> OutboxEntry:
         for schema in self._answer_schemas(answer.agent, entry):
@@ -142,14 +136,6 @@ class CleanContextFilter:
         """Return True if a label is below the minimum."""
         return self._authors.order.rank(label) < self._authors.order.rank(self._minimum)
 
-    def _filter_memories(self, memories: Memories, agent_name: str, labels: Mapping[str, str]) -> Memories:
-        allowed = {
-            key: value
-            for key, value in memories.values.items()
-            if self._is_allowed("memory", labels.get(key, AGENT), memory_file(agent_name, key))
-        }
-        return memories._replace(values=allowed)
-
     def _filter_result(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a result, or a placeholder: an untrusted author may have chosen even the name of a call."""
         label = self._authors.order.normalize(result.get("trust", AGENT))
@@ -162,15 +148,13 @@ class CleanContextFilter:
 def make_clean_filter(
     authors: OrgTrustLabeler,
     sidecar_labels: SidecarLabels,
-    minimum: str,
+    agent: Agent,
     resumes: Mapping[str, Agent],
-    task: Task | None,
+    request: OutboxEntry,
 ) -> CleanContextFilter | None:
     """Return the filter of a clean turn, or None if the turn's request is below the minimum label."""
-    if not minimum or task is None or task.request is None:
-        return None
-    clean_filter = CleanContextFilter(authors, sidecar_labels, minimum, resumes)
-    return None if clean_filter.is_below_minimum(authors.entry_label(task.request)) else clean_filter
+    clean_filter = CleanContextFilter(authors, sidecar_labels, agent, resumes)
+    return None if clean_filter.is_below_minimum(authors.entry_label(request)) else clean_filter
 
 
 # --- values without room for a sentence -----------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from lemming.capabilities.trust.author_labels import make_labeler
@@ -25,14 +24,13 @@ from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.kernel.turn.check_subjects import CheckSubject, ReferenceCheck, to_problems
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, ToolReference
 from lemming.kernel.turn.effect_chain import Interceptor
-from lemming.kernel.turn.guards import ContextCandidates, IsPreapproved, TrustLabeler
+from lemming.kernel.turn.guards import TrustLabeler
 from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest, StartTool
-from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.prompt_labels import PromptLabels
+from lemming.kernel.turn.preparation import Preparation
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import RetentionHold
 from lemming.kernel.turn.turn_effects import Allowed, Effect, Interception, LiveEffect, Seal, ShowResult, TakeResult
-from lemming.kernel.turn.turn_hooks import Capability, ContextProvider, TurnContext, VisibleContext
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
 
@@ -45,9 +43,14 @@ class TrustCapability(Capability):
     handles = (RunTool, StartTool, CheckResult, SendRequest, TakeResult, ShowResult, Seal)
     facts = ("trust", "trust_source", "args_trust")
 
-    def context_provider(self, context: TurnContext) -> ContextProvider:
-        """Return the context provider of a turn with trust tracking."""
-        return TrustContextProvider(context)
+    def preparer(self, turn: Preparation) -> Interceptor:
+        """Return the labels of a turn's prompt."""
+        tracker = turn.get_cache(PromptTaintTracker)
+        return Interceptor(self.name, tracker.handles, self.facts, tracker.intercept)
+
+    def prepare(self, turn: Preparation) -> Json:
+        """Return the initial trust label of the turn and its sources."""
+        return turn.get_cache(PromptTaintTracker).record
 
     def interceptor(self, turn: TurnView) -> Interceptor:
         """Return the labels of a turn with trust tracking."""
@@ -139,27 +142,3 @@ class TurnLabels:
                 results=[*map(label_state.to_kept_result, effect.results)],
             )
         )
-
-
-class TrustContextProvider(ContextProvider):
-    """Computes the initial trust label of a turn."""
-
-    @cached_property
-    def _tracker(self) -> PromptTaintTracker:
-        return PromptTaintTracker(self.context)
-
-    def prompt_labels(self) -> PromptLabels:
-        """Return the labels for the parts of the prompt."""
-        return self._tracker.labels
-
-    def filter_candidates(self, candidates: ContextCandidates, is_preapproved: IsPreapproved) -> ContextCandidates:
-        """Return the context candidates permitted for the turn, filtered for a clean turn."""
-        return self._tracker.filter_clean(candidates)
-
-    def annotate_prompt(self, prompt_input: PromptInput, visible: VisibleContext) -> None:
-        """Add the trust labels of the turn and of each part to the prompt."""
-        self._record = self._tracker.record_labels(prompt_input, visible)
-
-    def snapshot(self) -> Json:
-        """Return the initial trust label of the turn and its sources."""
-        return self._record

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import compress
 from typing import Any
 
 from lemming.capabilities.trust.author_labels import make_labeler
@@ -24,10 +23,20 @@ from lemming.kernel.inboxes.turn_task import RequestOutcome
 from lemming.kernel.memory import decode_record, load_memories
 from lemming.kernel.memory import get_trust_label as word_in
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.turn.guards import ContextCandidates
+from lemming.kernel.org.resume import ContextFile
+from lemming.kernel.turn.preparation import Preparation
+from lemming.kernel.turn.preparation_effects import (
+    BuildPrompt,
+    LabelPrompt,
+    SelectContext,
+    ShowEarlierResult,
+    ShowEntry,
+    ShowFile,
+    ShowMemory,
+)
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_labels import PromptLabels
-from lemming.kernel.turn.turn_hooks import TurnContext, VisibleContext
+from lemming.kernel.turn.turn_effects import Allowed, Effect, Interception, Outcome
 
 
 class TrustPromptLabels(PromptLabels):
@@ -74,17 +83,19 @@ class TrustPromptLabels(PromptLabels):
 class PromptTaintTracker:
     """Tracks the inputs of one turn and the trust label of each input."""
 
-    def __init__(self, context: TurnContext) -> None:
-        tick_context, agent = context.tick_context, context.agent
+    def __init__(self, turn: Preparation) -> None:
+        context, tick_context, agent = turn.context, turn.context.tick_context, turn.agent
         self._tick_context, self._agent, self._entry = tick_context, agent, context.model
         self._staged = context.unwritten_files
         self._authors = tick_context.get_cache(make_labeler)
         self.order = self._authors.order
         self._sidecar_labels = SidecarLabels(tick_context.org, self._authors, context.unwritten_files)
         self.own_label = self.order.lowest((AGENT, self._authors.author_label(agent.name)))
-        self.memory_labels = self._authors.memory_labels(agent.name, load_memories(tick_context.org, agent.name))
+        self.memory_labels = self._authors.memory_labels(agent.name, turn.memories)
+        self._memory_keys = turn.memories.values.keys()
         self._clean_filter: CleanContextFilter | None = None
-        self._file_flags: Sequence[bool] = ()
+        self._files: list[SourcedLabel] = []
+        self.record: Json = {}
         self.labels = TrustPromptLabels(self)
 
     def entry_label(self, entry: OutboxEntry) -> str:
@@ -95,46 +106,79 @@ class PromptTaintTracker:
         """Return True if a clean turn omits inputs with a label."""
         return self._clean_filter is not None and self._clean_filter.is_below_minimum(label)
 
-    def filter_clean(self, candidates: ContextCandidates) -> ContextCandidates:
-        """Return the context candidates visible to the turn: all, or the permitted ones of a clean turn."""
-        minimum, resumes, task = (get_minimum_label(self._agent), self._tick_context.mail.resumes, candidates.task)
-        self._clean_filter = make_clean_filter(self._authors, self._sidecar_labels, minimum, resumes, task)
-        if self._clean_filter is None or task is None:
-            return candidates
-        self._file_flags = self._clean_filter.select_files([*self._context_file_labels()])
-        filtered = self._clean_filter.filter_candidates(candidates, task, self._agent.name, self.memory_labels)
-        for key in self.memory_labels.keys() - filtered.memories.values.keys():
-            del self.memory_labels[key]  # labels only of visible memories
-        return replace(filtered, context=[*compress(candidates.context, self._file_flags)])
+    @property
+    def handles(self) -> Sequence[type[Effect]]:
+        """The parts of the prompt with labels, and all inputs of a turn that may be clean."""
+        labelled: Sequence[type[Effect]] = (LabelPrompt, ShowFile, BuildPrompt)
+        if not get_minimum_label(self._agent):
+            return labelled
+        return (*labelled, ShowEntry, ShowMemory, ShowEarlierResult, SelectContext)
 
-    def record_labels(self, prompt_input: PromptInput, visible: VisibleContext) -> Json:
-        """Return the journal record of the turn's trust label, and add the labels to the prompt."""
-        files = [*self._context_file_labels()]
-        if self._clean_filter:
-            files = [*compress(files, self._file_flags)]
-        parts = [*self._visible_labels(prompt_input, visible), *files, *self._file_labels(prompt_input)]
-        values = self._traced_values(prompt_input, visible, [file.label for file in files])
+    def intercept(self, effect: Effect) -> Interception:
+        """Label the prompt, and show a clean turn only what it may be shown."""
+        match effect:
+            case LabelPrompt():
+                return (yield replace(effect, labels=self.labels))
+            case BuildPrompt():
+                return (yield self._label_prompt(effect))
+            case SelectContext(task=task) if task and self._clean_filter:
+                open_request = self._clean_filter.filter_dialogue(task.open_request, task.outcomes)
+                return (yield replace(effect, task=task._replace(open_request=open_request)))
+            case ShowEntry(part="request", entry=entry):
+                self._clean_filter = self._make_clean_filter(entry)
+            case ShowFile(index=index):
+                file = self._context_file_label(self._agent.context[index])
+                outcome = self._reject("file", file.label, file.source) or (yield effect)
+                self._files += [file] if isinstance(outcome, Allowed) else []
+                return outcome
+            case ShowMemory(memory_key=key):
+                label = self.memory_labels.get(key, AGENT)
+                if outcome := self._reject("memory", label, paths.memory_file(self._agent.name, key)):
+                    self.memory_labels.pop(key, None)
+                return outcome
+            case _ if self._clean_filter:
+                filtered = self._clean_filter.filter_effect(effect)
+                return (yield filtered) if isinstance(filtered, Effect) else filtered
+        return None
+
+    def _reject(self, kind: str, label: str, source: str) -> Outcome | None:
+        return self._clean_filter.reject_untrusted(kind, label, source) if self._clean_filter else None
+
+    def _make_clean_filter(self, request: OutboxEntry) -> CleanContextFilter | None:
+        """Return the filter of a clean turn, or None if the turn shows everything."""
+        resumes = self._tick_context.mail.resumes
+        clean_filter = make_clean_filter(self._authors, self._sidecar_labels, self._agent, resumes, request)
+        if clean_filter:
+            for key in self.memory_labels.keys() - self._memory_keys:
+                del self.memory_labels[key]  # labels only of visible memories
+        return clean_filter
+
+    def _label_prompt(self, effect: BuildPrompt) -> BuildPrompt:
+        """Return the prompt with the labels of its parts, and note the turn's trust label for the record."""
+        prompt, selected, files = effect.prompt, effect.selected, self._files
+        parts = [*self._visible_labels(prompt, selected), *files, *self._file_labels(prompt)]
+        values = self._traced_values(prompt, selected, [file.label for file in files])
         # More values than are traced: the turn counts as shown the texts of the others.
         parts += [SourcedLabel(self.order.normalize(value.label), value.source) for value in values[MAX_VALUES:]]
-        record = to_record(self.order, parts, self.own_label)
+        self.record = record = to_record(self.order, parts, self.own_label)
+        time, context = [*prompt.time], prompt.context
         if self._clean_filter and self._clean_filter.omitted:
             record["left_out"] = [{"is": label, "of": source} for _, (label, source) in self._clean_filter.omitted]
-            prompt_input.time = [*prompt_input.time, self._clean_filter.omission_note()]
+            time.append(self._clean_filter.omission_note())
         if values:
             record[VALUES] = [value.as_json() for value in values[:MAX_VALUES]]
         if self._entry.prompt != "values":
-            labels = (file.label for file in files)
-            labelled = zip(prompt_input.context, labels, strict=True)
-            prompt_input.context = [(f"{item_label} (trust: {label})", text) for (item_label, text), label in labelled]
-            prompt_input.time = [*prompt_input.time, f"What you are shown here is trusted as: {record['is']}."]
-        prompt_input.results = [
+            labelled = zip(context, files, strict=True)
+            context = [(f"{title} (trust: {file.label})", text) for (title, text), file in labelled]
+            time.append(f"What you are shown here is trusted as: {record['is']}.")
+        results = [
             {"trust": self.own_label, **{key: result[key] for key in result if key != VALUES}}
-            for result in prompt_input.results
+            for result in prompt.results
         ]
-        return record
+        return effect.change(time=time, context=context, results=results)
 
     def _traced_values(
-        self, prompt_input: PromptInput, visible: VisibleContext, file_labels: Sequence[str]
+        self, prompt_input: PromptInput, visible: SelectContext, file_labels: Sequence[str]
     ) -> Sequence[UntrustedValue]:
         """Return the values of less trusted texts in what the turn is shown, each once.
 
@@ -188,7 +232,7 @@ class PromptTaintTracker:
         is_own = entry.agent == self._agent.name
         return not (is_own or is_reduced or self.order.is_untrusted(self._authors.entry_label(entry)))
 
-    def _visible_labels(self, prompt_input: PromptInput, visible: VisibleContext) -> Iterator[SourcedLabel]:
+    def _visible_labels(self, prompt_input: PromptInput, visible: SelectContext) -> Iterator[SourcedLabel]:
         """Yield the labels of entries, memories and results visible to the turn."""
         for entry in (*_visible_entries(prompt_input), *visible.other_entries):
             yield SourcedLabel(self.entry_label(entry), entry.identity)
@@ -205,13 +249,11 @@ class PromptTaintTracker:
             if key in labels:
                 yield SourcedLabel(labels[key], paths.memory_file(owner, key))
 
-    def _context_file_labels(self) -> Iterator[SourcedLabel]:
-        """Yield the label of each context file, in order."""
-        for item in self._agent.context:
-            if isinstance(item, ForeignMemory):
-                yield self._other_agent_memory_label(item)
-            else:
-                yield self._file_label(item.file, "context")
+    def _context_file_label(self, item: ContextFile | ForeignMemory) -> SourcedLabel:
+        """Return the label of a context file."""
+        if isinstance(item, ForeignMemory):
+            return self._other_agent_memory_label(item)
+        return self._file_label(item.file, "context")
 
     def _other_agent_memory_label(self, item: ForeignMemory) -> SourcedLabel:
         """Return the label of another agent's memory, possibly written in this tick."""

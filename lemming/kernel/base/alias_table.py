@@ -76,7 +76,7 @@ NAMES = _pairs(
     ""
     ""
     "Mail=MailView Message=InboundMessage "
-    "NamedOnly=AddressedOnlyAgenda NamedStrategy=RegisteredStrategy "
+    "NamedOnly=InboxAgenda NamedStrategy=RegisteredStrategy "
     "Org=OrgSettings Outgoing=OutgoingEntry OwnFolders=OwnFolderCheck "
     "Paid=PricedAnswer Platter=DurableDisk Point=CrashPoint "
     ""

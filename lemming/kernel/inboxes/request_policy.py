@@ -17,7 +17,7 @@ EntryReader = Callable[[str], OutboxEntry | None]
 
 
 class RequestPolicy(Protocol):
-    """Capabilities' decisions on an agent's requests and sub-requests (`lemming.kernel.turn.turn_hooks`)."""
+    """Capabilities' decisions on an agent's requests and new entries (`lemming.kernel.turn.turn_hooks`)."""
 
     @property
     def can_withhold(self) -> bool:
@@ -30,16 +30,6 @@ class RequestPolicy(Protocol):
 
     def should_continue_request(self, open_request: OpenRequest) -> bool:
         """Return True if a request continues now, although one of the sub-requests is open."""
-        ...
-
-    def request_outcomes(
-        self, open_request: OpenRequest, read: EntryReader, entries_of: EntryLister, is_heard: Callable[[str], bool]
-    ) -> RequestOutcomes:
-        """Return the outcomes of open sub-requests with pending state; still waiting sub-requests are left
-        out.
-
-        `is_heard`: returns True for an existing person with mutual read access to the agent.
-        """
         ...
 
     def should_withhold(self, entry: OutboxEntry) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from lemming.kernel.inboxes.reader_view import ReaderView
+from lemming.kernel.inboxes.request_policy import RequestPolicy
 from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.messages import OutboxEntry
@@ -71,13 +72,11 @@ def has_new_request(view: ReaderView) -> bool:
     return any(view.reader in entry.targets and not is_one_way_message(entry, view.mail) for entry in requests)
 
 
-class AddressedOnlyAgenda:
-    """Default agenda of an agent that only wakes for entries addressed to it."""
+class InboxAgenda:
+    """Default agenda of an agent, whose turns are for the inbox. `only_addressed` as in `Agenda`."""
 
-    only_addressed = True
-
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, request_policy: RequestPolicy, *, only_addressed: bool) -> None:
+        self._name, self._request_policy, self.only_addressed = name, request_policy, only_addressed
 
     def next_task(self, last: str, served_requests: Collection[str] = ()) -> Task | None:
         """Return None: each turn is for the inbox."""
@@ -89,12 +88,13 @@ class AddressedOnlyAgenda:
 
     def is_excluded(self, entry: OutboxEntry) -> bool:
         """Return True if an entry does not count as news."""
-        return self.is_irrelevant(entry)
+        return self.is_irrelevant(entry) or self.is_deferred(entry)
 
     def is_deferred(self, entry: OutboxEntry) -> bool:
-        """Return False: no entry is deferred."""
-        return False
+        """Return True if an entry must not be shown yet."""
+        return self._request_policy.should_withhold(entry)
 
     def is_irrelevant(self, entry: OutboxEntry) -> bool:
-        """Return True if an entry is not addressed to the agent."""
-        return self._name not in entry.targets
+        """Return True if an entry is never new: rejected, or not addressed to an agent that wants only such entries."""
+        is_other = self.only_addressed and self._name not in entry.targets
+        return is_other or self._request_policy.should_reject(entry)

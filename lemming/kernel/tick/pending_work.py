@@ -12,7 +12,6 @@ from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.journal.turn_report import TurnReason
-from lemming.kernel.memory import load_memories
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.credit_limits import resolve_credits
@@ -21,7 +20,7 @@ from lemming.kernel.org.resume import Agent
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.turn.context_provider_chain import ContextProviders, prepare_context
+from lemming.kernel.turn.preparation_chain import PreparationChain, prepare_context
 from lemming.kernel.turn.turn_context import TurnContext
 from lemming.kernel.turn.wake_check import WakeCheck, check_wake
 from lemming.kernel.turn.wake_conditions import is_news
@@ -124,30 +123,24 @@ def _next_work_tick(snapshot: Snapshot, agent: Agent) -> int | None:
     state = read_state(snapshot.org, agent.name)
     if not _can_afford_turn(snapshot, agent, state):
         return None
-    if not _may_have_work(snapshot, agent, state):  # a cheap check first: most agents have no work
+    view = ReaderView(snapshot.mail, agent, state.read)
+    context = TurnContext(snapshot, agent, snapshot.config.model(agent.model.key), state)
+    chain = prepare_context(context, view)
+    if not _may_have_work(context, view, chain):  # a cheap check first: most agents have no work
         return None
     due = next_due(agent.schedule, snapshot.tick)
     first_inputs = check_wake(snapshot, agent, snapshot.survey.digests[agent.name])
     if not isinstance(first_inputs, TurnReason):
         return due if _has_work(snapshot, agent, first_inputs) else None
-    providers = _prepare_providers(snapshot, agent, state, ReaderView(snapshot.mail, agent, state.read))
-    if not (state.requests and providers.can_skip_requests):
-        return None
-    wake_tick = providers.next_wake_tick(load_memories(snapshot.org, agent.name))
+    wake_tick = chain.next_wake_tick()
     return None if wake_tick is None else next_due(agent.schedule, max(wake_tick, snapshot.tick))
 
 
-def _may_have_work(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
-    view = ReaderView(snapshot.mail, agent, state.read)
-    providers = _prepare_providers(snapshot, agent, state, view)
-    agenda = providers.agenda(view, resolve_turn_policy(agent, snapshot.config))
-    if state.results or _has_addressed_entry(view, agent, agenda):
-        return True
-    return bool(state.requests) and providers.can_skip_requests  # their answers may be there
-
-
-def _prepare_providers(snapshot: Snapshot, agent: Agent, state: AgentState, view: ReaderView) -> ContextProviders:
-    return prepare_context(TurnContext(snapshot, agent, snapshot.config.model(agent.model.key), state), view)
+def _may_have_work(context: TurnContext, view: ReaderView, chain: PreparationChain) -> bool:
+    if context.state.requests:
+        chain.ask_due()
+    agenda = chain.agenda(context, view, resolve_turn_policy(context.agent, context.tick_context.config))
+    return bool(context.state.results or chain.blocks) or _has_addressed_entry(view, context.agent, agenda)
 
 
 def _has_work(snapshot: Snapshot, agent: Agent, first_inputs: WakeCheck) -> bool:

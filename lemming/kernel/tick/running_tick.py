@@ -55,7 +55,7 @@ from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.state_merge import TurnRow, join_outcome
 from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_waits
-from lemming.kernel.turn.context_provider_chain import active_capabilities
+from lemming.kernel.turn.preparation_chain import active_capabilities
 from lemming.kernel.turn.recorded_inputs import from_record
 from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_loop import take_turn

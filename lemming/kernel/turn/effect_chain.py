@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.kernel.turn.turn_effects import (
+    UNCOMPARED,
     WRITES,
     Allowed,
     AskPerson,
@@ -15,7 +16,6 @@ from lemming.kernel.turn.turn_effects import (
     EffectStarted,
     Event,
     Interception,
-    LiveEffect,
     Outcome,
     Rejected,
     Replaced,
@@ -70,7 +70,7 @@ class EffectChain:
     def begin(self, effect: Effect) -> Steps:
         """Take an effect through all interceptors of its type. Yields the effects to perform, which all agreed to."""
         outcome = yield from self._descend(effect, self._by_type.get(type(effect), ()), 0)
-        is_other = isinstance(outcome, Allowed) and outcome.effect is not effect and not isinstance(effect, LiveEffect)
+        is_other = isinstance(outcome, Allowed) and outcome.effect is not effect and not isinstance(effect, UNCOMPARED)
         if is_other and isinstance(outcome, Allowed) and effect_content(outcome.effect) != effect_content(effect):
             outcome = Replaced(outcome.effect, outcome.answer)
         self._record(EffectFinished(effect, outcome))
@@ -123,7 +123,7 @@ class EffectChain:
         return _checked(interceptor, effect, result, allowed)
 
     def _perform_last(self, effect: Effect) -> Steps:
-        if isinstance(effect, AskPerson) and isinstance(effect.subject, LiveEffect):
+        if isinstance(effect, AskPerson) and isinstance(effect.subject, UNCOMPARED):
             return Rejected(f"{effect.reason}: a person must approve, and no capability here asks persons")
         self._record(EffectStarted(effect))
         answer = yield effect

@@ -6,16 +6,13 @@ Plain types, shared by the capabilities that check, ask persons and keep records
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.inbox import Inbox
-from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.model_entries import ModelEntry
@@ -103,22 +100,6 @@ class SharedResource(NamedTuple):
     name: str
     bound: AbstractSet[str]
     counted: AbstractSet[str]
-
-
-IsPreapproved = Callable[[OutboxEntry], bool]
-"""Returns True if a person has approved an entry for reading."""
-
-
-@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
-class ContextCandidates:
-    """Candidates for the content of a turn. `render_results` returns the results for the task that passed."""
-
-    task: Task | None
-    inbox: Inbox
-    requests: list[OutboxEntry]
-    memories: Memories
-    context: list[tuple[str, str]]
-    render_results: Callable[[Task | None], Sequence[Mapping[str, Any]]]
 
 
 class TrustLabeler(Protocol):

@@ -14,9 +14,9 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
-from lemming.kernel.turn.context_provider_chain import agent_capabilities
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt
 from lemming.kernel.turn.guards import TrustLabeler
+from lemming.kernel.turn.preparation_chain import agent_capabilities
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_capabilities import NO_CAPABILITIES, TurnCapabilities
 from lemming.kernel.turn.turn_hooks import Capability

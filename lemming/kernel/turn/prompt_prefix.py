@@ -145,12 +145,12 @@ class PromptPrefixCache:
         sections: tuple[str, ...],
         payload_schemas: Sequence[PayloadSchema],
         get_facts: Callable[[], TurnFacts],
-        turn_tools: Callable[[], Iterable[Tool]],
+        turn_tools: Iterable[Tool],
     ) -> PromptPrefix:
         """Return the agent's prompt prefix, rebuilt if any object of the basis has changed.
 
-        `payload_schemas`: schemas of the turn's entries. `turn_tools`: returns the tools that depend on the
-        resume.
+        `payload_schemas`: schemas of the turn's entries. `turn_tools`: tools that depend on the resume
+        alone.
         """
         plugins = tick_context.config.org.plugins
         basis = agent, tick_context.config, tick_context.toolset, available_providers(plugins)
@@ -195,7 +195,7 @@ def _build_prefix(
     sections: tuple[str, ...],
     payload_schemas: Sequence[PayloadSchema],
     facts: TurnFacts | None,
-    turn_tools: Callable[[], Iterable[Tool]],
+    turn_tools: Iterable[Tool],
     tick_context: TickContext,
     agent: Agent,
     entry: ModelEntry,
@@ -205,7 +205,7 @@ def _build_prefix(
     settings = tick_context.config.org
     allowed = tick_context.toolset.allowed_tools(agent, settings)
     listing = list_tools(allowed, agent, context_tokens=features.context_tokens, share=entry.tools_share)
-    tools = (*listing.listed, *turn_tools())
+    tools = (*listing.listed, *turn_tools)
     limits, defaults = agent.turn, settings.defaults.turn
     instructed_agent = replace(agent, instructions="\n\n".join([agent.instructions, *sections])) if sections else agent
     limit = entry.max_output_tokens

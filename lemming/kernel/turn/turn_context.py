@@ -5,19 +5,17 @@ The hooks are declared in `lemming.kernel.turn.turn_hooks`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.inboxes.inbox import Inbox
-from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import End
-from lemming.kernel.memory import Memories
+from lemming.kernel.memory import Memories, load_memories
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
+from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_values import Steps
 
@@ -38,9 +36,8 @@ ReplyHold = Callable[[OutboxEntry, Collection[str], Mapping[str, bool]], bool]
 class TurnContext:
     """A turn in preparation: the organisation at the start of the tick, and the agent with the state.
 
-    `settings` is the block of `config/org.json` for the capability, `agent_settings` the block of the resume,
-    each as the dataclass of the capability or None without a block. `unwritten_files`: files of earlier turns
-    that are not on disk yet, by path.
+    `unwritten_files`: files of earlier turns that are not on disk yet, by path. `has_news`: there is a reason for the
+    turn besides those of capabilities. `prompt`: the values of the prompt, once it is complete.
     """
 
     tick_context: TickContext
@@ -48,29 +45,16 @@ class TurnContext:
     model: ModelEntry
     state: AgentState
     unwritten_files: Mapping[str, bytes] = field(default_factory=dict)
-    settings: Any = None
-    agent_settings: Any = None
+    loaded_memories: Memories | None = None
+    has_news: bool = False
+    prompt: PromptInput | None = None
 
-
-@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
-class VisibleContext:
-    """The content of a turn before the prompt is built; gates have let all of this pass.
-
-    `omitted_count`: number of earlier messages that are not shown. `leading_sections`: sections (title, text)
-    before the dialogue. `other_entries` and `other_memories`: entries and memory keys that another prompt of
-    the turn shows. `pending_indexes`: indexes of results that arrive as the turn begins, from approved calls.
-    """
-
-    task: Task | None
-    inbox: Inbox
-    memories: Memories
-    results: Sequence[Mapping[str, Any]]
-    labels: PromptLabels = PLAIN
-    omitted_count: int = 0
-    leading_sections: Sequence[tuple[str, str]] = ()
-    other_entries: Sequence[OutboxEntry] = ()
-    other_memories: Sequence[str] = ()
-    pending_indexes: Collection[int] = ()
+    @property
+    def memories(self) -> Memories:
+        """The agent's memories."""
+        if self.loaded_memories is None:
+            self.loaded_memories = load_memories(self.tick_context.org, self.agent.name)
+        return self.loaded_memories
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,13 @@ class LiveEffect(Effect):
     """An effect of the live phase (`live_effects`). Its content is large and not compared: no outcome is `Replaced`."""
 
 
+class PreparationEffect(Effect):
+    """An effect of a turn in preparation (`preparation_effects`). Its content is not compared either."""
+
+
+UNCOMPARED = (LiveEffect, PreparationEffect)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CallTool(Effect):
     """A call of a tool.

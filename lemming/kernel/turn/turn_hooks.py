@@ -1,6 +1,6 @@
 """Hooks of a turn, in the order of their calls.
 
-    context_provider (reads files)  ->  given.<name>, recorded before any model call
+    due  ->  effects of the preparation  ->  prepare  ->  given.<name>, recorded before any model call
     ->  on_turn_start  ->  replies, calls  ->  save_state
 
 A turn has interceptors only of capabilities with a recorded snapshot or with a part in the recorded inputs.
@@ -9,8 +9,8 @@ The record alone decides, so a turn that is resumed, replayed or explained has t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 from lemming.kernel.base.aliases import accept_old_names
@@ -22,10 +22,10 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck
-from lemming.kernel.turn.context_provider import ContextProvider
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
 from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.guards import TrustLabeler
+from lemming.kernel.turn.preparation import Due, Preparation
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import (
     CapabilityStatus,
@@ -33,9 +33,8 @@ from lemming.kernel.turn.turn_context import (
     RunTurn,
     SkipReason,
     TurnContext,
-    VisibleContext,
 )
-from lemming.kernel.turn.turn_effects import Effect, Event, Interception
+from lemming.kernel.turn.turn_effects import AskPerson, Effect, Event, Interception, PreparationEffect
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
 
@@ -44,17 +43,16 @@ __all__ = [
     "Capability",
     "CapabilityStatus",
     "CheckSubject",
-    "ContextProvider",
     "DescribeQuery",
     "NoSettings",
     "OrgCheck",
     "OrgQuery",
+    "Preparation",
     "ReferenceCheck",
     "RunTurn",
     "SkipReason",
     "StateQuery",
     "TurnContext",
-    "VisibleContext",
 ]  # fmt: skip
 
 
@@ -97,17 +95,25 @@ class Capability:
         if "describe" in vars(cls) and not cls.describes:
             raise TypeError(f"{cls.__name__}.describes must list the kinds that describe yields, got none")
 
-    def prepare(self, turn: TurnContext) -> Json | None:
+    def due(self, turn: Preparation) -> Iterable[Due]:
+        """Yield reasons for a turn, requests that wait or continue, and files whose change is news.
+
+        Called first, also for agents without news. On a `LemmingError` the turn fails.
+        """
+        return ()
+
+    def prepare(self, turn: Preparation) -> Json | None:
         """Return the snapshot of a turn, recorded as `given.<name>`, or None to take no part in the turn.
 
-        The only method that may read files: the rest of a turn uses this record alone.
+        Called last before the turn: the rest of it uses this record alone, and reads no file.
         """
         return None
 
-    def intercept(self, effect: Any, turn: TurnView) -> Interception:
+    def intercept(self, effect: Any, turn: Any) -> Interception:
         """Return the outcome of an effect, None to take no part, or a generator that yields effects.
 
-        `outcome = yield effect`, changed or not, passes the effect on to the rest of the chain.
+        `outcome = yield effect`, changed or not, passes the effect on to the rest of the chain. `turn` is a
+        `Preparation` for the effects of a turn in preparation, which may read files, and a `TurnView` for all others.
         """
         return None
 
@@ -136,13 +142,18 @@ class Capability:
         """True if `reduce` is overridden."""
         return type(self).reduce is not Capability.reduce
 
-    def context_provider(self, context: TurnContext) -> ContextProvider | None:
-        """Return the context provider of a turn, or None if the capability takes no part."""
-        return _PreparedSnapshot(self, context) if type(self).prepare is not Capability.prepare else None
+    def preparer(self, turn: Preparation) -> Interceptor:
+        """Return the part of the effect chain of a turn in preparation. Overridden where it depends on the turn."""
+        handles = [kind for kind in self.handles if issubclass(kind, PreparationEffect) or kind is AskPerson]
+        return Interceptor(self.name, handles, self.facts, partial(self.intercept, turn=turn))
 
     def interceptor(self, turn: TurnView) -> Interceptor:
         """Return the part of the effect chain of a turn. Overridden where `handles` depends on the turn."""
-        return Interceptor(self.name, self.handles, self.facts, partial(self.intercept, turn=turn))
+        return Interceptor(self.name, self._turn_effects, self.facts, partial(self.intercept, turn=turn))
+
+    @cached_property
+    def _turn_effects(self) -> Sequence[type[Effect]]:
+        return [kind for kind in self.handles if not issubclass(kind, PreparationEffect)]
 
     def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
         """Return the source of trust labels, or None. Only one capability has labels."""
@@ -175,15 +186,3 @@ class Capability:
     def describe(self, query: DescribeQuery) -> Iterator[Any]:
         """Yield descriptions of the kind that an `OrgQuery` or a `StateQuery` asks for, one of `describes`. Read-only."""
         yield from ()
-
-
-class _PreparedSnapshot(ContextProvider):
-    """The context provider of a capability that only returns a snapshot."""
-
-    def __init__(self, capability: Capability, context: TurnContext) -> None:
-        super().__init__(context)
-        self._capability = capability
-
-    def snapshot(self) -> Json:
-        """Return the snapshot."""
-        return self._capability.prepare(self.context) or {}

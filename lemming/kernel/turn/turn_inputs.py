@@ -5,7 +5,7 @@ The inputs are written to the journal before the first model call: `lemming.kern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -23,16 +23,15 @@ from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.tools.toolset import Toolset
-from lemming.kernel.turn.context_provider_chain import ContextProviders, require_requested_capabilities
 from lemming.kernel.turn.dialogue import continue_dialogue, dialogue_style, find_dialogue, split_prompt_input
 from lemming.kernel.turn.entry_readers import Readers
 from lemming.kernel.turn.forms.turn_actions import TurnFacts
-from lemming.kernel.turn.guards import ContextCandidates
 from lemming.kernel.turn.loop_breaker import loop_warnings
+from lemming.kernel.turn.preparation_chain import find_purpose, require_requested_capabilities
+from lemming.kernel.turn.preparation_effects import BuildPrompt
 from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.prompt_labels import PromptLabels
 from lemming.kernel.turn.prompt_prefix import PromptPrefix, PromptPrefixCache, TickContext
-from lemming.kernel.turn.turn_context import VisibleContext
+from lemming.kernel.turn.shown_context import select_context
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.user_message import make_user_message
 from lemming.kernel.turn.wake_check import (
@@ -44,8 +43,6 @@ from lemming.kernel.turn.wake_check import (
     is_due_always,
     iter_news,
 )
-
-RenderResults = Callable[[Task | None], Sequence[Mapping[str, Any]]]
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
@@ -91,7 +88,7 @@ def gather_inputs(
         check.memories,
         check.context_texts,
     )
-    view, agenda, providers = check.view, check.agenda, check.providers
+    view, agenda, chain = check.view, check.agenda, check.chain
     agent, entry, state, settings = (
         turn_context.agent,
         turn_context.model,
@@ -107,23 +104,23 @@ def gather_inputs(
         requests = [*agenda.inbox_requests(inbox.unread)] if agenda else []
     if not (task or requests):
         require_requested_capabilities(inbox.unread, turn_context)
-    providers = providers.with_requested(task, requests, turn_context)
-    labels = providers.prompt_labels()
-    render_results: Callable[[Task | None], Sequence[Mapping[str, Any]]] = partial(
-        _visible_results, state.results, providers, labels
-    )
-    candidates = ContextCandidates(task, inbox, requests, memories, context, render_results)
-    # The input gates come first: shortening and summaries must not see withheld content.
-    candidates = providers.filter_candidates(candidates)
-    task, requests, memories, context = (candidates.task, candidates.requests, candidates.memories, candidates.context)
-    results = candidates.render_results(task)
-    visible = providers.adjust_context(VisibleContext(task, candidates.inbox, memories, results, labels))
-    task, inbox = visible.task, visible.inbox
-    sections = providers.prompt_sections()
-    payload_schemas = providers.payload_schemas(task, requests)
-    get_facts = partial(_collect_facts, tick_context, agent, task, requests, inbox, visible.memories.values)
+    chain = chain.with_requested(task, requests, turn_context)
+    values, selected = memories.values, None
+    results: Sequence[Mapping[str, Any]] = [*state.results, *task.open_request.results] if task else state.results
+    if chain.names:
+        selected = select_context(chain, task, requests, inbox, memories, context, results)
+        task, requests, inbox, context = selected.task, selected.requests, selected.inbox, selected.context
+        values, results = selected.memories.values, selected.results
+    get_facts = partial(_collect_facts, tick_context, agent, task, requests, inbox, values)
     prefix = tick_context.org.get_cache(PromptPrefixCache).get_prefix(
-        tick_context, agent, entry, allocation, sections, payload_schemas, get_facts, providers.tools
+        tick_context,
+        agent,
+        entry,
+        allocation,
+        selected.sections if selected else (),
+        selected.payload_schemas if selected else (),
+        get_facts,
+        selected.tools if selected else (),
     )
     dialogue = find_dialogue(task, agent, dialogue_style(prefix.form, prefix.messages)) if task else None
     # Said once, not in every prompt from here on.
@@ -135,9 +132,9 @@ def gather_inputs(
         time=[*_time_lines(tick_context, agent)],
         task=task,
         requests=requests,
-        memory=_visible_memories(prefix.toolset.for_agent(agent.name), visible.memories.values),
+        memory=_visible_memories(prefix.toolset.for_agent(agent.name), values),
         context=context,
-        sections=sections,
+        sections=prefix.sections,
         results=results,
         warnings=[
             *_collect_warnings(allocation.soft_cap if warned else None, state),
@@ -146,13 +143,16 @@ def gather_inputs(
         memory_chars=settings.memory_chars,
         uses_wire_form=prefix.takes_schema,
         calls_tools=prefix.calls_tools,
-        omitted_count=visible.omitted_count,
-        leading_sections=visible.leading_sections,
-        labels=labels,
         dialogue=dialogue,
     )
-    providers.annotate_prompt(prompt_input, visible)
-    prompt_input, awaited_results = split_prompt_input(prompt_input, state, visible.pending_indexes)
+    pending_indexes: Collection[int] = ()
+    if selected:
+        prompt_input.labels, prompt_input.omitted_count = selected.labels, selected.omitted_count
+        prompt_input.leading_sections = selected.leading_sections
+        pending_indexes = selected.pending_indexes
+        prompt_input = chain.complete(BuildPrompt(prompt=prompt_input, selected=selected)).prompt
+        turn_context.prompt = prompt_input
+    prompt_input, awaited_results = split_prompt_input(prompt_input, state, pending_indexes)
     user_message = make_user_message(prompt_input, prefix.form, entry)
     prompt = [*map(dict, prefix.messages), {"role": "user", "content": "\n".join(user_message)}]
     inputs = TurnInputs(
@@ -170,16 +170,16 @@ def gather_inputs(
         read=task.mark if task else inbox.mark,
         warned=warned,
         fingerprint=check.fingerprint,
-        task=providers.purpose(task) if task else None,
+        task=find_purpose(turn_context, task) if task else None,
         open_requests={request.identity: request.agent for request in requests},
         said_requests={} if task or not inbox.unread else _find_inbox_requests(agent, inbox.unread, requests),
         damaged=frozenset(PurePosixPath(problem.file).name.removesuffix(".json") for problem in memories.problems),
-        given=providers.snapshots(),
+        given=chain.snapshots(),
         memories_seen=check.memories.digests,
         turn=turn.number if turn else 0,
     )
     if dialogue and awaited_results:
-        inputs.dialogue = continue_dialogue(inputs, dialogue, awaited_results, labels)
+        inputs.dialogue = continue_dialogue(inputs, dialogue, awaited_results, prompt_input.labels)
     entry_ids = [item.id for item in inbox.unread] if task is None else _new_entry_ids(task)
     return GatheredInputs(inputs, prefix, user_message, prompt_input, entry_ids, (*memories.problems, *inbox.problems))
 
@@ -203,15 +203,6 @@ def _collect_facts(
         has_long_memories=bool(memories) and sum(len(str(value)) for value in memories.values()) > memory_chars,
         has_several=len(inbox.unread) > 1,
     )
-
-
-def _visible_results(
-    earlier: Sequence[Mapping[str, Any]], providers: ContextProviders, labels: PromptLabels, task: Task | None
-) -> Sequence[Mapping[str, Any]]:
-    """Return the results of earlier calls for the turn's prompt."""
-    if task is None:
-        return earlier
-    return providers.render_earlier_results(task, [*earlier, *task.open_request.results], labels)
 
 
 def _find_inbox_requests(

@@ -7,7 +7,8 @@ from lemming.kernel.base.errors import LemmingError, error_name
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.following_entries import next_entry_id
 from lemming.kernel.turn.loop_breaker import select_request_counts
-from lemming.kernel.turn.turn_context import TurnContext, VisibleContext
+from lemming.kernel.turn.preparation_effects import SelectContext
+from lemming.kernel.turn.turn_context import TurnContext
 from lemming.kernel.turn.turn_state import TurnState
 
 
@@ -30,7 +31,7 @@ def fail_shown_requests(turn_state: TurnState, error: LemmingError) -> None:
     turn_state.failure_entries = answers
 
 
-def has_answer(visible: VisibleContext, context: TurnContext) -> bool:
+def has_answer(selected: SelectContext, context: TurnContext) -> bool:
     """Return True if a repeatedly asking agent is shown a new entry that may be an answer.
 
     A model without a turn for the request answers with any kind of entry, and may omit the target.
@@ -38,7 +39,7 @@ def has_answer(visible: VisibleContext, context: TurnContext) -> bool:
     if not (context.state.loops and select_request_counts(context.state.loops)):
         return False
     name = context.agent.name
-    payloads = [item.answer_payload for item in visible.task.outcomes] if visible.task else []
-    relevant_entries = (item for item in visible.inbox.unread if item.kind not in ("request", "status"))
+    payloads = [item.answer_payload for item in selected.task.outcomes] if selected.task else []
+    relevant_entries = (item for item in selected.inbox.unread if item.kind not in ("request", "status"))
     payloads += [item.payload for item in relevant_entries if not item.targets or name in item.targets]
     return any(payload is not None and payload.get("status") != "failed" for payload in payloads)

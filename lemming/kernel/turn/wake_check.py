@@ -23,7 +23,7 @@ from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits, ContextFile
 from lemming.kernel.org.schedule import Wake
-from lemming.kernel.turn.context_provider_chain import ContextProviders, UsageCache, prepare_context
+from lemming.kernel.turn.preparation_chain import PreparationChain, UsageCache, prepare_context
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import TurnContext
 from lemming.kernel.turn.wake_conditions import describe_changes, is_news
@@ -61,7 +61,7 @@ class WakeCheck:
     fingerprint: dict[str, Any] | None
     view: ReaderView
     agenda: Agenda | None
-    providers: ContextProviders
+    chain: PreparationChain
     has_own_reason: bool
 
 
@@ -92,25 +92,26 @@ def check_wake(
         text = load_item_text(agent, org.base, item, unwritten_files)
         texts.append(text)
         context_texts.append(_visible_context(item, text, state.turns))
-    turn_context = TurnContext(tick_context, expanded_agent, entry, state, unwritten_files)
+    turn_context = TurnContext(tick_context, expanded_agent, entry, state, unwritten_files, memories)
     view = ReaderView(tick_context.mail, agent, state.read)
-    providers, (_, policy) = (
+    chain, (_, policy) = (
         prepare_context(turn_context, view),
         org.get_cache(UsageCache).get_usage(expanded_agent, config),
     )
-    files, wake = providers.scan_files(memories), policy.wake
-    agenda = providers.agenda(view, policy)
+    chain.ask_due()
+    wake, agenda = policy.wake, chain.agenda(turn_context, view, policy)
     fingerprint = None
     if wake == "changed":
         fingerprint = _compute_fingerprint(expanded_agent, org.base, digest, memories, texts, context_texts)
-        fingerprint["context"] |= files
+        fingerprint["context"] |= chain.files
     is_due = turn is not None or is_due_always(tick_context, agent, wake, state)
     is_news = is_due or any(iter_news(tick_context, state, fingerprint, view, agenda))
-    has_own_reason = providers.should_wake(view, is_alone=not is_news)
+    turn_context.has_news = is_news
+    has_own_reason = chain.should_wake(view)
     if not (is_news or has_own_reason):
-        return TurnReason("nothing_new", _idle_reason(wake, state, providers))
+        return TurnReason("nothing_new", _idle_reason(wake, state, chain))
     return WakeCheck(
-        turn_context, allocation, memories, context_texts, fingerprint, view, agenda, providers, has_own_reason
+        turn_context, allocation, memories, context_texts, fingerprint, view, agenda, chain, has_own_reason
     )
 
 
@@ -121,8 +122,8 @@ def assemble_inbox(view: ReaderView, settings: OrgSettings, model: ModelEntry, a
     return replace(build_inbox(view, limit=1, chars=settings.inbox_chars, agenda=agenda), own_entries=(), waiting=0)
 
 
-def _idle_reason(wake: Wake, state: AgentState, providers: ContextProviders) -> str:
-    if reason := providers.skip_reason():
+def _idle_reason(wake: Wake, state: AgentState, chain: PreparationChain) -> str:
+    if reason := chain.skip_reason():
         return reason
     if waiting := [sub_request.to for request in state.requests for sub_request in request.open_sub_requests]:
         return f"waits for {', '.join(sorted(set(waiting)))}"

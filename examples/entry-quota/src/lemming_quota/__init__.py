@@ -16,9 +16,9 @@ from lemming.ext import (
     Event,
     Interception,
     OrgQuery,
+    Preparation,
     Problem,
     Rejected,
-    TurnContext,
     TurnView,
     WriteEntry,
     describe_field,
@@ -46,15 +46,14 @@ class Quota(Capability):
     agent_settings_type = PerDay
     describes = (CapabilityStatus,)
 
-    def prepare(self, turn: TurnContext) -> dict[str, Any]:
+    def prepare(self, turn: Preparation) -> dict[str, Any]:
         """Return the record `given.quota`, which is written before the model is asked.
 
         The day comes from the tick's recorded clock, the count of that day from the ledger.
         """
         limit = turn.agent_settings or turn.settings
-        day = turn.tick_context.at[:10]
-        written = written_on(day, turn.state.kept.get(self.name, {}))
-        return {"day": day, "written": written, "per_day": limit.per_day}
+        day = turn.at[:10]
+        return {"day": day, "written": written_on(day, turn.state), "per_day": limit.per_day}
 
     def intercept(self, effect: WriteEntry, turn: TurnView) -> Interception:
         """Let an entry pass, or reject it with a reason for the model."""

@@ -1,0 +1,126 @@
+"""A turn in preparation, as one capability sees it. Only now may a capability read files; nothing is recorded yet.
+
+After a crash before the record `turn_started` the turn is prepared again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from lemming.kernel.files.field_types import Json
+
+if TYPE_CHECKING:
+    from lemming.kernel.agents import Agent
+    from lemming.kernel.memory import Memories
+    from lemming.kernel.org.model_entries import ModelEntry
+    from lemming.kernel.org.organisation import Organisation
+    from lemming.kernel.turn.turn_context import TurnContext
+
+T = TypeVar("T")
+
+
+class Preparation:
+    """A turn in preparation, as one capability sees it.
+
+    `settings` is the block of `config/org.json` for the capability, `agent_settings` the block of the resume, each as
+    the dataclass of the capability or None without a block.
+    """
+
+    __slots__ = ("_objects", "agent_settings", "context", "name", "settings")
+
+    def __init__(self, name: str, context: TurnContext, settings: Any, agent_settings: Any) -> None:
+        self.name, self.context, self.settings, self.agent_settings = name, context, settings, agent_settings
+        self._objects: dict[Callable[[Preparation], Any], Any] = {}
+
+    @property
+    def agent(self) -> Agent:
+        """The agent that takes the turn."""
+        return self.context.agent
+
+    @property
+    def model(self) -> ModelEntry:
+        """The agent's line of `config/models.json`."""
+        return self.context.model
+
+    @property
+    def tick(self) -> int:
+        """The number of the tick."""
+        return self.context.tick_context.tick
+
+    @property
+    def at(self) -> str:
+        """The tick's clock time, ISO 8601, or an empty string in a tick without a clock."""
+        return self.context.tick_context.at
+
+    @property
+    def org(self) -> Organisation:
+        """The organisation, for reading. `org.base` is its folder."""
+        return self.context.tick_context.org
+
+    @property
+    def state(self) -> Json:
+        """The capability's own state in the agent's ledger, or {}."""
+        state: Json = self.context.state.kept.get(self.name, {})
+        return state
+
+    @property
+    def memories(self) -> Memories:
+        """The agent's memories, as they are on disk."""
+        return self.context.memories
+
+    @property
+    def has_news(self) -> bool:
+        """True if the agent takes the turn whether or not a capability has a reason for it. Known after `due`."""
+        return self.context.has_news
+
+    def get_cache(self, factory: Callable[[Preparation], T]) -> T:
+        """Return the capability's own object for this turn, made by `factory(turn)` at the first call."""
+        value: T | None = self._objects.get(factory)
+        if value is None:
+            value = self._objects[factory] = factory(self)
+        return value
+
+
+# --- results of `Capability.due` ------------------------------------------------------------------
+
+
+class Watch(NamedTuple):
+    """A file that the turn depends on. A change is news for an agent that wakes on changed inputs.
+
+    `path`: relative to the organisation's folder. `digest`: of its content, as hex.
+    """
+
+    path: str
+    digest: str
+
+
+class Block(NamedTuple):
+    """A request in progress must wait, although none of its sub-requests is open.
+
+    `reason`: the agent's wait, as `lemming status` shows it. `until`: the first tick in which the wait can end, or None
+    if no tick ends it.
+    """
+
+    request: str
+    reason: str = ""
+    until: int | None = None
+
+
+class Continue(NamedTuple):
+    """A request in progress continues now, despite open sub-requests."""
+
+    request: str
+
+
+def _always() -> bool:
+    return True
+
+
+class Wake(NamedTuple):
+    """A reason to take a turn. `check` is called once all new entries have passed `ReceiveEntry`."""
+
+    check: Callable[[], bool] = _always
+
+
+Due = Watch | Block | Continue | Wake

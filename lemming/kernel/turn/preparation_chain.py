@@ -1,0 +1,323 @@
+"""The capabilities that prepare a turn, called in their order before the turn begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, TypeVar
+
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import StoppedByGate
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.reader_view import ReaderView
+from lemming.kernel.inboxes.turn_agenda import Agenda, InboxAgenda, can_accept_requests, has_new_request
+from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.capability_usage import (
+    TurnPolicy,
+    find_used_capabilities,
+    parse_agent_settings,
+    parse_org_settings,
+    resolve_turn_policy,
+)
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_loader import get_capability, missing_reason, sort_capabilities
+from lemming.kernel.plugins.capability_table import (
+    ORG_KEYS,
+    REQUESTS,
+    RESUME_KEYS,
+    SHIPPED,
+    USING_REQUESTS,
+    find_asked_capabilities,
+    find_key_owners,
+)
+from lemming.kernel.turn.effect_chain import EffectChain
+from lemming.kernel.turn.loop_breaker import select_request_counts
+from lemming.kernel.turn.preparation import Block, Continue, Preparation, Wake, Watch
+from lemming.kernel.turn.preparation_effects import ReceiveEntry
+from lemming.kernel.turn.turn_context import TurnContext
+from lemming.kernel.turn.turn_effects import Allowed, Deferred, Effect, Event, Rejected
+from lemming.kernel.turn.turn_hooks import Capability
+from lemming.kernel.turn.turn_values import Purpose
+
+T = TypeVar("T", bound=Effect)
+
+
+class PreparationChain:
+    """The capabilities that prepare a turn, in their order."""
+
+    def __init__(self, by_name: Mapping[str, tuple[Capability, Preparation]], agent_name: str = "") -> None:
+        self._by_name, self._agent_name = by_name, agent_name
+        self.names = by_name.keys()
+        links = [capability.preparer(turn) for capability, turn in by_name.values()]
+        self._chain = EffectChain(links, _perform, _forget) if links else NO_CHAIN
+        self.can_withhold = ReceiveEntry in self._chain
+        self._received: dict[str, object] = {}
+        self.blocks: dict[str, Block] = {}
+        self._continued, self._wakes = set[str](), list[Wake]()
+        self.files: dict[str, str] = {}
+
+    def __contains__(self, effect_type: type[Effect]) -> bool:
+        return effect_type in self._chain
+
+    # --- before there is a reason for a turn ------------------------------------------------------
+
+    def ask_due(self) -> None:
+        """Ask each capability which requests wait or continue, and which files and reasons make the agent due."""
+        for capability, turn in self._by_name.values():
+            for item in capability.due(turn):
+                match item:
+                    case Watch():
+                        self.files[item.path] = item.digest
+                    case Block():
+                        self.blocks[item.request] = item
+                    case Continue():
+                        self._continued.add(item.request)
+                    case Wake():
+                        self._wakes.append(item)
+                    case _:
+                        raise TypeError(
+                            f"{capability.name}.due must yield Wake, Block, Continue or Watch, got {item!r}"
+                        )
+
+    def should_skip_request(self, open_request: OpenRequest) -> bool:
+        """Return True if a request must wait."""
+        return open_request.request in self.blocks
+
+    def should_continue_request(self, open_request: OpenRequest) -> bool:
+        """Return True if a request continues despite open sub-requests."""
+        return open_request.request in self._continued
+
+    def skip_reason(self) -> str:
+        """Return a description of the agent's wait, or an empty string."""
+        return next((block.reason for block in self.blocks.values() if block.reason), "")
+
+    def next_wake_tick(self) -> int | None:
+        """Return the first tick in which a request's wait can end, or None."""
+        return min((block.until for block in self.blocks.values() if block.until is not None), default=None)
+
+    def agenda(self, context: TurnContext, view: ReaderView, policy: TurnPolicy) -> Agenda | None:
+        """Return the agenda of the agent, or None."""
+        if not policy.is_asked:
+            return None
+        if REQUESTS in self.names:
+            agenda: Agenda | None = get_capability(REQUESTS).agenda(context, view, policy, self)
+            if agenda is not None:
+                return agenda
+        only_addressed = policy.wake == "addressed"
+        is_needed = only_addressed or self.can_withhold
+        return InboxAgenda(view.reader, self, only_addressed=only_addressed) if is_needed else None
+
+    def should_withhold(self, entry: OutboxEntry) -> bool:
+        """Return True if an entry must not be shown yet."""
+        return self.can_withhold and isinstance(self._receive(entry), Deferred)
+
+    def should_reject(self, entry: OutboxEntry) -> bool:
+        """Return True if an entry must never be shown."""
+        return self.can_withhold and isinstance(self._receive(entry), Rejected)
+
+    def _receive(self, entry: OutboxEntry) -> object:
+        """Return the decision about a new entry, made once. The agent's own entries need none."""
+        if (decision := self._received.get(entry.identity)) is None:
+            effect = ReceiveEntry(entry=entry)
+            decision = effect if entry.agent == self._agent_name else self.decide(effect)
+            self._received[entry.identity] = decision
+        return decision
+
+    def should_wake(self, view: ReaderView) -> bool:
+        """Return True if a capability has a reason for a turn, once all new entries have been received."""
+        if not self._wakes:
+            return False
+        if self.can_withhold:
+            for name in view.iter_unread():
+                entry = view.mail.read(name)
+                if isinstance(entry, OutboxEntry) and entry.is_news_to_reader(view.reader, view.mail.known_names):
+                    self._receive(entry)
+        return any(wake.check() for wake in self._wakes)
+
+    # --- the content of the turn ----------------------------------------------------------------------
+
+    def decide(self, effect: T) -> T | Rejected | Deferred:
+        """Return the effect as the capabilities passed it on, or the decision against it.
+
+        Raises `StoppedByGate` for a final rejection.
+        """
+        if type(effect) not in self._chain:
+            return effect
+        outcome = self._chain.dispatch(effect)
+        match outcome:
+            case Allowed(passed) if isinstance(passed, type(effect)):
+                return passed
+            case Rejected(reason, is_final=True):
+                raise StoppedByGate(reason, where=paths.agent_folder(self._agent_name))
+            case Rejected() | Deferred():
+                return outcome
+        raise TypeError(f"{type(effect).__name__} must be passed on, rejected or deferred, got {outcome!r}")
+
+    def complete(self, effect: T) -> T:
+        """Return an effect as the capabilities completed it; none may reject it."""
+        completed = self.decide(effect)
+        if isinstance(completed, Rejected | Deferred):
+            raise TypeError(f"{type(effect).__name__} must be passed on by every capability, got {completed!r}")
+        return completed
+
+    def with_requested(
+        self, task: Task | None, requests: Sequence[OutboxEntry], context: TurnContext
+    ) -> PreparationChain:
+        """Return this chain with the capabilities that the askers of the turn's requests need."""
+        if not (task or requests):
+            return self
+        names = {REQUESTS, *_requested_capabilities([task.request] if task else requests, context)} - self.names
+        if not names:
+            return self
+        by_name = {**self._by_name, **_make_preparations(names, context)}
+        order = sort_capabilities(by_name, context.tick_context.config.org.plugins)
+        return PreparationChain({name: by_name[name] for name in order}, self._agent_name or context.agent.name)
+
+    def snapshots(self) -> dict[str, Json]:
+        """Return the inputs snapshots of the turn, by capability."""
+        return {
+            name: snapshot
+            for name, (capability, turn) in self._by_name.items()
+            if (snapshot := _checked(capability, capability.prepare(turn)))
+        }
+
+
+def _checked(capability: Capability, snapshot: Any) -> Json | None:
+    """Return a snapshot. Raises `TypeError` for another value, such as the object of a hook of 0.2.0."""
+    if snapshot is None or isinstance(snapshot, dict):
+        return snapshot
+    code = getattr(capability.prepare, "__code__", None)
+    place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+    raise TypeError(
+        f"{capability.name}.prepare{place} must return a JSON object or None, got {type(snapshot).__name__}: "
+        "see docs/capabilities.md"
+    )
+
+
+def _perform(effect: Effect) -> None:
+    """Do nothing: an effect of a turn in preparation is only decided."""
+
+
+def _forget(event: Event) -> None:
+    """Record nothing: a turn in preparation has no record."""
+
+
+NO_CHAIN = EffectChain((), _perform, _forget)
+NO_PREPARATION = PreparationChain({})
+"""The chain of a turn without capabilities."""
+
+
+MAX_CACHED_AGENTS = 10_000
+
+
+def agent_capabilities(agent: Agent, config: Config) -> Sequence[Capability]:
+    """Return the capabilities that may take part in an agent's turns, in order."""
+    plugins = config.org.plugins
+    return [get_capability(name, plugins) for name in sort_capabilities(find_used_capabilities(agent, config), plugins)]
+
+
+def active_capabilities(config: Config, survey: Survey) -> list[Capability]:
+    """Return the capabilities with keys or blocks in the settings or in a resume, in order."""
+    org = config.org
+    if not (org.extensions or survey.extension_keys or org.capabilities or survey.has_plugin_capabilities):
+        return []
+    names = {*org.capabilities, *(name for agent in survey.agents.values() for name in agent.capabilities)}
+    names.update(find_key_owners(ORG_KEYS, org.extensions), find_key_owners(RESUME_KEYS, survey.extension_keys))
+    return [get_capability(name, org.plugins) for name in sort_capabilities(names, org.plugins)]
+
+
+def agents_without_requests(survey: Survey, config: Config) -> set[str]:
+    """Return the agents that have no requests and read no inbox."""
+    groups = ((survey.agents[names[0]], names) for names in survey.by_model.values())
+    return {name for agent, names in groups if not resolve_turn_policy(agent, config).is_asked for name in names}
+
+
+class UsageCache:
+    """Cache of the agents' capabilities and turn policies, valid while resume and settings objects are
+    identical.
+    """
+
+    def __init__(self, _: Organisation) -> None:
+        self._by_agent: dict[str, tuple[Agent, Config, frozenset[str], TurnPolicy]] = {}
+
+    def get_usage(self, agent: Agent, config: Config) -> tuple[frozenset[str], TurnPolicy]:
+        """Return the results of `find_used_capabilities` and `resolve_turn_policy` for an agent."""
+        cached = self._by_agent.get(agent.name)
+        if cached is None or cached[0] is not agent or cached[1] is not config:
+            if len(self._by_agent) >= MAX_CACHED_AGENTS:
+                self._by_agent.clear()
+            names, policy = (frozenset(find_used_capabilities(agent, config)), resolve_turn_policy(agent, config))
+            cached = self._by_agent[agent.name] = agent, config, names, policy
+        return cached[2:]
+
+
+def prepare_context(context: TurnContext, view: ReaderView) -> PreparationChain:
+    """Return the capabilities that prepare a turn. Raises `ConfigError` for a missing capability.
+
+    These are the capabilities of the resume and the settings, of open requests, and shipped capabilities with
+    state in the ledger. The state of a plugin stays in the ledger, unused, until a resume or the settings
+    name the plugin again.
+    """
+    names, policy = context.tick_context.org.get_cache(UsageCache).get_usage(context.agent, context.tick_context.config)
+    has_asked = context.state.loops and _has_repeated_requests(context)
+    if policy.is_asked and (has_asked or _should_load_requests(names, policy, view)):
+        names = names | {REQUESTS}
+    if context.state.kept:
+        names = names | (context.state.kept.keys() & SHIPPED.keys())
+    for open_request in context.state.requests:
+        names = names.union({REQUESTS}, (name for sub_request in open_request.asked for name in sub_request.held))
+    return PreparationChain(_make_preparations(names, context), context.agent.name) if names else NO_PREPARATION
+
+
+def find_purpose(context: TurnContext, task: Task) -> Purpose:
+    """Return the recorded purpose of a turn for a request."""
+    purpose: Purpose = get_capability(REQUESTS).purpose(context, task)
+    return purpose
+
+
+def _should_load_requests(names: AbstractSet[str], policy: TurnPolicy, view: ReaderView) -> bool:
+    """Return True if the turn may have requests. If the capability is missing, only actual requests count."""
+    if not names.isdisjoint(USING_REQUESTS) or policy.take is not None:
+        return True
+    if missing_reason(REQUESTS):
+        return has_new_request(view)
+    return policy.wake == "addressed" or can_accept_requests(view, None)
+
+
+def _has_repeated_requests(context: TurnContext) -> bool:
+    """Return True if the agent repeats the same request, so that an answer matters."""
+    return bool(select_request_counts(context.state.loops)) and not missing_reason(REQUESTS)
+
+
+def _make_preparations(names: Iterable[str], context: TurnContext) -> dict[str, tuple[Capability, Preparation]]:
+    config, plugins = context.tick_context.config, context.tick_context.config.org.plugins
+    by_name = dict[str, tuple[Capability, Preparation]]()
+    for name in sort_capabilities(names, plugins):
+        item: Capability = get_capability(name, plugins)
+        by_name[name] = (
+            item,
+            Preparation(name, context, parse_org_settings(item, config), parse_agent_settings(item, context.agent)),
+        )
+    return by_name
+
+
+def _requested_capabilities(requests: Iterable[OutboxEntry | None], context: TurnContext) -> Iterator[str]:
+    """Yield the capabilities that the askers of these requests need."""
+    resumes = context.tick_context.mail.resumes
+    for request in requests:
+        if request and (asker := resumes.get(request.agent)):
+            yield from find_asked_capabilities(asker, request.payload)
+
+
+def require_requested_capabilities(inbox: Iterable[OutboxEntry], context: TurnContext) -> None:
+    """Raise `ConfigError` if a request in the inbox needs a missing capability: such requests are not
+    skipped.
+    """
+    name = context.agent.name
+    requests = (entry for entry in inbox if entry.kind == "request" and name in entry.targets)
+    for required in _requested_capabilities(requests, context):
+        get_capability(required, context.tick_context.config.org.plugins)
