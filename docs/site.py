@@ -35,7 +35,6 @@ REFERENCE_MODULES = {
         "lemming.tools",
         "lemming.providers",
         "lemming.kernel.turn.turn_hooks",
-        "lemming.kernel.tick.tick_hooks",
     ),
     "Testing": ("lemming.testing",),
 }

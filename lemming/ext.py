@@ -12,7 +12,17 @@ from lemming.kernel.org.capability_usage import parse_agent_settings, parse_org_
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import find_fact, register_capability
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck
-from lemming.kernel.turn.descriptions import AuxiliaryPrompt, DescribeQuery, OrgQuery
+from lemming.kernel.turn.descriptions import (
+    AuxiliaryPrompt,
+    ClockSchedule,
+    DescribeQuery,
+    ExpiredMemory,
+    OptionalReadPath,
+    OrgQuery,
+    ReadPath,
+    ScheduleQuery,
+    TickView,
+)
 from lemming.kernel.turn.guards import SharedResource
 from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest, StartTool
 from lemming.kernel.turn.preparation import Block, Continue, Due, Preparation, Wake, Watch
@@ -74,6 +84,7 @@ __all__ = [
     "CarryOut",
     "CheckResult",
     "CheckSubject",
+    "ClockSchedule",
     "ConfigError",
     "Continue",
     "ContractError",
@@ -86,21 +97,25 @@ __all__ = [
     "EffectStarted",
     "EndTurn",
     "Event",
+    "ExpiredMemory",
     "Interception",
     "LabelPrompt",
     "LemmingError",
     "ModelEntry",
     "NewEntry",
+    "OptionalReadPath",
     "OrgCheck",
     "OrgQuery",
     "Outcome",
     "Preparation",
     "Problem",
+    "ReadPath",
     "ReceiveEntry",
     "Rejected",
     "Replaced",
     "RetentionHold",
     "RunTool",
+    "ScheduleQuery",
     "Seal",
     "SelectContext",
     "SendRequest",
@@ -116,6 +131,7 @@ __all__ = [
     "Suspended",
     "TakeReply",
     "TakeResult",
+    "TickView",
     "ToolCall",
     "TurnReply",
     "TurnView",

@@ -27,6 +27,7 @@ from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.files.folder_listings import ABSENT, Listing, refresh_listing
 from lemming.kernel.files.stat_cache import FileReading, Identity, file_identity, is_current, refresh_reading
 from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import ContextFile
 from lemming.kernel.tick.tick_hooks import resume_read_paths
 
@@ -147,9 +148,9 @@ def find_context_files(base: Path, agents: Collection[Agent]) -> list[str]:
 
     The folder of a pattern is included, with `/` at the end.
     """
-    files = set[str]()
+    files, org = set[str](), Organisation.from_path(base)
     for agent in agents:
-        files.update(resume_read_paths(agent))
+        files.update(resume_read_paths(org, agent))
         files.update(f"{folder}/" for folder in granted_memory_folders(agent))
         files.update(memory.file for memory in granted_memories(agent, base, {}))
         agent = replace(agent, permissions=replace(agent.permissions, read_memories=[]))

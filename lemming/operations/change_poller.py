@@ -26,9 +26,10 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.tick_counter import load_counter
-from lemming.kernel.tick.tick_hooks import TickInterceptor, TickView, get_tick_interceptors, uses_clock
+from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses, iter_upcoming, uses_clock
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.kernel.tools import EngineTool, get_toolset
+from lemming.kernel.turn.descriptions import TickView
 from lemming.operations.change_detector import ChangeDetector, find_context_files
 from lemming.operations.interval_timer import IntervalTimer
 
@@ -115,11 +116,11 @@ class ChangePoller(IntervalTimer):
         else:
             skipped = {turn.agent for turn in report.turns if turn.status == "skipped"}
             self._idle_agents |= {name for name in skipped if not _has_external_wait(self.runtime.org, name)}
-            self._idle_agents.update(*(part.agents for part in self._tick_interceptors() if part.uses_clock))
+            self._idle_agents.update(*(use.agents for use in self._capability_uses() if use.uses_clock))
 
-    def _tick_interceptors(self) -> list[TickInterceptor]:
+    def _capability_uses(self) -> list[CapabilityUse]:
         org = self.runtime.org
-        return get_tick_interceptors(org, load_validated_survey(org), self.runtime.load_config())
+        return get_capability_uses(org, load_validated_survey(org), self.runtime.load_config())
 
     def _has_used_external_tools(self, report: TickReport) -> bool:
         """Return True if a tool may have changed files directly, so a change need not come from a person."""
@@ -161,16 +162,14 @@ class ChangePoller(IntervalTimer):
         """Return the next clock times of agents by name, and under "" the time of the first delayed entry."""
         org, config = self.runtime.org, self.runtime.load_config()
         survey, due_times = survey_agents(org), dict[str, datetime]()
-        interceptors = self._tick_interceptors()
-        tick, since = load_counter(org) if uses_clock(interceptors) else (0, "")
+        uses = self._capability_uses()
+        tick, since = load_counter(org) if uses_clock(uses) else (0, "")
         view = TickView(org, config, survey, tick, timestamp(current_time), since)
         last_reading = parse_timestamp(since) if since else current_time
-        for interceptor in interceptors:
+        for use in uses:
             with contextlib.suppress(ConfigError):  # the agent is reported as broken
-                for event in filter(
-                    None, (next(events, None) for events in interceptor.upcoming_events(view, last_reading))
-                ):
-                    for name in [event.agent] if event.agent in interceptor.agents else interceptor.agents:
+                for event in filter(None, (next(events, None) for events in iter_upcoming(use, view, last_reading))):
+                    for name in [event.agent] if event.agent in use.agents else use.agents:
                         due_times[name] = min(event.at, due_times.get(name, event.at))
         for name in [*due_times] if config.org.paused else survey.paused_agents:
             due_times.pop(name, None)

@@ -21,10 +21,10 @@ from lemming.kernel.org.schedule import fire_point, sort_by_fire_point
 from lemming.kernel.tick.extra_read_paths import find_implicit_reads
 from lemming.kernel.tick.firing_plan import TickPlan, has_model_turns, make_plan
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
-from lemming.kernel.tick.tick_hooks import TickView, UpcomingEvent, find_skipped_agents, get_tick_interceptors
+from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses, iter_upcoming
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_waits, paths_overlap
 from lemming.kernel.tools import get_toolset
-from lemming.kernel.turn.descriptions import OrgQuery
+from lemming.kernel.turn.descriptions import OrgQuery, TickView, UpcomingEvent
 from lemming.kernel.turn.guards import SharedResource
 from lemming.kernel.turn.preparation_chain import active_capabilities
 from lemming.queries.next_turn import find_next_turn
@@ -48,13 +48,11 @@ def list_upcoming(org: Organisation, config: Config, until: datetime) -> list[Up
 def _iter_scheduled_events(
     org: Organisation, survey: Survey, config: Config, current_time: datetime, until: datetime
 ) -> Iterator[UpcomingEvent]:
-    if interceptors := get_tick_interceptors(org, survey, config):
+    if uses := get_capability_uses(org, survey, config):
         tick, since = load_counter(org)
         view = TickView(org, config, survey, tick, timestamp(current_time), since)
         for events in (
-            events_of_schedule
-            for interceptor in interceptors
-            for events_of_schedule in interceptor.upcoming_events(view, current_time)
+            events_of_schedule for use in uses for events_of_schedule in iter_upcoming(use, view, current_time)
         ):
             yield from takewhile(lambda event: event.at <= until, islice(events, MAX_EVENTS_PER_SCHEDULE))
 
@@ -126,7 +124,7 @@ def forecast_tick(org: Organisation, config: Config, tick: int) -> TickForecast:
         current_time = timestamp(SystemClock().now())
         view = TickView(org, config, survey, tick, current_time, current_time)
         plan = make_plan(
-            tick, survey, config, skipped_agents=find_skipped_agents(get_tick_interceptors(org, survey, config), view)
+            tick, survey, config, skipped_agents=find_skipped_agents(get_capability_uses(org, survey, config), view)
         )
         reasons = plan.turn_reasons
     agents = survey.agents

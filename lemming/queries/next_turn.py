@@ -15,7 +15,8 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.tick_counter import load_counter
-from lemming.kernel.tick.tick_hooks import TickView, get_tick_interceptors, next_event_time
+from lemming.kernel.tick.tick_hooks import get_capability_uses, next_event_time
+from lemming.kernel.turn.descriptions import TickView
 
 
 class NextTurn(NamedTuple):
@@ -59,10 +60,10 @@ def find_next_turn(base: OrgPath, agent: Agent, config: Config, tick: int, *, si
     view = TickView(org, config, survey, tick, timestamp(current_time), since)
     start = parse_timestamp(since) if since and runs_on_ticks else current_time
     with contextlib.suppress(ConfigError):
-        interceptors = [
-            type(interceptor)([agent.name])
-            for interceptor in get_tick_interceptors(org, survey, config)
-            if agent.name in interceptor.agents
+        uses = [
+            use._replace(agents=[agent.name])
+            for use in get_capability_uses(org, survey, config)
+            if agent.name in use.agents
         ]
-        return NextTurn(current_time, at=next_event_time(interceptors, view, start))
+        return NextTurn(current_time, at=next_event_time(uses, view, start))
     return NextTurn(current_time)

@@ -23,8 +23,9 @@ from lemming.kernel.plugins.capability_table import JUDGES
 from lemming.kernel.tick.firing_plan import TickPlan, make_plan
 from lemming.kernel.tick.next_tick import summarize_progress
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
-from lemming.kernel.tick.tick_hooks import TickView, find_skipped_agents, get_tick_interceptors, uses_clock
+from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses, uses_clock
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
+from lemming.kernel.turn.descriptions import TickView
 from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
 from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete, load_last_committed_tick
 from lemming.queries.checks.check_registry import CheckScope
@@ -211,9 +212,9 @@ def _load_capability_status(base: OrgPath, config: Config, survey: Survey) -> di
 
 def _build_agent_statuses(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[AgentStatus]:
     org, at = Organisation.from_path(base), timestamp(SystemClock().now())
-    interceptors = get_tick_interceptors(org, survey, config)
-    since = load_counter(base)[1] if uses_clock(interceptors) else ""
-    resting = find_skipped_agents(interceptors, TickView(org, config, survey, tick, at, since)) if interceptors else {}
+    uses = get_capability_uses(org, survey, config)
+    since = load_counter(base)[1] if uses_clock(uses) else ""
+    resting = find_skipped_agents(uses, TickView(org, config, survey, tick, at, since)) if uses else {}
     plan = make_plan(tick, survey, config, at=at, since=since, skipped_agents=resting)
     reasons = plan.turn_reasons
     statuses = [_build_agent_status(base, agent, config, plan, reasons[agent.name]) for agent in survey.agents.values()]

@@ -26,13 +26,12 @@ from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.obligations.pending_approvals import NAME
 from lemming.kernel.org.capability_usage import asks_persons
-from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
+from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck, ResumeCheck
 from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.live_effects import RunTool
 from lemming.kernel.turn.preparation import Preparation, Wake
 from lemming.kernel.turn.preparation_effects import ReceiveEntry, SelectContext, ShowEarlierResult, ShowEntry
-from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_effects import AskPerson, Effect, Interception
 from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_values import TurnInputs
@@ -73,10 +72,6 @@ class ApprovalsCapability(Capability):
 
         return turn.live.get_cache(CallApprovals).decide(effect, effect.subject)
 
-    def resume_blocker(self, inputs: TurnInputs, tick_context: TickContext) -> str:
-        """Return the reason against calls recorded as approved, or an empty string."""
-        return approval_mismatch(inputs, tick_context)
-
     def on_turn_abandoned(
         self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
     ) -> AgentState:
@@ -90,11 +85,13 @@ class ApprovalsCapability(Capability):
         yield CallNote(f"approved by {by}: {entry}", by, entry)
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield problems that prevent gates from asking anybody."""
+        """Yield problems that prevent gates from asking anybody, and calls recorded as approved that are not."""
         if isinstance(subject, OrgCheck):
             from lemming.capabilities.approvals.approvals_validation import validate_approvers
 
             yield from validate_approvers(subject.base, subject.config, subject.only)
+        elif isinstance(subject, ResumeCheck) and (reason := approval_mismatch(subject.inputs, subject.tick_context)):
+            yield Problem(reason)
 
 
 class TurnApprovals:

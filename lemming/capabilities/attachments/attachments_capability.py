@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -20,9 +20,8 @@ from lemming.kernel.base.name_patterns import is_any_match
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import MODELS_FILE
-from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Image, get_provider_class
-from lemming.kernel.tick.tick_hooks import TickInterceptor
+from lemming.kernel.turn.descriptions import DescribeQuery, OptionalReadPath, OrgQuery
 from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.live_effects import SendRequest
 from lemming.kernel.turn.preparation import Preparation
@@ -37,6 +36,14 @@ class AttachmentsCapability(Capability):
 
     name = "attachments"
     handles = (BindFiles, SendRequest)
+    describes = (OptionalReadPath,)
+
+    def describe(self, query: DescribeQuery) -> Iterator[OptionalReadPath]:
+        """Yield the files that agents may read: they may see images wherever they have read access."""
+        if isinstance(query, OrgQuery):
+            for name, agent in query.agents.items():
+                grants = agent.permissions.file_access.allow_read
+                yield from (OptionalReadPath(name, grant) for grant in grants if not grant_error(grant))
 
     def preparer(self, turn: Preparation) -> Interceptor:
         """Return the interceptor that finds the images of a turn, for a model that takes them."""
@@ -87,14 +94,6 @@ class TurnImages:
         self.images = [*find_images(entries, self._turn.agent, base, context.unwritten_files)]
         paths = (image["path"] for image in self.images)
         return (yield effect.change(source_paths=[*effect.prompt.source_paths, *paths]))
-
-
-class AttachmentsTickInterceptor(TickInterceptor):
-    """Declares that agents may see images wherever they have read access."""
-
-    def optional_read_paths(self, org: Organisation, agent: Agent) -> Sequence[str]:
-        """Return the agent's grants for reading."""
-        return [grant for grant in agent.permissions.file_access.allow_read if not grant_error(grant)]
 
 
 def _visible_entries(selected: SelectContext) -> Sequence[OutboxEntry]:

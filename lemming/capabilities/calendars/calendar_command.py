@@ -27,7 +27,7 @@ from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_counter
-from lemming.kernel.tick.tick_hooks import TickView
+from lemming.kernel.turn.descriptions import TickView
 from lemming.libraries.cron_expressions import describe_cron, find_cron_error, next_occurrence
 
 NAME_WORDS = 4

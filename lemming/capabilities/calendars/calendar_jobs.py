@@ -21,7 +21,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.first_clock_readings import find_first_reading
-from lemming.kernel.tick.tick_hooks import TickView
+from lemming.kernel.turn.descriptions import TickView
 from lemming.libraries.cron_expressions import DueTimes, find_cron_error, find_due_times, iter_occurrences
 from lemming.obligations.all_requests import build_requests
 from lemming.obligations.request_index import RequestEntryIndex
@@ -111,13 +111,12 @@ class JobSchedule:
 
     def due_jobs(self) -> list[DueJob]:
         """Return the due jobs in the order of the calendar."""
-        if not self._at:
-            return []
-        candidates = (self._check_due(name, job) for name, job in self.jobs.items())
+        candidates = (self.find_due_job(name, job) for name, job in self.jobs.items())
         return [job for job in candidates if job is not None]
 
-    def _check_due(self, name: str, job: CalendarJob) -> DueJob | None:
-        if job.paused or not (job.agent in self._survey.agents or job.agent in self._survey.broken):
+    def find_due_job(self, name: str, job: CalendarJob) -> DueJob | None:
+        """Return a job if it is due, or None."""
+        if not self._at or job.paused or not (job.agent in self._survey.agents or job.agent in self._survey.broken):
             return None
         due_times = self.find_due_times(job, self.find_first_reading(name, job), self._at) if self._since else None
         if job.cron is not None and due_times is None and job.overlap != "queue":

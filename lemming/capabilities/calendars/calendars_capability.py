@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
 
-from lemming.capabilities.calendars.calendar_file import find_calendar_agent, validate_calendar
-from lemming.capabilities.calendars.calendar_jobs import MEMORY, find_due_jobs
+from lemming.capabilities.calendars.calendar_file import CalendarJob, find_calendar_agent, validate_calendar
+from lemming.capabilities.calendars.calendar_jobs import (
+    MEMORY,
+    JobSchedule,
+    find_due_jobs,
+    get_job_schedule,
+    schedule_name,
+    schedule_text,
+)
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.tick_hooks import TickView
 from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
+from lemming.kernel.turn.descriptions import ClockSchedule, DescribeQuery, ScheduleQuery, TickView
 from lemming.kernel.turn.preparation import Preparation
 from lemming.kernel.turn.preparation_effects import BuildPrompt
 from lemming.kernel.turn.turn_effects import Interception
@@ -23,6 +32,7 @@ class CalendarsCapability(Capability):
 
     name = "calendars"
     handles = (BuildPrompt,)
+    describes = (ClockSchedule,)
     turn_policy = TurnPolicy("always", is_asked=False)
 
     def intercept(self, effect: BuildPrompt, turn: Preparation) -> Interception:
@@ -36,6 +46,18 @@ class CalendarsCapability(Capability):
         job_memories = [(job.job.agent, MEMORY) for job in jobs if job.name.startswith(f"{job.job.agent}.")]
         return (yield effect.change(jobs=[job.payload for job in jobs], job_memories=job_memories))
 
+    def describe(self, query: DescribeQuery) -> Iterator[ClockSchedule]:
+        """Yield the schedule of each job: the first clock agent by name sends it. Raises `ConfigError`."""
+        if not isinstance(query, ScheduleQuery):
+            return
+        tick = query.tick
+        jobs, zone_name, sender = get_job_schedule(tick), tick.config.org.timezone, min(tick.agents)
+        for name, job in jobs.jobs.items():
+            text = schedule_text(job, zone_name) if job.cron else ""
+            is_due, iter_times = partial(_is_due, jobs, name, job), partial(_iter_times, jobs, job)
+            description = f"job {name}: {job.text}"
+            yield ClockSchedule(schedule_name(name), sender, text, description, is_due, iter_times, job.agent)
+
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield problems of the calendar."""
         if isinstance(subject, OrgCheck) and subject.only is None:
@@ -44,3 +66,11 @@ class CalendarsCapability(Capability):
                 yield from validate_calendar(org, agents, subject.config)
             except ConfigError as error:
                 yield from error.problems
+
+
+def _is_due(jobs: JobSchedule, name: str, job: CalendarJob, _: str) -> bool:
+    return jobs.find_due_job(name, job) is not None
+
+
+def _iter_times(jobs: JobSchedule, job: CalendarJob, start: datetime) -> Iterator[datetime]:
+    return iter(()) if job.paused else jobs.next_occurrences(job, start)

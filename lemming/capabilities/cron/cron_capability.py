@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import cache, partial
 
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.times.format_times import format_moment
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.kernel.tick.first_clock_readings import find_first_reading
+from lemming.kernel.turn.descriptions import ClockSchedule, DescribeQuery, ScheduleQuery, TickView
 from lemming.kernel.turn.preparation import Preparation
 from lemming.kernel.turn.preparation_effects import BuildPrompt
 from lemming.kernel.turn.turn_effects import Interception
 from lemming.kernel.turn.turn_hooks import Capability
-from lemming.libraries.cron_expressions import MAX_COUNTED, DueTimes, find_due_times
+from lemming.libraries.cron_expressions import MAX_COUNTED, DueTimes, find_due_times, iter_occurrences
 
 
 class CronCapability(Capability):
     """Scheduled turns: `schedule.cron` of a resume."""
 
     name = "cron"
-
     handles = (BuildPrompt,)
+    describes = (ClockSchedule,)
 
     def intercept(self, effect: BuildPrompt, turn: Preparation) -> Interception:
         """Tell the agent the due times of its schedule."""
@@ -31,6 +34,11 @@ class CronCapability(Capability):
         if due := find_schedule_due_times(schedule, zone_name, since, turn.at):
             return (yield effect.change(time=[*effect.prompt.time, describe_due_times(due)]))
         return None
+
+    def describe(self, query: DescribeQuery) -> Iterator[ClockSchedule]:
+        """Yield the schedule of each agent."""
+        if isinstance(query, ScheduleQuery):
+            yield from list_cron_schedules(query.tick)
 
 
 def find_schedule_due_times(schedule: AgentSchedule, org_zone: str | None, since: str, at: str) -> DueTimes | None:
@@ -60,3 +68,38 @@ def describe_due_times(due: DueTimes) -> str:
         f"You are due by your schedule {due.times} times{suffix} since {format_moment(due.first)}; "
         "this one turn stands for all of them."
     )
+
+
+# --- the schedules ----------------------------------------------------------------------------------
+
+NO_ZONE = (
+    'the cron expression requires a time zone (set "timezone" in the schedule, or for all agents in config/org.json)'
+)
+
+
+def list_cron_schedules(tick: TickView) -> Iterator[ClockSchedule]:
+    """Yield the schedule of each agent, by name. Agents with the same schedule share its times."""
+    groups: dict[AgentSchedule, list[str]] = {}
+    for name in tick.agents:
+        if agent := tick.survey.agents.get(name):
+            groups.setdefault(agent.schedule, []).append(name)
+    org_zone = tick.config.org.timezone
+    for schedule, names in groups.items():
+        text, error = schedule_text(schedule, org_zone), "" if schedule.timezone or org_zone else NO_ZONE
+        is_due = cache(partial(_is_due, schedule, org_zone, tick.at))
+        iter_times = partial(_iter_times, schedule, org_zone, tick.at)
+        for name in names:
+            yield ClockSchedule(name, name, text, f"a turn, cron {schedule.cron}", is_due, iter_times, error=error)
+
+
+def _is_due(schedule: AgentSchedule, org_zone: str | None, at: str, since: str) -> bool:
+    return find_schedule_due_times(schedule, org_zone, since, at) is not None
+
+
+def _iter_times(schedule: AgentSchedule, org_zone: str | None, at: str, start: datetime) -> Iterator[datetime]:
+    """Return the times of a schedule, including missed ones that are not too old."""
+    zone_name = schedule.timezone or org_zone
+    if not schedule.cron or not zone_name:
+        return iter(())
+    earliest = parse_timestamp(at) - timedelta(minutes=schedule.grace_minutes) if schedule.missed == "skip" else start
+    return iter_occurrences(schedule.cron, zone_name, max(start, earliest))

@@ -19,8 +19,15 @@ from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.validation.inventory import PointerProblem
-from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
-from lemming.kernel.turn.descriptions import DescribeQuery, ToolReference
+from lemming.kernel.turn.check_subjects import (
+    AgentCheck,
+    CheckSubject,
+    OrgCheck,
+    ReferenceCheck,
+    ResumeCheck,
+    to_problems,
+)
+from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, ToolReference
 from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.guards import SharedResource
 from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest
@@ -81,18 +88,6 @@ class GatesCapability(Capability):
             else None
         )
 
-    def resume_blocker(self, inputs: TurnInputs, tick_context: TickContext) -> str:
-        """Return the reason the turn cannot resume: an output gate was added after the turn started.
-
-        Returns the empty string if the turn can resume.
-        """
-        agent, recorded = inputs.agent, inputs.given.get(GATES, {}).get("rules", ())
-        recorded_gates = [recorded_rule["gate"] for recorded_rule in recorded]
-        rules = rules_at_stage(rules_for_agent(agent, tick_context.config.org), "out")
-        missing = (rule.line for rule in rules if rule.as_json()["gate"] not in recorded_gates)
-        line = next(missing, "")
-        return f"a gate stands at {line} which the turn was not begun with" if line else ""
-
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield the problems of gates: unknown names, invalid limits and judges, no effect, unchecked actions."""
         if isinstance(subject, ReferenceCheck):
@@ -107,6 +102,8 @@ class GatesCapability(Capability):
             yield from validate_untrusted_access(subject.base, subject.config, subject.only)
             if subject.only is None:
                 yield from _validate_settings(subject.base, None, subject.config)
+        elif isinstance(subject, ResumeCheck):
+            yield from _validate_resumed_turn(subject.inputs, subject.tick_context)
 
     def describe(self, query: DescribeQuery) -> Iterator[ModelEntry | SharedResource | ToolReference]:
         """Yield the programs of recorded judges, the limits that turns share, and the tools in gates."""
@@ -116,14 +113,23 @@ class GatesCapability(Capability):
                 from lemming.capabilities.judges.judge_prompts import iter_program_entries  # imported only if needed
 
                 yield from iter_program_entries(judge_snapshots)
-        elif query.kind is ToolReference:
+        elif isinstance(query, OrgQuery) and query.kind is ToolReference:
             sources: list[OrgSettings | Agent] = [query.config.org, *query.agents.values()]
             gates = (gate for source in sources for gate in get_gates(source))
             yield from (ToolReference(pattern) for gate in gates for pattern in gate.tool_patterns)
-        else:
+        elif isinstance(query, OrgQuery):
             from lemming.capabilities.gates.shared_limits import find_shared_limits
 
             yield from find_shared_limits(query.agents, query.config.org)
+
+
+def _validate_resumed_turn(inputs: TurnInputs, tick_context: TickContext) -> Iterator[Problem]:
+    """Yield a problem for an output gate that was added after the turn started."""
+    agent, recorded = inputs.agent, inputs.given.get(GATES, {}).get("rules", ())
+    recorded_gates = [recorded_rule["gate"] for recorded_rule in recorded]
+    for rule in rules_at_stage(rules_for_agent(agent, tick_context.config.org), "out"):
+        if rule.as_json()["gate"] not in recorded_gates:
+            yield Problem(f"a gate stands at {rule.line} which the turn was not begun with")
 
 
 def _validate_references(subject: ReferenceCheck) -> Iterator[PointerProblem]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.capabilities.judges.judges_validation import program_permission
+from lemming.capabilities.plans.ended_runs import list_surplus_runs
 from lemming.capabilities.plans.plan_format import find_awaited_files, is_planner, load_plan, plan_file
 from lemming.capabilities.plans.plan_rules import load_valid_plan
 from lemming.capabilities.plans.plan_run import PREFIX, get_waits, is_redirected, is_wait_done, run_key
@@ -24,7 +25,7 @@ from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
-from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
+from lemming.kernel.turn.descriptions import DescribeQuery, ExpiredMemory, OptionalReadPath, OrgQuery, ReadPath
 from lemming.kernel.turn.preparation import Block, Continue, Preparation
 from lemming.kernel.turn.preparation_effects import BuildPrompt
 from lemming.kernel.turn.turn_context import RunTurn
@@ -38,7 +39,7 @@ class PlansCapability(Capability):
 
     name = "plans"
     turn_policy = TurnPolicy("addressed", "one", is_written=True)
-    describes = (SkipReason,)
+    describes = (ExpiredMemory, OptionalReadPath, ReadPath, SkipReason)
     handles = (BuildPrompt,)
 
     def due(self, turn: Preparation) -> Iterator[Block | Continue]:
@@ -77,14 +78,25 @@ class PlansCapability(Capability):
 
             yield from validate_agent_plan(subject.base, subject.agent, subject.config)
 
-    def describe(self, query: DescribeQuery) -> Iterator[SkipReason]:
-        """Yield the waits of the runs as skip reasons."""
-        assert isinstance(query, OrgQuery), "an agent waits in an organisation"
+    def describe(self, query: DescribeQuery) -> Iterator[ExpiredMemory | OptionalReadPath | ReadPath | SkipReason]:
+        """Yield plan files, files that plans await, surplus ended runs, and the waits of runs."""
+        assert isinstance(query, OrgQuery), "an agent has its plan in an organisation"
         for name in query.agents:
-            waits = collect_waits(query.states[name].requests, load_memories(query.org, name).values)
-            if waits:
-                description = " and ".join(dict.fromkeys(describe_wait(wait) for wait in waits))
-                yield SkipReason(f"waits for {description}", any("tick" not in wait for wait in waits))
+            if query.kind is ReadPath:
+                yield ReadPath(name, plan_file(name), "its plan")
+            elif query.kind is OptionalReadPath:
+                yield from (OptionalReadPath(name, path) for path in find_awaited_files(query.org, name))
+            elif query.kind is ExpiredMemory:
+                yield from (ExpiredMemory(name, key) for key in list_surplus_runs(query.org, name))
+            else:
+                yield from _list_skip_reasons(query, name)
+
+
+def _list_skip_reasons(query: OrgQuery[Any], name: str) -> Iterator[SkipReason]:
+    waits = collect_waits(query.states[name].requests, load_memories(query.org, name).values)
+    if waits:
+        description = " and ".join(dict.fromkeys(describe_wait(wait) for wait in waits))
+        yield SkipReason(f"waits for {description}", any("tick" not in wait for wait in waits))
 
 
 def iter_permissions(

@@ -18,7 +18,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
-from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, OutsideFile, OutsideRoot
+from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, OutsideFile, OutsideRoot, ReadPath
 from lemming.kernel.turn.preparation import Preparation, Watch
 from lemming.kernel.turn.preparation_effects import BuildPrompt, SelectContext
 from lemming.kernel.turn.turn_effects import Interception
@@ -32,7 +32,7 @@ class SkillsCapability(Capability):
 
     name = "skills"
     handles = (SelectContext, BuildPrompt)
-    describes = (OutsideRoot, OutsideFile)
+    describes = (OutsideRoot, OutsideFile, ReadPath)
 
     def due(self, turn: Preparation) -> Iterator[Watch]:
         """Yield the guides: a change is news. Raises `ToolError` for an unreadable guide."""
@@ -56,12 +56,15 @@ class SkillsCapability(Capability):
 
             yield from validate_skills(subject.base, subject.agent, subject.config)
 
-    def describe(self, query: DescribeQuery) -> Iterator[OutsideRoot | OutsideFile]:
-        """Yield the external files and folders searched for guides and skills, and the existing files."""
+    def describe(self, query: DescribeQuery) -> Iterator[OutsideRoot | OutsideFile | ReadPath]:
+        """Yield guides that turns read, external folders searched for guides and skills, and existing external files."""
         if isinstance(query, OrgQuery) and query.kind is OutsideRoot:
             yield from map(OutsideRoot, external_roots(query.agents.values()))
         elif isinstance(query, OrgQuery) and query.kind is OutsideFile:
             yield from map(OutsideFile, external_files(query.org, query.agents.values()))
+        elif isinstance(query, OrgQuery):
+            for name, agent in query.agents.items():
+                yield from (ReadPath(name, file, f"guides: {file}") for file in list_guide_files(agent))
 
 
 def _load_guides(turn: Preparation) -> Sequence[Guide]:

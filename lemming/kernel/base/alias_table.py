@@ -166,7 +166,7 @@ _MEMBERS = {
 _REPLACED = {
     "kernel.turn.turn_hooks.Capability": (
         "approval_broker=intercept before_model_call=intercept taint_tracker=intercept tick_limits=intercept "
-        "tool_call_guard=intercept "
+        "tool_call_guard=intercept resume_blocker=check "
         "problems=check problems_of_org=check problems_of_key=check problems_of_files=check wrong_with=check "
         "require_kept=check require_held=check validate_agent=check validate_org=check validate_settings=check "
         "validate_files=check validate_references=check validate_state=check validate_pending_state=check "

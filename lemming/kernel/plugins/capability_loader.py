@@ -36,7 +36,6 @@ from lemming.kernel.plugins.capability_table import (
     SERVER_PROFILES,
     SPEAKING_PROVIDERS,
     TEMPORARY_FILES,
-    TICK_INTERCEPTORS,
     TOOL_ENTRIES,
     TOOL_SOURCES,
     TOOLS,
@@ -282,11 +281,6 @@ def is_removable(file: str) -> bool:
 def server_profiles_class() -> Any:
     """Return the class of the server profiles. Raises `ConfigError` if not installed."""
     return next(_load_class(*owned) for owned in SERVER_PROFILES.values())
-
-
-def tick_interceptor_class(name: str) -> Any:
-    """Return the tick interceptor class of a capability. Raises `ConfigError` if not installed."""
-    return _load_class(*TICK_INTERCEPTORS[name])
 
 
 def plugin_capabilities(plugins: Iterable[str] | None) -> Mapping[str, Any]:

@@ -50,10 +50,8 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             needs=("toolbox",),
             uses=_has_attachments,
             keys={"model.images": ""},
-            provides={
-                "tools": {"attach": ".attach_tool:AttachTool"},
-                "tick_interceptors": {"attachments": ".attachments_capability:AttachmentsTickInterceptor"},
-            },
+            provides={"tools": {"attach": ".attach_tool:AttachTool"}},
+            in_ticks=True,
         ),
         CapabilitySpec(
             "batches",
@@ -158,10 +156,10 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "calendars",
             "lemming.capabilities.calendars.calendars_capability:CalendarsCapability",
             needs=(REQUESTS,),
+            in_ticks=True,
             provides={
                 "computed_providers": {"clock": ".clock_provider:ClockProvider"},
                 "tools": {"keep_job": ".keep_job_tool:KeepJobTool"},
-                "tick_interceptors": {"calendars": ".calendars_tick:CalendarTickInterceptor"},
                 "formats": {"calendar": ".calendar_file:Calendar"},
                 "commands": {"calendar": ".calendar_command:calendar"},
                 "facts": {"calendars.add_job": ".calendar_command:add_job"},
@@ -172,7 +170,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "cron",
             "lemming.capabilities.cron.cron_capability:CronCapability",
             keys={"schedule.cron": "lemming.libraries.cron_expressions:find_cron_error"},
-            provides={"tick_interceptors": {"cron": ".cron_tick:CronTickInterceptor"}},
+            in_ticks=True,
         ),
         CapabilitySpec(
             "money",
@@ -191,11 +189,11 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "plans",
             "lemming.capabilities.plans.plans_capability:PlansCapability",
             needs=("answers", JUDGES, REQUESTS),
+            in_ticks=True,
             provides={
                 "computed_providers": {"plan": ".plan_provider:PlanProvider"},
                 "tools": {"plan_propose": ".plan_propose_tool:PlanProposeTool"},
                 "tool_entries": {"plan_propose": ".proposed_plans:build_proposal"},
-                "tick_interceptors": {"plans": ".plans_tick:PlansTickInterceptor"},
                 "permissions": {"plans": ".plans_capability:iter_permissions"},
                 "formats": {"plan": ".plan_format:AgentPlan"},
                 "commands": {"plans": ".plans_command:app"},
@@ -224,9 +222,9 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "skills",
             "lemming.capabilities.skills.skills_capability:SkillsCapability",
             keys=dict.fromkeys(("resume.guides", "resume.skills"), ".skills_settings:SkillsResumeSettings"),
+            in_ticks=True,
             provides={
                 "tools": {"skill_read": ".skill_read_tool:SkillReadTool"},
-                "tick_interceptors": {"skills": ".skills_tick:SkillsTickInterceptor"},
                 "commands": {"skills": ".skills_command:app"},
                 "facts": {"skills.of_agent": ".skill_lookup:list_agent_skills"},
             },

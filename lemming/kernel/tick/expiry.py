@@ -10,9 +10,11 @@ from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import EntriesExpired
 from lemming.kernel.journal.ledger import amend_state, read_state
+from lemming.kernel.memory import delete_memory
 from lemming.kernel.tick.retention import expiry_warning, find_expired, total_unread
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.turn.descriptions import ExpiredMemory, OrgQuery
 
 
 def remove_expired(runtime: Runtime, journal: Journal, snapshot: Snapshot, active_agents: Sequence[str]) -> None:
@@ -41,3 +43,13 @@ def remove_expired(runtime: Runtime, journal: Journal, snapshot: Snapshot, activ
     # Both must name it: an edited journal must remove nothing else.
     for file in filter({*expired.files}.__contains__, record.files):
         runtime.org.get_cache(EntryIndex).remove(file)
+
+
+def remove_expired_memories(snapshot: Snapshot) -> None:
+    """Remove the memories of due agents that capabilities declare expired. Raises `DiskError`."""
+    for use in snapshot.capability_uses:
+        due_agents = [name for name in snapshot.plan.order if name in use.agents]
+        if due_agents and ExpiredMemory in use.capability.describes:
+            agents = {name: snapshot.survey.agents[name] for name in due_agents}
+            for item in OrgQuery(ExpiredMemory, snapshot.org, agents, snapshot.config).ask(use.capability):
+                delete_memory(snapshot.base, item.agent, item.key)

@@ -33,7 +33,8 @@ from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.tick_hooks import TickInterceptor, get_tick_interceptors
+from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses
+from lemming.kernel.turn.descriptions import OrgQuery, ReadPath
 
 ORDERS_REMEMBERED = 16
 NEVER = sys.maxsize
@@ -63,7 +64,7 @@ class IdleCache:
         self._entries: dict[str, _IdleEntry] = {}
         self._quiet_ticks: dict[tuple[str, ...], tuple[list[TurnReport], list[PathState], int]] = {}
         self._agents: Mapping[str, Agent] = {}
-        self._interceptors: Sequence[TickInterceptor] = ()
+        self._uses: Sequence[CapabilityUse] = ()
         self.always_active: frozenset[str] = frozenset()
         self.news_driven: frozenset[str] = frozenset()
 
@@ -79,7 +80,7 @@ class IdleCache:
             self._cached_for, self._agents = (survey, config), survey.agents
             self.always_active = _always_active(survey, config)
             self.news_driven = _news_driven(survey, config)
-            self._interceptors = get_tick_interceptors(self._org, survey, config)
+            self._uses = get_capability_uses(self._org, survey, config)
         self._tick = tick
         return self
 
@@ -166,9 +167,10 @@ class IdleCache:
         memory = paths.memory_folder(agent.name)
         yield memory
         yield from (f"{memory}/{file_name}" for file_name in fs.list_names(f"{self._base}/{memory}"))
-        for interceptor in self._interceptors:
-            if agent.name in interceptor.agents:
-                yield from interceptor.read_paths(agent)
+        for use in self._uses:
+            if agent.name in use.agents:
+                query = OrgQuery(ReadPath, self._org, {agent.name: agent})
+                yield from (item.path for item in query.ask(use.capability))
         for path in self._iter_context_paths(agent):
             if path.root != self._base:
                 raise ValueError(f"{path.attempt.path} is not in the organisation")

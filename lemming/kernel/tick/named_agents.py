@@ -37,7 +37,7 @@ def choose_agents(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
             raise UsageError(f'agent "{name}" does not exist', hint=hint)
     excluded = {*plan.skipped, *plan.broken}
     order = [name for name in survey.turn_order if name in names and name not in excluded]
-    by_clock = {name for interceptor in snapshot.interceptors if interceptor.uses_clock for name in interceptor.agents}
+    by_clock = {name for use in snapshot.capability_uses if use.uses_clock for name in use.agents}
     chosen = replace(
         plan,
         order=order,

@@ -44,7 +44,7 @@ from lemming.kernel.tick.error_boundary import isolate, to_turn_error
 from lemming.kernel.tick.executors.collecting import reduce_collections
 from lemming.kernel.tick.executors.lanes import Lane
 from lemming.kernel.tick.executors.parallel_turns import run_turns
-from lemming.kernel.tick.expiry import remove_expired
+from lemming.kernel.tick.expiry import remove_expired, remove_expired_memories
 from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.idle_skips import build_dependencies, find_shared_resources, skip_idle
 from lemming.kernel.tick.missing_ledger_lines import is_lost
@@ -203,9 +203,8 @@ class Tick:
         )
 
     def remove_expired_entries(self) -> None:
-        """Remove entries past their retention; see `remove_expired`."""
-        for interceptor in self.snapshot.interceptors:
-            interceptor.on_tick_end(self.snapshot.view, self.plan.order)
+        """Remove memories that capabilities declare expired, and entries past their retention."""
+        remove_expired_memories(self.snapshot)
         active_agents = {turn.agent: None for turn in self.commits.reports.values() if turn.status != "skipped"}
         remove_expired(self.runtime, self.journal, self.snapshot, [*active_agents])
 

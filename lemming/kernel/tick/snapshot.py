@@ -25,11 +25,10 @@ from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.firing_plan import TickPlan, find_callers, find_channels, find_people, make_plan
 from lemming.kernel.tick.pause_check import PauseCheck
 from lemming.kernel.tick.tick_hooks import (
-    TickInterceptor,
-    TickView,
+    CapabilityUse,
     collect_schedules,
     find_skipped_agents,
-    get_tick_interceptors,
+    get_capability_uses,
     uses_clock,
 )
 from lemming.kernel.tick.validation.agent_validation import require_valid_survey
@@ -41,6 +40,7 @@ from lemming.kernel.tools import (
     refresh_tools,
 )
 from lemming.kernel.tools.toolset import Toolset
+from lemming.kernel.turn.descriptions import TickView
 
 if TYPE_CHECKING:
     from lemming.kernel.inboxes.visibility import MailView
@@ -116,9 +116,9 @@ class Snapshot:
         return self.plan.chosen
 
     @cached_property
-    def interceptors(self) -> list[TickInterceptor]:
-        """The tick interceptors of the capabilities in use."""
-        return get_tick_interceptors(self.org, self.survey, self.config)
+    def capability_uses(self) -> list[CapabilityUse]:
+        """The capabilities in use that take part in ticks."""
+        return get_capability_uses(self.org, self.survey, self.config)
 
     @property
     def view(self) -> TickView:
@@ -128,13 +128,13 @@ class Snapshot:
     @property
     def next_reading(self) -> str:
         """The clock reading from which the next tick starts; empty without clock schedules."""
-        if not uses_clock(self.interceptors):
+        if not uses_clock(self.capability_uses):
             return ""
         return next_reading(self.plan)
 
     def record_schedules(self) -> None:
         """Record the current schedules, so the next tick recognises new ones."""
-        schedules = collect_schedules(self.interceptors, self.view) if uses_clock(self.interceptors) else None
+        schedules = collect_schedules(self.capability_uses, self.view) if uses_clock(self.capability_uses) else None
         if schedules is not None:
             from lemming.kernel.tick.first_clock_readings import record_schedules
 
@@ -294,11 +294,9 @@ def take_snapshot(
     survey = retry_while_saving(org.base, lambda: survey_agents(org), _survey_problems)
     survey = require_valid_survey(org, config, survey)
     if plan is None:
-        interceptors = get_tick_interceptors(org, survey, config)
-        previous = since() if uses_clock(interceptors) else ""
-        skipped_agents = (
-            find_skipped_agents(interceptors, TickView(org, config, survey, tick, at, previous)) if interceptors else {}
-        )
+        uses = get_capability_uses(org, survey, config)
+        previous = since() if uses_clock(uses) else ""
+        skipped_agents = find_skipped_agents(uses, TickView(org, config, survey, tick, at, previous)) if uses else {}
         plan = make_plan(tick, survey, config, at=at, since=previous, skipped_agents=skipped_agents)
     return Snapshot(org, config, survey, plan, began_ns=began_ns)
 

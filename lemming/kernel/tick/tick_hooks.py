@@ -1,187 +1,167 @@
-"""The hooks of a tick: the moments at which a capability takes part, in order.
+"""Capabilities in a tick: clock schedules, from which due turns, upcoming events and catch-up follow.
 
-    skipped_agents (recorded with the plan)  ->  read_paths, optional_read_paths (turn dependencies)  ->  turns  ->
-    on_tick_end
-
-A tick interceptor is created for the agents that use its capability and keeps no state: it is created again
-after a crash, and after a change of resumes or settings. An unused capability is not loaded.
+An unused capability is not loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
+from itertools import tee
 from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent, Survey
-from lemming.kernel.base.clock import timestamp
+from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import (
     capabilities_of_resume,
+    get_capability,
     missing_reason,
     sort_capabilities,
-    tick_interceptor_class,
 )
-from lemming.kernel.plugins.capability_table import TICK_INTERCEPTORS
+from lemming.kernel.plugins.capability_table import TICK_CAPABILITIES
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
+from lemming.kernel.turn.descriptions import ClockSchedule, OrgQuery, ReadPath, ScheduleQuery, TickView, UpcomingEvent
 
 
-class TickView(NamedTuple):
-    """An organisation at the start of a tick: its agents, and the clock readings of this and the previous
-    tick.
+class CapabilityUse(NamedTuple):
+    """A capability that takes part in ticks, and the agents that use it."""
 
-    `since` is empty without a previous reading.
-    """
+    capability: Any
+    agents: Collection[str]
 
-    org: Organisation
-    config: Config
-    survey: Survey
-    tick: int
-    at: str = ""
-    since: str = ""
+    @property
+    def uses_clock(self) -> bool:
+        """True if its agents take turns by the clock.
 
-
-class UpcomingEvent(NamedTuple):
-    """An upcoming event: time, agent and description."""
-
-    at: datetime
-    agent: str
-    description: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the event as JSON values."""
-        return {"at": timestamp(self.at), "agent": self.agent, "what": self.description}
-
-
-class TickInterceptor:
-    """A capability's hooks in a tick. `agents` are the names of the agents that use the capability."""
-
-    uses_clock = False
-    """True if its agents run by the clock: each tick's reading is stored for the next, and after a tick
-    without turns the agents are due only on news."""
-
-    def __init__(self, agents: Collection[str]) -> None:
-        self.agents = agents
-
-    def schedules(self, view: TickView) -> Mapping[str, str]:
-        """Return the clock schedules of the capability's agents as text, each under a unique name.
-
-        A new or changed schedule does not catch up on earlier times: `first_clock_readings.find_first_reading`
-        returns the reading from which the schedule counts. Called before each tick.
+        Each tick's reading is stored for the next, and after a tick without turns the agents are due only on news.
         """
-        return {}
+        return ClockSchedule in self.capability.describes
 
-    def skipped_agents(self, view: TickView) -> Mapping[str, str]:
-        """Return the agents without a turn in this tick, each with an error text or an empty text.
+    def list_schedules(self, view: TickView) -> list[ClockSchedule]:
+        """Return the clock schedules of the agents. Raises `ConfigError` for unreadable schedules."""
+        return [*ScheduleQuery(ClockSchedule, view._replace(agents=self.agents)).ask(self.capability)]
 
-        Called when a tick is planned; the result is recorded with the plan and not computed again after an
-        interruption. Must only read files. An error takes the capability's agents out of this tick.
-        """
-        return {}
-
-    def read_paths(self, agent: Agent) -> Mapping[str, str]:
-        """Return the organisation's files read by every turn of an agent, each with a reason.
-
-        A change of a file ends the idle state of the agent, and turns that may write the same file wait for
-        each other. Must depend on the resume only, without reading the disk. Nothing is recorded.
-        """
-        return {}
-
-    def optional_read_paths(self, org: Organisation, agent: Agent) -> Sequence[str]:
-        """Return further files read by the agent's turns, in the form of its grants. Nothing is recorded."""
-        return ()
-
-    def upcoming_events(self, view: TickView, start: datetime) -> Iterator[Iterator[UpcomingEvent]]:
-        """Yield an iterator per source of upcoming clock events, earliest first, for pauses and screens.
-
-        The engine sleeps no longer than until the first event. Nothing is recorded.
-        """
-        yield from ()
-
-    def on_tick_end(self, view: TickView, order: Sequence[str]) -> None:
-        """Clean up expired data after the turns of a tick, before entries expire.
-
-        `order`: the agents that were due. Called in each attempt at the tick. The data to remove must follow
-        from files and ledgers alone, so a second attempt removes the same data. Raises `DiskError`.
-        """
+    def make_query(self, kind: type[Any], org: Organisation, survey: Survey, config: Config) -> OrgQuery[Any]:
+        """Return the query for descriptions of a kind about the agents."""
+        return OrgQuery(kind, org, {name: survey.agents[name] for name in self.agents}, config)
 
 
-class _InterceptorCache:
-    """The last created interceptors, with the survey and config they belong to."""
+class _UseCache:
+    """The last uses found, with the survey and config they belong to."""
 
     def __init__(self, _: Organisation) -> None:
         self.cached_for: tuple[Survey, Config] | None = None
-        self.interceptors: list[TickInterceptor] = []
+        self.uses: list[CapabilityUse] = []
 
 
-def get_tick_interceptors(org: Organisation, survey: Survey, config: Config) -> list[TickInterceptor]:
-    """Return the tick interceptors of all capabilities in use, in order.
+def get_capability_uses(org: Organisation, survey: Survey, config: Config) -> list[CapabilityUse]:
+    """Return the capabilities in use that take part in ticks, in order.
 
     The same list is returned while resumes and settings are unchanged.
     """
-    cache = org.get_cache(_InterceptorCache)
+    cache = org.get_cache(_UseCache)
     if not (cache.cached_for and cache.cached_for[0] is survey and cache.cached_for[1] is config):
         users: dict[str, list[str]] = {}
         for name, agent in survey.agents.items():
-            for capability in find_used_capabilities(agent, config) & TICK_INTERCEPTORS.keys():
-                users.setdefault(capability, []).append(name)
-        available = [
-            capability_name for capability_name in sort_capabilities(users) if not missing_reason(capability_name)
-        ]
-        cache.interceptors = [
-            tick_interceptor_class(capability_name)(dict.fromkeys(users[capability_name]).keys())
-            for capability_name in available
-        ]
+            own_names = {*agent.capabilities, *config.org.capabilities}
+            for capability_name in find_used_capabilities(agent, config) & (TICK_CAPABILITIES | own_names):
+                users.setdefault(capability_name, []).append(name)
+        cache.uses = [*_make_uses(users, config)] if users else []
         cache.cached_for = survey, config
-    return cache.interceptors
+    return cache.uses
 
 
-def resume_read_paths(agent: Agent) -> Iterator[str]:
-    """Yield the files an agent's turns read because of keys in its resume (`TickInterceptor.read_paths`)."""
-    for name in TICK_INTERCEPTORS.keys() & capabilities_of_resume(agent):
-        yield from tick_interceptor_class(name)(()).read_paths(agent)
+def _make_uses(users: Mapping[str, list[str]], config: Config) -> Iterator[CapabilityUse]:
+    plugins = config.org.plugins
+    for name in sort_capabilities(users, plugins):
+        if name not in TICK_CAPABILITIES or not missing_reason(name):
+            yield CapabilityUse(get_capability(name, plugins), dict.fromkeys(users[name]).keys())
 
 
-def next_event_time(interceptors: Iterable[TickInterceptor], view: TickView, start: datetime) -> datetime | None:
-    """Return the time of the first upcoming event, or None."""
-    first_events = (
-        next(events, None) for interceptor in interceptors for events in interceptor.upcoming_events(view, start)
-    )
-    return min((event.at for event in first_events if event), default=None)
+def resume_read_paths(org: Organisation, agent: Agent) -> Iterator[str]:
+    """Yield the files an agent's turns read because of keys in its resume (`ReadPath`)."""
+    query = OrgQuery(ReadPath, org, {agent.name: agent})
+    for name in TICK_CAPABILITIES & {*capabilities_of_resume(agent)}:
+        yield from (item.path for item in query.ask(get_capability(name)))
 
 
-def uses_clock(interceptors: Iterable[TickInterceptor]) -> bool:
+def uses_clock(uses: Iterable[CapabilityUse]) -> bool:
     """Return True if turns depend on the wall clock, and each tick's reading must be recorded."""
-    return any(interceptor.uses_clock for interceptor in interceptors)
+    return any(use.uses_clock for use in uses)
 
 
-def collect_schedules(interceptors: Iterable[TickInterceptor], view: TickView) -> dict[str, str] | None:
-    """Return all clock schedules, or None if an interceptor's schedules are unreadable."""
+def collect_schedules(uses: Iterable[CapabilityUse], view: TickView) -> dict[str, str] | None:
+    """Return all clock schedules as text, or None if some are unreadable."""
     all_schedules: dict[str, str] = {}
-    for interceptor in interceptors:
-        schedules = isolate(partial(interceptor.schedules, view))
+    for use in uses:
+        schedules = isolate(partial(use.list_schedules, view))
         if isinstance(schedules, Exception):
             return None
-        all_schedules |= schedules
+        all_schedules |= {schedule.name: schedule.text for schedule in schedules if schedule.text}
     return all_schedules
 
 
-def find_skipped_agents(interceptors: Iterable[TickInterceptor], view: TickView) -> dict[str, str]:
-    """Return the agents that capabilities exclude from the tick, with an error text or an empty text."""
+def find_skipped_agents(uses: Iterable[CapabilityUse], view: TickView) -> dict[str, str]:
+    """Return the agents that the clock excludes from the tick, with an error text or an empty text."""
     skipped: dict[str, str] = {}
-    for interceptor in interceptors:
-        interceptor_skips = isolate(partial(interceptor.skipped_agents, view))
-        if isinstance(interceptor_skips, Exception):
-            error_text = (
-                str(interceptor_skips)
-                if isinstance(interceptor_skips, LemmingError)
-                else describe_exception(interceptor_skips)
-            )
-            interceptor_skips = dict.fromkeys(interceptor.agents, error_text)
-        skipped |= interceptor_skips
+    for use in uses:
+        if use.uses_clock:
+            use_skips = isolate(partial(_find_agents_not_due, use, view))
+            if isinstance(use_skips, Exception):
+                error_text = str(use_skips) if isinstance(use_skips, LemmingError) else describe_exception(use_skips)
+                use_skips = dict.fromkeys(use.agents, error_text)
+            skipped |= use_skips
     return skipped
+
+
+def _find_agents_not_due(use: CapabilityUse, view: TickView) -> dict[str, str]:
+    skipped, due_agents = dict[str, str](), set[str]()
+    for schedule in use.list_schedules(view):
+        if schedule.agent in due_agents:
+            continue
+        if not schedule.error and schedule.is_due(_find_first_reading(schedule, view)):
+            due_agents.add(schedule.agent)
+            skipped.pop(schedule.agent, None)
+        else:
+            skipped[schedule.agent] = schedule.error
+    return skipped | {name: "" for name in use.agents if name not in due_agents and name not in skipped}
+
+
+def _find_first_reading(schedule: ClockSchedule, view: TickView) -> str:
+    """Return the reading after which the times of a schedule count."""
+    from lemming.kernel.tick.first_clock_readings import find_first_reading  # imported only if needed
+
+    if not schedule.text:
+        return view.since
+    return find_first_reading(view.org, schedule.name, schedule.text, view.since, view.at)
+
+
+def iter_upcoming(use: CapabilityUse, view: TickView, start: datetime) -> Iterator[Iterator[UpcomingEvent]]:
+    """Yield an iterator per clock schedule of its events, earliest first. Raises `ConfigError`.
+
+    The engine sleeps no longer than until the first event. Nothing is recorded.
+    """
+    groups: dict[tuple[Any, datetime], list[ClockSchedule]] = {}
+    for schedule in use.list_schedules(view):
+        since = _find_first_reading(schedule, view)
+        begin = max(start, parse_timestamp(since)) if since else start
+        groups.setdefault((schedule.iter_times, begin), []).append(schedule)
+    for (iter_times, begin), group in groups.items():  # times shared by many agents are computed once
+        for schedule, times in zip(group, tee(iter_times(begin), len(group)), strict=True):
+            yield _iter_events(schedule, times)
+
+
+def _iter_events(schedule: ClockSchedule, times: Iterator[datetime]) -> Iterator[UpcomingEvent]:
+    return (UpcomingEvent(time, schedule.concerns or schedule.agent, schedule.description) for time in times)
+
+
+def next_event_time(uses: Iterable[CapabilityUse], view: TickView, start: datetime) -> datetime | None:
+    """Return the time of the first upcoming event, or None. Raises `ConfigError`."""
+    first_events = (next(events, None) for use in uses for events in iter_upcoming(use, view, start))
+    return min((event.at for event in first_events if event), default=None)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.prompt_prefix import TickContext
+    from lemming.kernel.turn.turn_values import TurnInputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,15 @@ class ReferenceCheck:
     names: Any
 
 
-CheckSubject = OrgCheck | AgentCheck | ReferenceCheck
+@dataclass(frozen=True, slots=True)
+class ResumeCheck:
+    """An interrupted turn that is to resume, with its recorded inputs. A problem abandons the turn."""
+
+    inputs: TurnInputs
+    tick_context: TickContext
+
+
+CheckSubject = OrgCheck | AgentCheck | ReferenceCheck | ResumeCheck
 
 
 def to_problems(faults: Iterable[tuple[str, str, str]]) -> Iterator[Problem]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from lemming.kernel.agents import Agent
+from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base.clock import timestamp
 from lemming.kernel.inboxes.capability_state import D, Query, StateQuery
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.config import Config, load_config
@@ -35,7 +37,29 @@ class OrgQuery(Query[D]):
         return self.known_config or load_config(self.org)
 
 
-DescribeQuery = OrgQuery[Any] | StateQuery[Any]
+class TickView(NamedTuple):
+    """An organisation at the start of a tick: its agents, and the clock readings of this and the previous tick.
+
+    `since` is empty without a previous reading. `agents`: the agents that use the capability, by name.
+    """
+
+    org: Organisation
+    config: Config
+    survey: Survey
+    tick: int
+    at: str = ""
+    since: str = ""
+    agents: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class ScheduleQuery(Query["ClockSchedule"]):
+    """A query for the clock schedules of `tick.agents`, which take turns only by them."""
+
+    tick: TickView
+
+
+DescribeQuery = OrgQuery[Any] | StateQuery[Any] | ScheduleQuery
 
 
 class ToolReference(NamedTuple):
@@ -61,3 +85,62 @@ class AuxiliaryPrompt(NamedTuple):
 
     purpose: str
     messages: Sequence[Message]
+
+
+class ReadPath(NamedTuple):
+    """A file of the organisation that every turn of an agent reads, and the reason.
+
+    Follows from the resume alone. A change of the file ends the idle state of the agent, and turns that may write it
+    wait for each other.
+    """
+
+    agent: str
+    path: str
+    reason: str
+
+
+class OptionalReadPath(NamedTuple):
+    """A further file that the turns of an agent may read, in the form of its grants."""
+
+    agent: str
+    path: str
+
+
+class ExpiredMemory(NamedTuple):
+    """A memory to remove at the end of a tick in which its agent was due.
+
+    Follows from files and ledgers alone, so that a second attempt at the tick removes the same.
+    """
+
+    agent: str
+    key: str
+
+
+class ClockSchedule(NamedTuple):
+    """A schedule by the clock: when an agent is due, what comes next, and what counts after a change.
+
+    `name`: unique. `text`: the expression; a new or changed one does not catch up on earlier times, an empty one is not
+    recorded. `is_due` takes the reading after which times count; `iter_times` yields the times after a moment.
+    `concerns`: the agent named with upcoming events, if another one. `error` keeps the agent from its turns.
+    """
+
+    name: str
+    agent: str
+    text: str
+    description: str
+    is_due: Callable[[str], bool]
+    iter_times: Callable[[datetime], Iterator[datetime]]
+    concerns: str = ""
+    error: str = ""
+
+
+class UpcomingEvent(NamedTuple):
+    """An upcoming event: time, agent and description."""
+
+    at: datetime
+    agent: str
+    description: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as JSON values."""
+        return {"at": timestamp(self.at), "agent": self.agent, "what": self.description}

@@ -14,6 +14,7 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
+from lemming.kernel.turn.check_subjects import ResumeCheck
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt
 from lemming.kernel.turn.guards import TrustLabeler
 from lemming.kernel.turn.preparation_chain import agent_capabilities
@@ -95,8 +96,8 @@ def resume_blocker(inputs: TurnInputs, tick_context: TickContext) -> str:
         find_used_capabilities(inputs.agent, tick_context.config) & LISTED.keys()
     )  # applies now and is not in its record
     for item in starting_capabilities(inputs, plugins, extra_names):
-        if reason := item.resume_blocker(inputs, tick_context):
-            return reason
+        for problem in item.check(ResumeCheck(inputs, tick_context)):
+            return problem.message
     return ""
 
 

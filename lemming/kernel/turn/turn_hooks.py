@@ -159,10 +159,6 @@ class Capability:
         """Return the source of trust labels, or None. Only one capability has labels."""
         return None
 
-    def resume_blocker(self, inputs: TurnInputs, tick_context: TickContext) -> str:
-        """Return the reason an interrupted turn cannot resume as recorded, or an empty string."""
-        return ""
-
     def on_turn_abandoned(
         self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
     ) -> AgentState:

@@ -1,21 +1,19 @@
-"""Plans in a tick: files read by turns, and removal of ended runs except the newest.
+"""Ended runs of plans: all except the newest are removed.
 
 The choice depends only on memories and the ledger, so a second attempt removes the same runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from lemming.capabilities.plans.plan_format import AgentPlan, find_awaited_files, load_plan, plan_file
+from lemming.capabilities.plans.plan_format import AgentPlan, load_plan
 from lemming.capabilities.plans.plan_run import PREFIX, run_key
-from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ConfigError, CorruptState
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.memory import delete_memory, list_memories, load_memories
+from lemming.kernel.memory import list_memories, load_memories
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.tick_hooks import TickInterceptor, TickView
 
 
 class _EndedRun(NamedTuple):
@@ -23,23 +21,10 @@ class _EndedRun(NamedTuple):
     key: str
 
 
-class PlansTickInterceptor(TickInterceptor):
-    """Tick interceptor for agents with plans."""
-
-    def read_paths(self, agent: Agent) -> Mapping[str, str]:
-        """Return the agent's plan file."""
-        return {plan_file(agent.name): "its plan"}
-
-    def optional_read_paths(self, org: Organisation, agent: Agent) -> Sequence[str]:
-        """Return the files awaited by the plan."""
-        return find_awaited_files(org, agent.name)
-
-    def on_tick_end(self, view: TickView, order: Sequence[str]) -> None:
-        """Remove the surplus ended runs of agents with a turn."""
-        for name in filter(self.agents.__contains__, order):
-            ended = sorted(_find_ended(view.org, name), reverse=True)
-            for run in ended[_max_kept_runs(view.org, name) :]:
-                delete_memory(view.org.base, name, run.key)
+def list_surplus_runs(org: Organisation, name: str) -> list[str]:
+    """Return the memories of an agent's ended runs, except the newest."""
+    ended = sorted(_find_ended(org, name), reverse=True)
+    return [run.key for run in ended[_max_kept_runs(org, name) :]]
 
 
 def _max_kept_runs(org: Organisation, name: str) -> int:
