@@ -35,6 +35,8 @@ class CapabilitySpec(NamedTuple):
     - `tool_sources`: classes of further tools, by the prefix of the tools' names, or by the key of `config/org.json`
       that lists them. `function_tools`: class that makes a tool from a function.
     - `tool_entries`: functions that return the entry which a successful call of a tool writes, by tool.
+    - `in_ticks`: "" for a capability with clock schedules, files that its agents read in all turns, or memories that
+      expire. It is loaded for each tick with agents that use it, others only for turns.
     - `gateways`: classes that carry messages between ticks.
     - `reply_holds`: functions that keep expired entries which await a reply.
     - `permissions`: functions that yield the side effects outside the folder that a person must agree to.
@@ -48,9 +50,6 @@ class CapabilitySpec(NamedTuple):
     `files` maps patterns of files to "settings" (only this capability reads the file) or "temporary" (the capability
     removes the file after its use).
 
-    `in_ticks`: the capability has clock schedules, files that its agents read in all turns, or memories that expire. It
-    is loaded for each tick with agents that use it, others only for turns.
-
     `uses` decides from a resume and its model entry (or None) if an agent uses the capability, where no key and no
     provider says so. Such a capability takes part in turns also without a recorded snapshot.
     """
@@ -63,7 +62,6 @@ class CapabilitySpec(NamedTuple):
     provides: Mapping[str, Mapping[str, Any]] = NOTHING
     files: Mapping[str, str] = NOTHING
     uses: Callable[[Any, Any], Any] | None = None
-    in_ticks: bool = False
 
     @property
     def package(self) -> str:

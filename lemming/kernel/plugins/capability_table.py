@@ -71,7 +71,7 @@ EXECUTORS = _index_items("executors")
 """The values of `executor` by which others make the model calls."""
 FUNCTION_TOOLS, SERVER_PROFILES = _index_items("function_tools"), _index_items("server_profiles")
 GATEWAYS = _index_items("gateways")
-TICK_CAPABILITIES = frozenset(name for name, spec in LISTED.items() if spec.in_ticks)
+TICK_CAPABILITIES = _index_items("in_ticks").keys()
 CALL_BATCHERS, FOLDER_MOVES = _index_items("call_batchers"), _index_items("folder_moves")
 REPLY_HOLDS, PERMISSIONS = _index_items("reply_holds"), _index_items("permissions")
 

@@ -50,8 +50,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             needs=("toolbox",),
             uses=_has_attachments,
             keys={"model.images": ""},
-            provides={"tools": {"attach": ".attach_tool:AttachTool"}},
-            in_ticks=True,
+            provides={"tools": {"attach": ".attach_tool:AttachTool"}, "in_ticks": {"attachments": ""}},
         ),
         CapabilitySpec(
             "batches",
@@ -156,8 +155,8 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "calendars",
             "lemming.capabilities.calendars.calendars_capability:CalendarsCapability",
             needs=(REQUESTS,),
-            in_ticks=True,
             provides={
+                "in_ticks": {"calendars": ""},
                 "computed_providers": {"clock": ".clock_provider:ClockProvider"},
                 "tools": {"keep_job": ".keep_job_tool:KeepJobTool"},
                 "formats": {"calendar": ".calendar_file:Calendar"},
@@ -170,7 +169,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "cron",
             "lemming.capabilities.cron.cron_capability:CronCapability",
             keys={"schedule.cron": "lemming.libraries.cron_expressions:find_cron_error"},
-            in_ticks=True,
+            provides={"in_ticks": {"cron": ""}},
         ),
         CapabilitySpec(
             "money",
@@ -189,8 +188,8 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "plans",
             "lemming.capabilities.plans.plans_capability:PlansCapability",
             needs=("answers", JUDGES, REQUESTS),
-            in_ticks=True,
             provides={
+                "in_ticks": {"plans": ""},
                 "computed_providers": {"plan": ".plan_provider:PlanProvider"},
                 "tools": {"plan_propose": ".plan_propose_tool:PlanProposeTool"},
                 "tool_entries": {"plan_propose": ".proposed_plans:build_proposal"},
@@ -222,8 +221,8 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "skills",
             "lemming.capabilities.skills.skills_capability:SkillsCapability",
             keys=dict.fromkeys(("resume.guides", "resume.skills"), ".skills_settings:SkillsResumeSettings"),
-            in_ticks=True,
             provides={
+                "in_ticks": {"skills": ""},
                 "tools": {"skill_read": ".skill_read_tool:SkillReadTool"},
                 "commands": {"skills": ".skills_command:app"},
                 "facts": {"skills.of_agent": ".skill_lookup:list_agent_skills"},

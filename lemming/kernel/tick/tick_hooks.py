@@ -6,6 +6,7 @@ An unused capability is not loaded.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import tee
@@ -13,14 +14,13 @@ from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.clock import parse_timestamp
-from lemming.kernel.base.errors import LemmingError
+from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import (
     capabilities_of_resume,
     get_capability,
-    missing_reason,
     sort_capabilities,
 )
 from lemming.kernel.plugins.capability_table import TICK_CAPABILITIES
@@ -78,10 +78,12 @@ def get_capability_uses(org: Organisation, survey: Survey, config: Config) -> li
 
 
 def _make_uses(users: Mapping[str, list[str]], config: Config) -> Iterator[CapabilityUse]:
-    plugins = config.org.plugins
-    for name in sort_capabilities(users, plugins):
-        if name not in TICK_CAPABILITIES or not missing_reason(name):
-            yield CapabilityUse(get_capability(name, plugins), dict.fromkeys(users[name]).keys())
+    found = dict[str, Any]()
+    for name in users:
+        with suppress(ConfigError):  # a missing one is reported where it is needed
+            found[name] = get_capability(name, config.org.plugins)
+    for name in sort_capabilities(found, config.org.plugins):
+        yield CapabilityUse(found[name], dict.fromkeys(users[name]).keys())
 
 
 def resume_read_paths(org: Organisation, agent: Agent) -> Iterator[str]:

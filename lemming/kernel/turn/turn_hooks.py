@@ -172,10 +172,10 @@ class Capability:
         return results
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield the problems of a subject: `OrgCheck`, `AgentCheck` or `ReferenceCheck`.
+        """Yield the problems of a subject: `OrgCheck`, `AgentCheck`, `ReferenceCheck` or `ResumeCheck`.
 
-        A capability yields nothing for a subject of another class. The last one is a subject of capabilities
-        that ship only.
+        A capability yields nothing for a subject of another class. `ReferenceCheck` is a subject of capabilities that
+        ship only.
         """
         yield from ()
 
