@@ -78,12 +78,12 @@ def get_capability_uses(org: Organisation, survey: Survey, config: Config) -> li
 
 
 def _make_uses(users: Mapping[str, list[str]], config: Config) -> Iterator[CapabilityUse]:
-    found = dict[str, Any]()
+    capabilities = dict[str, Any]()
     for name in users:
         with suppress(ConfigError):  # a missing one is reported where it is needed
-            found[name] = get_capability(name, config.org.plugins)
-    for name in sort_capabilities(found, config.org.plugins):
-        yield CapabilityUse(found[name], dict.fromkeys(users[name]).keys())
+            capabilities[name] = get_capability(name, config.org.plugins)
+    for name in sort_capabilities(capabilities, config.org.plugins):
+        yield CapabilityUse(capabilities[name], dict.fromkeys(users[name]).keys())
 
 
 def resume_read_paths(org: Organisation, agent: Agent) -> Iterator[str]:
