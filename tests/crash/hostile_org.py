@@ -81,7 +81,7 @@ def payload_keys() -> list[str]:
         found |= {*re.findall(r'payload\w*(?:\.get\(|\.pop\(|\[)\s*"([a-z_]+)"', text)}
         found |= {*re.findall(r'"([a-z_]+)" (?:not )?in (?:\w+\.)?payload', text)}
         found |= {*re.findall(r'\(\w*\.?payload, "([a-z_]+)"', text)}
-        if "payload" in text:
+        if "payload" in text or file.stem == "person_requests":
             named = re.findall(r'^[A-Z_, ]+ = ((?:"[a-z_]+"(?:, )?)+)$', text, re.MULTILINE)
             found |= {key for words in named for key in re.findall(r'"([a-z_]+)"', words)}
     for page in DOCS.glob("*.md"):

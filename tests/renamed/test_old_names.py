@@ -144,7 +144,7 @@ def test_a_hook_that_is_gone_is_refused_and_never_ignored(owner: str, old: str, 
     assert not hasattr(base, old)
     assert not new or hasattr(base, new), "the table names a hook that exists"
     fix = f"be written as {base.__name__}.{new}" if new else "be removed"
-    refusal = f"Old.{old} must {fix}: the hook {old} is gone, see docs/capabilities.md"
+    refusal = f"Old.{old} must {fix}: the hook {old} was removed, see docs/capabilities.md"
     with pytest.raises(TypeError, match=re.escape(refusal)):
         type("Old", (base,), {"name": "old", old: lambda self: ()})
 

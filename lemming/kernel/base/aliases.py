@@ -153,7 +153,9 @@ def _adopt(cls: type) -> None:
         for old_name, replacement in _replaced_members(base).items():
             if hasattr(cls, old_name):
                 fix = f"be written as {base.__name__}.{replacement}" if replacement else "be removed"
-                raise TypeError(f"{cls.__name__}.{old_name} must {fix}: the hook {old_name} is gone, see {_HOOKS_PAGE}")
+                raise TypeError(
+                    f"{cls.__name__}.{old_name} must {fix}: the hook {old_name} was removed, see {_HOOKS_PAGE}"
+                )
         for old_name, new_name in _renamed_members(base).items():
             override = vars(cls).get(old_name)
             if override is None or new_name in vars(cls):
