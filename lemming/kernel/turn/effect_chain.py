@@ -19,6 +19,7 @@ from lemming.kernel.turn.turn_effects import (
     Outcome,
     Rejected,
     Replaced,
+    Suspended,
     effect_content,
 )
 
@@ -105,10 +106,10 @@ class EffectChain:
         try:
             request = next(steps)
             while True:
+                if problem := _find_violation(interceptor, effect, request):
+                    steps.close()
+                    return Rejected(problem)
                 if type(request) is type(effect):
-                    if problem := _find_violation(interceptor, effect, request):
-                        steps.close()
-                        return Rejected(problem)
                     reply = allowed = yield from self._descend(request, interceptors, depth + 1)
                 else:
                     reply = yield from self.begin(request)
@@ -135,18 +136,28 @@ class EffectChain:
 
 def _checked(interceptor: Interceptor, effect: Effect, outcome: Outcome, allowed: Outcome | None) -> Outcome:
     """Return an interceptor's outcome. An allowed write must be the one that the rest of the chain has seen."""
-    if not (isinstance(outcome, Allowed) and isinstance(effect, WRITES)):
+    if outcome is allowed:
         return outcome
-    if isinstance(allowed, Allowed) and outcome.effect is allowed.effect:
+    if isinstance(outcome, Suspended) and not isinstance(effect, (AskPerson, LiveEffect)):
+        return Rejected(f"{interceptor.name} suspended what no person was asked about: yield an AskPerson")
+    if not isinstance(outcome, Allowed):
         return outcome
-    return Rejected(f"{interceptor.name} allowed what later capabilities have not seen")
+    if type(outcome.effect) is not type(effect):
+        return Rejected(f"{interceptor.name} allowed another effect: {type(outcome.effect).__name__}")
+    if isinstance(effect, WRITES) and not (
+        isinstance(allowed, Allowed) and outcome.effect is allowed.effect and outcome.answer is allowed.answer
+    ):
+        return Rejected(f"{interceptor.name} allowed what later capabilities have not seen")
+    return Allowed(outcome.effect, outcome.answer)  # only `begin` compares
 
 
 def _find_violation(interceptor: Interceptor, before: Effect, after: Effect) -> str:
-    """Return the reason against a change that an interceptor made, or an empty string."""
+    """Return the reason against the facts of an effect that an interceptor yields, or an empty string.
+
+    An effect of another type is a new one: it need not have all facts of `before`.
+    """
     if after.facts is before.facts:
         return ""
-    altered = {name for name in {*before.facts, *after.facts} if before.facts.get(name) != after.facts.get(name)} - {
-        *interceptor.facts
-    }
+    names = {*before.facts, *after.facts} if type(after) is type(before) else {*after.facts}
+    altered = {name for name in names if before.facts.get(name) != after.facts.get(name)} - {*interceptor.facts}
     return f"{interceptor.name} altered facts of others: {', '.join(sorted(altered))}" if altered else ""

@@ -273,8 +273,12 @@ class TurnState(TurnWrites):
             return
         self.call_questions = ()
         match chain.dispatch(CallTool.from_call(call, at)):
-            case Suspended(AskPerson(subject=CallTool() as waiting)):
-                self._take_result(waiting.call, self._make_call(waiting.call, at), at)
+            case Suspended(AskPerson(subject=CallTool() as waiting) as question):
+                if question in self.call_questions:
+                    self._take_result(waiting.call, self._make_call(waiting.call, at), at)
+                else:  # without its question the call would be made at once
+                    reason = f"{question.reason}: a person must approve, and nobody was asked"
+                    self.refuse_call(call, ToolResult(False, reason, outcome="refused"))
             case Allowed(effect, answer) if isinstance(effect, CallTool):
                 if answer is not None:
                     self._take_result(effect.call, answer, at)
