@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from effect_plugins import Plugin
 from quota_site import install
 
 
@@ -12,3 +14,14 @@ from quota_site import install
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the example is installed."""
     return install(tmp_path_factory.mktemp("installed") / "site")
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plugin]:
+    """A plugin's module that can be imported once it is written."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    written = Plugin(folder, f"rules_{tmp_path.name}".replace("-", "_"))
+    yield written
+    written.unload()

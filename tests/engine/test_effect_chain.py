@@ -70,9 +70,6 @@ def with_fact(name: str, value: Any) -> Callable[[Any], Any]:
     return intercept
 
 
-# --- order ------------------------------------------------------------------------------------------
-
-
 def test_interceptors_go_in_order_down_and_back_and_the_world_is_in_the_middle() -> None:
     steps: list[str] = []
 
@@ -123,9 +120,6 @@ def test_a_later_interceptor_sees_what_an_earlier_one_made_of_the_effect() -> No
     world = World(link("a", change(value="w")), link("b", asked.append))
     assert world.chain.dispatch(MEMORY) == Replaced(replace(MEMORY, value="w"), "done")
     assert [effect.value for effect in (*asked, *world.performed)] == ["w", "w"]
-
-
-# --- outcomes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("decision", [Rejected("no"), Rejected("no", is_final=True), Deferred("later")])
@@ -231,9 +225,6 @@ def test_a_write_is_any_effect_that_leaves_content_behind() -> None:
     assert not any(issubclass(kind, LiveEffect) for kind in EFFECT_TYPES)
 
 
-# --- facts ------------------------------------------------------------------------------------------
-
-
 def test_a_declared_fact_reaches_later_interceptors_and_the_world() -> None:
     asked: list[Any] = []
     world = World(link("a", with_fact("trust", "low"), facts=("trust",)), link("b", asked.append))
@@ -274,9 +265,6 @@ def test_an_effect_that_an_interceptor_adds_has_no_facts_of_others_either() -> N
         assert [type(effect) for effect in world.performed] == [WriteMemory, CallTool]
 
 
-# --- further effects --------------------------------------------------------------------------------
-
-
 def test_another_type_of_effect_starts_at_the_top_of_its_own_chain() -> None:
     seen: list[tuple[str, str]] = []
 
@@ -302,9 +290,6 @@ def test_a_rejected_further_effect_does_not_reject_the_first() -> None:
 
     world = World(link("a", add, CallTool), link("b", lambda effect: Rejected("no memory"), WriteMemory))
     assert world.chain.dispatch(CALL) == Allowed(CALL, "done")
-
-
-# --- persons ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reply", [Rejected("denied"), Deferred("too many wait"), None], ids=str)
@@ -358,9 +343,6 @@ def test_a_grant_answers_only_the_question_it_was_given_for() -> None:
     assert not question.is_answered_by({"gate": "two of bob", "by": "ann"})
 
 
-# --- events -----------------------------------------------------------------------------------------
-
-
 def test_events_tell_what_began_what_was_done_and_what_became_of_it() -> None:
     world = World(link("a", change(value="w")))
     outcome = world.chain.dispatch(MEMORY)
@@ -401,9 +383,6 @@ def test_neighbours_are_decided_in_order_before_any_is_performed() -> None:
         with pytest.raises(StopIteration) as stop:
             steps[number].send(f"done {number}")
         assert stop.value.value == Allowed(calls[number], f"done {number}")
-
-
-# --- content ----------------------------------------------------------------------------------------
 
 
 def test_facts_times_and_grants_are_no_content() -> None:
