@@ -160,7 +160,7 @@ class Third(Here):
     name, after, handles, reads = "third", ("second",), (WriteEntry, CallTool), ("colour",)
 
     def prepare(self, turn):
-        return {"before": turn.state.kept.get("third", {}).get("written", 0)}
+        return {"before": turn.state.get("written", 0)}
 
     def intercept(self, effect, turn):
         if isinstance(effect, CallTool):

@@ -31,7 +31,7 @@ from lemming.ext import (
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor
 from lemming.kernel.turn.live_effects import LIVE_EFFECTS
-from lemming.kernel.turn.turn_effects import EFFECT_TYPES, WRITES, LiveEffect
+from lemming.kernel.turn.turn_effects import EFFECT_TYPES, UNCOMPARED, WRITES, LiveEffect
 
 MEMORY = WriteMemory(memory_key="k", value="v")
 CALL = CallTool(tool="bell", args={"n": 1})
@@ -222,7 +222,7 @@ def test_a_write_is_any_effect_that_leaves_content_behind() -> None:
         kind.__name__ for kind in WRITES
     }
     assert all(issubclass(kind, LiveEffect) for kind in LIVE_EFFECTS)
-    assert not any(issubclass(kind, LiveEffect) for kind in EFFECT_TYPES)
+    assert not any(issubclass(kind, UNCOMPARED) for kind in WRITES)
 
 
 def test_a_declared_fact_reaches_later_interceptors_and_the_world() -> None:

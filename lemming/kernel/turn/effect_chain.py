@@ -138,7 +138,7 @@ def _checked(interceptor: Interceptor, effect: Effect, outcome: Outcome, allowed
     """Return an interceptor's outcome. An allowed write must be the one that the rest of the chain has seen."""
     if outcome is allowed:
         return outcome
-    if isinstance(outcome, Suspended) and not isinstance(effect, (AskPerson, LiveEffect)):
+    if isinstance(outcome, Suspended) and not isinstance(effect, (AskPerson, *UNCOMPARED)):
         return Rejected(f"{interceptor.name} suspended what no person was asked about: yield an AskPerson")
     if not isinstance(outcome, Allowed):
         return outcome
