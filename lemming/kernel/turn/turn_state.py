@@ -71,10 +71,9 @@ class TurnState(TurnWrites):
 
         `by`: the capability that calls the model for itself; such an answer is not a reply.
         """
-        question = AskModel(messages=messages, model=model, schema=schema, asked_by=by)
         if self.chain is None or AskModel not in self.chain:
-            return self._ask_model(question)
-        match self.chain.dispatch(question):
+            return self._ask_model(messages, model, schema, by)
+        match self.chain.dispatch(AskModel(messages=messages, model=model, schema=schema, asked_by=by)):
             case Allowed(_, answer):
                 checked: Answer = answer
                 return checked
@@ -85,12 +84,14 @@ class TurnState(TurnWrites):
                 raise RequestOverLimit(reason)
         raise AssertionError("unreachable: these are all outcomes")
 
-    def _ask_model(self, question: AskModel) -> Answer:
-        """Call the model of a question that all capabilities agreed to."""
+    def _ask_model(
+        self, messages: Sequence[Message], model: str, schema: dict[str, Any] | None, asked_by: str
+    ) -> Answer:
+        """Ask a question that all capabilities agreed to."""
         if self.task and (reason := self.task.over_budget_reason(self.answers, self.write_off)):
             raise RequestOverLimit(reason)
         try:
-            answer = self.source.ask(self.call_count, [*question.messages], question.model, question.schema)
+            answer = self.source.ask(self.call_count, [*messages], model, schema)
         except (OutOfCredits, ProviderError) as error:
             self.failed_attempts += 1  # the pending result had its number
             self.write_off = self.write_off.add(WriteOff.from_json(error.lost))
@@ -99,11 +100,11 @@ class TurnState(TurnWrites):
                 case "stop":
                     raise StoppedByGate(error.message) from error
                 case "ask":
-                    self._ask_to_spend(question, error.verdicts[-1])
+                    self._ask_to_spend(AskModel(messages=messages, model=model, schema=schema), error.verdicts[-1])
             raise
         self.answers.append(answer)
-        if question.asked_by:
-            self.auxiliary_answers.setdefault(question.asked_by, []).append(answer)
+        if asked_by:
+            self.auxiliary_answers.setdefault(asked_by, []).append(answer)
         self.verdicts += answer.verdicts
         self.write_off = self.write_off.add(WriteOff.from_json(answer.lost)) if answer.lost else self.write_off
         return answer
@@ -113,11 +114,10 @@ class TurnState(TurnWrites):
         effect = AskPerson(
             subject=question, asked_by=verdict["line"], reason=verdict["why"], facts={"verdict": verdict}
         )
-        self.ask_person(effect)
-
-    def ask_person(self, effect: AskPerson) -> Outcome:
-        """Ask persons, through the capabilities that decide about questions to persons."""
-        return self.chain.dispatch(effect) if self.chain else self._ask_person(effect)
+        if self.chain:
+            self.chain.dispatch(effect)
+        else:
+            self._ask_person(effect)
 
     def _ask_person(self, effect: AskPerson) -> Outcome:
         """Ask persons about an effect: it is suspended until one has decided."""
@@ -253,7 +253,7 @@ class TurnState(TurnWrites):
             case BindFiles():
                 return [PayloadWithDigests(payload) for payload in effect.payloads]
             case AskModel():
-                return self._ask_model(effect)
+                return self._ask_model(effect.messages, effect.model, effect.schema, effect.asked_by)
             case EndTurn():
                 return effect.end
             case AskPerson():
