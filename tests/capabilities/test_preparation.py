@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.engine import run_once
+from lemming.engine import run_once, ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import write_person_entry
@@ -176,3 +176,24 @@ def test_a_reason_of_its_own_wakes_an_agent_without_news(base: Path, take: Take)
 """
     own = {"schedule": {"wake": "changed"}}
     assert [take(code, **own).status for _ in range(4)] == ["done", "skipped", "done", "skipped"]
+
+
+def test_an_engine_that_goes_on_asks_again_in_each_tick(base: Path, take: Take) -> None:
+    code = """
+    handles = (ReceiveEntry,)
+
+    def due(self, turn):
+        yield Watch("shared/weather.txt", (turn.org.base / "shared/weather.txt").read_text())
+        yield Wake(lambda: turn.tick == 5)
+
+    def intercept(self, effect, turn):
+        return Deferred("later") if turn.tick < 8 else None
+"""
+    take(code, schedule={"wake": "changed"})
+    taken = []
+    for report in ticks(base, max_ticks=10, interval_s=0, clock=FrozenClock()):
+        taken += [report.tick for turn in report.turns if (turn.agent, turn.status) == ("ada", "done")]
+        if report.tick == 6:
+            (base / "shared/weather.txt").write_text("sun")
+    assert taken == [5, 7, 8]
+    assert "good news" in prompt(base, 8)

@@ -26,6 +26,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import get_capability, missing_reason, sort_capabilities
 from lemming.kernel.plugins.capability_table import (
+    LISTED,
     ORG_KEYS,
     REQUESTS,
     RESUME_KEYS,
@@ -55,6 +56,11 @@ class PreparationChain:
         links = [capability.preparer(turn) for capability, turn in by_name.values()]
         self._chain = EffectChain(links, _perform, _forget) if links else NO_CHAIN
         self.can_withhold = ReceiveEntry in self._chain
+        self.may_change = any(
+            name not in LISTED and (type(item).due is not Capability.due or ReceiveEntry in item.handles)
+            for name, (item, _) in by_name.items()
+        )
+        """True if a plugin decides when the agent has news: its reasons are unknown and may change in any tick."""
         self._received: dict[str, object] = {}
         self.blocks: dict[str, Block] = {}
         self._continued, self._wakes = set[str](), list[Wake]()

@@ -99,6 +99,8 @@ def check_wake(
         org.get_cache(UsageCache).get_usage(expanded_agent, config),
     )
     chain.ask_due()
+    if chain.may_change:
+        tick_context.mail.changing.add(agent.name)  # it must not be remembered as an agent without news
     wake, agenda = policy.wake, chain.agenda(turn_context, view, policy)
     fingerprint = None
     if wake == "changed":
