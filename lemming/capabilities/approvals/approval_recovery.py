@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from lemming.capabilities.approvals.read_decisions import parse_preapproval, read_entry
 from lemming.kernel.base.json_equality import is_equal_json
 from lemming.kernel.inboxes.visibility import MailView
-from lemming.kernel.journal.journal_records import Record, ToolStarted
-from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.obligations.decisions import parse_decision
 from lemming.kernel.obligations.pending_approvals import NAME
 from lemming.kernel.obligations.request_payloads import references_entry
-from lemming.kernel.turn.approved_calls import mark_calls_made
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_values import TurnInputs
 
@@ -58,15 +55,3 @@ def _is_approved(grant: Mapping[str, Any], sub_request: SubRequest, mail: MailVi
         and decision.kind == "approve"
         and is_equal_json([decision.args, decision.binds], [grant.get("args"), grant.get("binds")])
     )
-
-
-def drop_used_approvals(state: AgentState, records: Iterable[Record]) -> AgentState:
-    """Return the state of an abandoned turn's agent without the approvals used by the turn."""
-    # Announced calls count even without a recorded end: they may have taken effect.
-    grants = [record.kept[NAME] for record in records if isinstance(record, ToolStarted) and NAME in record.kept]
-    if not grants:
-        return state
-    requests = mark_calls_made(state.requests, {grant["id"] for grant in grants if grant["id"]})
-    state_of_approvals = state.kept.get(NAME, {})
-    used = [*state_of_approvals.get("used", ()), *(grant["entry"] for grant in grants if not grant["id"])]
-    return replace(state, requests=requests, kept={**state.kept, NAME: {**state_of_approvals, "used": used}})

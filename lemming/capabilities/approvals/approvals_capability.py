@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lemming.capabilities.approvals.approval_recovery import approval_mismatch, drop_used_approvals
+from lemming.capabilities.approvals.approval_recovery import approval_mismatch
 from lemming.capabilities.approvals.entry_review import EntryReview
 from lemming.capabilities.approvals.read_decisions import (
     apply_decision,
@@ -20,8 +20,6 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
 from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.journal.journal_records import Record
-from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.journal.person_requests import iter_person_requests
 from lemming.kernel.obligations.pending_approvals import NAME
@@ -34,7 +32,6 @@ from lemming.kernel.turn.preparation import Preparation, Wake
 from lemming.kernel.turn.preparation_effects import ReceiveEntry, SelectContext, ShowEarlierResult, ShowEntry
 from lemming.kernel.turn.turn_effects import AskPerson, Effect, Interception
 from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
 
 MAX_STORED_DENIALS = 256
@@ -71,12 +68,6 @@ class ApprovalsCapability(Capability):
         from lemming.capabilities.approvals.pending_calls import CallApprovals
 
         return turn.live.get_cache(CallApprovals).decide(effect, effect.subject)
-
-    def on_turn_abandoned(
-        self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
-    ) -> AgentState:
-        """Return the agent state after an abandoned turn, without approvals whose calls were made."""
-        return drop_used_approvals(state, records)
 
     def describe(self, query: DescribeQuery) -> Iterator[CallNote]:
         """Yield the note about the approval of a call."""

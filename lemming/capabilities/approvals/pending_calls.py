@@ -30,6 +30,7 @@ from lemming.kernel.obligations.file_bindings import (
 from lemming.kernel.obligations.pending_approvals import NAME, PendingAction, action_digest, too_many_message
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.turn.approved_calls import list_grants
 from lemming.kernel.turn.live_effects import RunTool
 from lemming.kernel.turn.live_phase import LivePhase
 from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Deferred, Outcome, Rejected, Suspended
@@ -72,7 +73,7 @@ class CallApprovals:
             else find_approvers(mail.persons, mail.resumes, agent.name, named_persons or ())
         )
         first = self._phase.grants.get(NAME, {})  # the answers to other questions about the call
-        used = [item["entry"] for item in (first, *first.get("grants", ())) if item]
+        used = [item["entry"] for item in list_grants(first)] if first else []
         if grant := _find_grant(call, binds, people, self._unused_preapprovals(), used, question.asked_by):
             grants = {**first, "grants": [*first.get("grants", ()), grant]} if first else grant
             return Allowed(question, {NAME: grants})
@@ -125,7 +126,8 @@ class CallApprovals:
 
     def _unused_preapprovals(self) -> Iterator[Mapping[str, Any]]:
         """Yield the preapprovals that no call of this turn has used."""
-        used_entries = {item.kept[NAME]["entry"] for item in self._finished.values() if NAME in item.kept}
+        used_grants = [item.kept[NAME] for item in self._finished.values() if NAME in item.kept]
+        used_entries = {item["entry"] for grant in used_grants for item in list_grants(grant)}
         yield from (item for item in self._snapshot.get("ahead", ()) if item["entry"] not in used_entries)
 
 

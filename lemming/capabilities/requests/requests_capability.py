@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,19 +19,15 @@ from lemming.capabilities.requests.team_tools import (
     collect_team_facts,
     fill_answer,
 )
-from lemming.kernel.base.errors import LemmingError, Problem, TurnBroke
+from lemming.kernel.base.errors import LemmingError, Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import RequestPolicy
 from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.journal.journal_records import ModelReplied, Record
-from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.write_offs import write_off_total
 from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
 from lemming.kernel.plugins.capability_table import REQUESTS
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
-from lemming.kernel.turn.current_request import CurrentRequest
 from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.loop_breaker import loop_limits
 from lemming.kernel.turn.preparation import Preparation
@@ -39,7 +35,7 @@ from lemming.kernel.turn.preparation_effects import SelectContext, ShowEarlierRe
 from lemming.kernel.turn.turn_context import TurnContext
 from lemming.kernel.turn.turn_effects import CallTool, Effect, Interception
 from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_values import Purpose, TurnInputs
+from lemming.kernel.turn.turn_values import Purpose
 from lemming.kernel.turn.turn_view import TurnView
 from lemming.kernel.turn.visible_requests import has_answer
 
@@ -93,19 +89,6 @@ class RequestsCapability(Capability):
             charged=charged,
             allotted=allotted,
         )
-
-    def on_turn_abandoned(
-        self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
-    ) -> AgentState:
-        """Return the state of an agent after an abandoned turn; the turn counts as a failure of its request."""
-        if isinstance(inputs.task, CurrentRequest):
-            replies = [record for record in records if isinstance(record, ModelReplied)]
-            cost, counts = (inputs.task.sum_costs(replies, write_off_total(records)), error == TurnBroke.__name__)
-            if counts or (cost and inputs.task.counts_open_budgets):
-                state.requests = inputs.task.state_after_failure(
-                    state.requests, cost, counts=counts, calls=len(replies)
-                )
-        return state
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield team members that are missing or not readable, and open requests and answers without a reader."""

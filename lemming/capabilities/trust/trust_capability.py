@@ -5,9 +5,8 @@ Rules: docs/trust.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from lemming.capabilities.trust.author_labels import make_labeler
 from lemming.capabilities.trust.dead_trust_rules import validate_clean_turns, validate_trust
@@ -19,7 +18,6 @@ from lemming.capabilities.trust.trust_settings import get_trust_settings
 from lemming.capabilities.trust.turn_trust import TurnLabelState
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.journal.journal_records import Record, ToolFinished
 from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.kernel.turn.check_subjects import CheckSubject, ReferenceCheck, to_problems
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, ToolReference
@@ -31,7 +29,6 @@ from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_context import RetentionHold
 from lemming.kernel.turn.turn_effects import Allowed, Effect, Interception, LiveEffect, Seal, ShowResult, TakeResult
 from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
 
 
@@ -92,16 +89,6 @@ class TrustCapability(Capability):
                     name.author in agents and is_person_agent(agents[name.author], config) and is_endorsement(name)
                 )
             )
-
-    def results_after_abandon(
-        self, inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
-        """Return the results of an abandoned turn with their trust labels."""
-        label_state = TurnLabelState.from_inputs(inputs)
-        for record in records:
-            if isinstance(record, ToolFinished):
-                label_state.record_result(record.trust)
-        return [*map(label_state.to_kept_result, results)]
 
 
 class TurnLabels:

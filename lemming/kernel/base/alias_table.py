@@ -169,7 +169,7 @@ _REPLACED = {
         "limits=intercept tracing=intercept words=trust_labeler given_up=on_turn_abandoned kept_results=results_after_abandon "
         "why_not=check "
         "approval_broker=intercept before_model_call=intercept taint_tracker=intercept tick_limits=intercept "
-        "tool_call_guard=intercept resume_blocker=check "
+        "tool_call_guard=intercept resume_blocker=check on_turn_abandoned= results_after_abandon=intercept "
         "problems=check problems_of_org=check problems_of_key=check problems_of_files=check wrong_with=check "
         "require_kept=check require_held=check validate_agent=check validate_org=check validate_settings=check "
         "validate_files=check validate_references=check validate_state=check validate_pending_state=check "

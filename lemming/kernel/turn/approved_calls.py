@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.jsontext import parse, to_line
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.journal_records import Record, ToolStarted
+from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.person_requests import PUBLISH
 from lemming.kernel.journal.turn_report import End
@@ -169,3 +171,21 @@ def _mark_request_calls_made(open_request: OpenRequest, ids: Collection[str]) ->
         for sub_request in open_request.asked
     )
     return replace(open_request, asked=tuple(sub_requests), results=results) if indexes else open_request
+
+
+def drop_used_approvals(state: AgentState, records: Iterable[Record]) -> AgentState:
+    """Return the state of an abandoned turn's agent without the approvals used by the turn."""
+    # Announced calls count even without a recorded end: they may have taken effect.
+    used_grants = [record.kept[NAME] for record in records if isinstance(record, ToolStarted) and NAME in record.kept]
+    if not used_grants:
+        return state
+    requests = mark_calls_made(state.requests, {grant["id"] for grant in used_grants if grant["id"]})
+    state_of_approvals = state.kept.get(NAME, {})
+    preapprovals = [item["entry"] for grant in used_grants for item in list_grants(grant) if not item["id"]]
+    used = [*state_of_approvals.get("used", ()), *preapprovals]
+    return replace(state, requests=requests, kept={**state.kept, NAME: {**state_of_approvals, "used": used}})
+
+
+def list_grants(grant: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the approvals of a call: the first one, and those of further persons."""
+    return [grant, *grant.get("grants", ())]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
-from lemming.kernel.journal.journal_records import Record
-from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
@@ -101,38 +99,12 @@ def resume_blocker(inputs: TurnInputs, tick_context: TickContext) -> str:
     return ""
 
 
-def state_after_abandon(
-    state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str, plugins: Sequence[str]
-) -> AgentState:
-    """Return the agent state after an error abandoned the turn.
-
-    Raises `ConfigError` as `starting_capabilities` does.
-
-    Only the capabilities of the turn know the consumption of the turn, so the turn stays until all of them
-    are back.
-    """
-    record_list = [*records]
-    extra_names = [REQUESTS] if inputs.task else []
-    for item in starting_capabilities(inputs, plugins, extra_names):
-        state = item.on_turn_abandoned(state, inputs, record_list, error)
-    return state
-
-
 def parse_purpose(raw: Json) -> Purpose:
     """Return the purpose of a turn from the record. Raises `ValueError` for invalid JSON."""
     from lemming.kernel.turn.current_request import CurrentRequest  # most turns have none
 
     purpose: Purpose = CurrentRequest.from_json(raw)
     return purpose
-
-
-def results_after_abandon(
-    inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]], plugins: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return the results of an abandoned turn for the next turn. Raises as `starting_capabilities` does."""
-    for item in starting_capabilities(inputs, plugins):
-        results = item.results_after_abandon(inputs, records, results)
-    return results
 
 
 def auxiliary_prompts(snapshots: Mapping[str, Json]) -> Iterator[AuxiliaryPrompt]:

@@ -16,7 +16,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.pending_approvals import NAME, PendingAction, parse_pending_action
 from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_deadline_time
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.approved_calls import make_approved_calls, mark_calls_made
+from lemming.kernel.turn.approved_calls import list_grants, make_approved_calls, mark_calls_made
 from lemming.kernel.turn.entry_approvals import bind_entries, request_entry_approval
 from lemming.kernel.turn.turn_effects import AskModel, AskPerson, Outcome, Rejected, Suspended, WriteEntry
 
@@ -148,7 +148,8 @@ class TurnApprovals:
         ]
         sub_requests = [*self.snapshot.get("asked", ()), *(item.as_json() for item in new)]
         # An approval used for a side effect, or for files that may exist, is used up even if the turn failed.
-        used_entries = [grant["entry"] for grant, is_outside in self._used_grants if holds_all or is_outside]
+        used_grants = [grant for grant, is_outside in self._used_grants if holds_all or is_outside]
+        used_entries = [item["entry"] for grant in used_grants for item in list_grants(grant)]
         used_entries = [*self.snapshot.get("used", ()), *used_entries]
         state = {"asked": sub_requests, "used": used_entries, "denied": self.snapshot.get("denied", ())}
         return {key: value for key, value in state.items() if value}

@@ -17,8 +17,6 @@ from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
-from lemming.kernel.journal.journal_records import Record
-from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck
@@ -35,7 +33,6 @@ from lemming.kernel.turn.turn_context import (
     TurnContext,
 )
 from lemming.kernel.turn.turn_effects import AskPerson, Effect, Event, Interception, PreparationEffect
-from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
 
 __all__ = [
@@ -158,18 +155,6 @@ class Capability:
     def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
         """Return the source of trust labels, or None. Only one capability has labels."""
         return None
-
-    def on_turn_abandoned(
-        self, state: AgentState, inputs: TurnInputs, records: Iterable[Record], error: str
-    ) -> AgentState:
-        """Return the agent state after a turn was abandoned by an error, based on the turn's records."""
-        return state
-
-    def results_after_abandon(
-        self, inputs: TurnInputs, records: Iterable[Record], results: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
-        """Return the results of an abandoned turn, by the records, for the next turn."""
-        return results
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield the problems of a subject: `OrgCheck`, `AgentCheck`, `ReferenceCheck` or `ResumeCheck`.
