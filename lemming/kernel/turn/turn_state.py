@@ -100,7 +100,8 @@ class TurnState(TurnWrites):
                 case "stop":
                     raise StoppedByGate(error.message) from error
                 case "ask":
-                    self._ask_to_spend(AskModel(messages=messages, model=model, schema=schema), error.verdicts[-1])
+                    question = AskModel(messages=messages, model=model, schema=schema, asked_by=asked_by)
+                    self._ask_to_spend(question, error.verdicts[-1])
             raise
         self.answers.append(answer)
         if asked_by:
