@@ -261,10 +261,7 @@ READ_ONLY_COMMANDS = frozenset((
 
 
 def suggestions_for_command(name: str, command: Any, within: Iterable[str], typed: str) -> dict[str, str]:
-    """Return words that users may type after a command, each with a suggestion.
-
-    `within`: names of the subcommands.
-    """
+    """Return words that users may type after a command, each with a suggestion. `within`: names of the subcommands."""
     if typed in getattr(command, "commands", ()):
         return {}
     suggestions = {subcommand: f'did you mean "{subcommand}"?' for subcommand in within}

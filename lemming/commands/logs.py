@@ -99,10 +99,7 @@ def _read_last_lines(file: Path, number: int) -> tuple[list[bytes], int]:
 
 
 def _read_new_lines(file: Path, start: int) -> tuple[list[bytes], int]:
-    """Return the complete lines after an offset, and the new offset.
-
-    A truncated file is read from the start.
-    """
+    """Return the complete lines after an offset, and the new offset. A truncated file is read from the start."""
     try:
         size = file.stat().st_size
     except FileNotFoundError:

@@ -137,10 +137,7 @@ def _differences_to_json(result: RehearsalResult) -> Json:
 
 
 def _describe_payload(entry: Json | None) -> str:
-    """Describe the payload of an entry without text in a sentence.
-
-    Returns: an empty string for an entry with text.
-    """
+    """Describe the payload of an entry without text in a sentence. Returns: an empty string for an entry with text."""
     payload = (entry or {}).get("payload", {})
     if isinstance(payload.get("text"), str) and "call" not in payload:
         return ""

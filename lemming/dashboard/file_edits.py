@@ -38,10 +38,7 @@ def save_file(org: Organisation, file: str, text: str, *, was: str) -> dict[str,
 
 
 def encode_text(text: str) -> bytes:
-    """Encode a text as UTF-8.
-
-    Raises: UsageError for text with lone surrogates.
-    """
+    """Encode a text as UTF-8. Raises: UsageError for text with lone surrogates."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -169,10 +169,7 @@ class LiveState:
             self._count_task = asyncio.create_task(self._count_waiting())
 
     async def _count_waiting(self) -> None:
-        """Count the items waiting for people, which may need all entries.
-
-        The previous count is shown meanwhile.
-        """
+        """Count the items waiting for people, which may need all entries. The previous count is shown meanwhile."""
         previous_count = self._waiting
         while self._counted_position != self._position:
             self._counted_position = self._position

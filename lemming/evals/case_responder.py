@@ -207,10 +207,7 @@ class AnswerCache:
             return self._load.get(prompt_hash)
 
     def store(self, prompt_hash: str, answer: Json, **about: Any) -> None:
-        """Append an answer to the file; `about` describes the prompt for human readers.
-
-        Raises: DiskError.
-        """
+        """Append an answer to the file; `about` describes the prompt for human readers. Raises: DiskError."""
         line = {"question": prompt_hash, **about, "answer": redact_json(answer)}
         with self._lock:
             self._load[prompt_hash] = line["answer"]

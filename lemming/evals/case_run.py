@@ -121,10 +121,7 @@ def open_case(copy: Path, case: Case, answering: CaseResponder) -> Any:
 
 
 def run_case(runtime: CopyRuntime, case: Case) -> CaseRun:
-    """Run the ticks of a case in a copy.
-
-    Raises: NoAnswer, OverBudget, and the errors of the engine.
-    """
+    """Run the ticks of a case in a copy. Raises: NoAnswer, OverBudget, and the errors of the engine."""
     clock, first = runtime.clock, load_tick(runtime.org)
     assert isinstance(clock, FrozenClock)
     case_run = CaseRun(runtime, first, first)

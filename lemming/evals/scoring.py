@@ -54,10 +54,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def score_expectation(expectation: Expectation, case_run: CaseRun) -> ScoreResult:
-    """Score an expectation of a valid case.
-
-    Raises: the errors of `ask_judge`.
-    """
+    """Score an expectation of a valid case. Raises: the errors of `ask_judge`."""
     kind = expectation.kind
     return _SCORERS[kind](getattr(expectation, kind), case_run)
 

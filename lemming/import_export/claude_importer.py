@@ -125,10 +125,7 @@ def _is_subagent_tool(tool_name: str) -> bool:
 
 
 def _join_teams(result: ImportResult) -> None:
-    """Let each agent ask the subagents in its tools:
-
-    `Agent(reviewer, tester)`, or all agents if no name is given.
-    """
+    """Let each agent ask the subagents in its tools: `Agent(reviewer, tester)`, or all agents if no name is given."""
     for name, resume in result.resumes.items():
         header = resume.get("x-claude", {})
         for tool_name in filter(_is_subagent_tool, split_words(header.get("tools"))):

@@ -56,10 +56,7 @@ class ImportSource:
         return sorted(paths)[:MAX_FILES]
 
     def read_bytes(self, path: str, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes | None:
-        """Return the bytes of a file, or None for a missing file.
-
-        An unreadable or oversized file adds a remark.
-        """
+        """Return the bytes of a file, or None for a missing file. An unreadable or oversized file adds a remark."""
         if self._has_symlink(path):
             return None
         try:
@@ -132,10 +129,7 @@ def _scan_entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def open_source(folder: Path, remarks: list[Remark]) -> ImportSource:
-    """Return the source folder named by the user.
-
-    Raises: UsageError for a missing folder.
-    """
+    """Return the source folder named by the user. Raises: UsageError for a missing folder."""
     path = folder.expanduser().absolute()
     if not path.is_dir():
         raise UsageError("the folder does not exist", where=str(path), hint="name the folder to import from")

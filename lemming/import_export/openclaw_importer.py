@@ -158,10 +158,7 @@ def _import_workspace(
 def _import_files(
     source: ImportSource, folder: str, name: str, texts: dict[str, str], result: ImportResult, created_at: str
 ) -> list[dict[str, str]]:
-    """Import memories, skills and other workspace files.
-
-    Return the files included in every prompt of the agent.
-    """
+    """Import memories, skills and other workspace files. Return the files included in every prompt of the agent."""
     home = f"agents/{name}/workspace"
     for file in (*_CONTEXT_FILES, *_STARTUP_FILES, "IDENTITY.md"):
         if texts[file].strip():

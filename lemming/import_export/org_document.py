@@ -62,10 +62,7 @@ class OrgDocument(NamedTuple):
 
 
 def parse_document(raw: bytes, file: str) -> Json:
-    """Parse a document: YAML, TOML (`.toml`) or JSON (`.json`).
-
-    Raises: ConfigError with the line.
-    """
+    """Parse a document: YAML, TOML (`.toml`) or JSON (`.json`). Raises: ConfigError with the line."""
     try:
         text = raw.decode()
         if file.endswith(".toml"):

@@ -66,10 +66,7 @@ class LedgerCosts(NamedTuple):
 
     @classmethod
     def from_json(cls, state: Json) -> LedgerCosts:
-        """Return the spending in a line of a ledger.
-
-        Raises: ValueError or TypeError for an invalid amount.
-        """
+        """Return the spending in a line of a ledger. Raises: ValueError or TypeError for an invalid amount."""
         dollars = state.get("cost_usd")
         counts = (int(state.get(key, 0)) for key in cls._fields[2:])
         return cls(float(state.get("credits", 0.0)), None if dollars is None else float(dollars), *counts)
@@ -248,10 +245,7 @@ class CostReader:
         self._keys: dict[str, str] = {}
 
     def load_tick(self, tick: int) -> TickCosts:
-        """Return the costs of a tick's turns.
-
-        Raises: CorruptState for unreadable lines.
-        """
+        """Return the costs of a tick's turns. Raises: CorruptState for unreadable lines."""
         tick_costs = TickCosts(tick)
         for plain in self._iter_lines(tick):
             try:
@@ -299,10 +293,7 @@ class CostReader:
 
 
 def _chain_turns(tick_costs: TickCosts) -> None:
-    """Start each later turn of an agent with the ledger after its previous turn.
-
-    Concurrent turns may start alike.
-    """
+    """Start each later turn of an agent with the ledger after its previous turn. Concurrent turns may start alike."""
     for key, turn in tick_costs.turns.items():
         agent, number = split_key(key)
         previous = tick_costs.turns.get(turn_key(agent, number - 1)) if number else None

@@ -143,10 +143,7 @@ def describe_fields(request: RequestView) -> str:
 
 
 def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, text: str = "") -> OutboxEntry:
-    """Cancel a request as a person, and return the entry.
-
-    Raise `UsageError` if the cancellation has no effect.
-    """
+    """Cancel a request as a person, and return the entry. Raise `UsageError` if the cancellation has no effect."""
     requests_snapshot = load_requests(base)
     request = find_request(requests_snapshot.requests, reference)
     require_open(request)
@@ -179,10 +176,7 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
 def write_payload(
     base: OrgPath, author: str, kind: MessageKind, payload: dict[str, Any], *, is_decision: bool = False
 ) -> OutboxEntry:
-    """Write an entry as a person, and return the entry.
-
-    Raise `UsageError` for a payload of excessive length.
-    """
+    """Write an entry as a person, and return the entry. Raise `UsageError` for a payload of excessive length."""
     size = len(dump_pretty(payload))
     if size > PAYLOAD_LIMIT_BYTES:
         raise UsageError(

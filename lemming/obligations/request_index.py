@@ -65,10 +65,7 @@ class RequestEntryIndex:
         self._all = {name: entry for scan in self._outboxes.values() for name, entry in scan.entries.items()}
 
     def _scan_all_outboxes(self, authors: Sequence[str]) -> None:
-        """Read all outboxes and cache the relevant files.
-
-        Of unchanged outboxes, read only the cached files.
-        """
+        """Read all outboxes and cache the relevant files. Of unchanged outboxes, read only the cached files."""
         # the time before the scan: later changes must count as doubtful
         started_ns, cache, rescanned = time.time_ns(), load_cache(self._base), list[str]()
         for author in authors:
@@ -87,10 +84,7 @@ class RequestEntryIndex:
             save_cache(self._base, {name: cached for name, cached in cache.items() if name in self._outboxes} | fresh)
 
     def _read_outbox(self, author: str, names: EntryNames, previous: _OutboxScan | None) -> _OutboxScan:
-        """Read the new entries of an outbox.
-
-        If the names are unchanged, an entry was replaced under its name.
-        """
+        """Read the new entries of an outbox. If the names are unchanged, an entry was replaced under its name."""
         previous_names = frozenset(previous.names.all) if previous and previous.names.all != names.all else frozenset()
         previous_entries = previous.entries if previous else {}
         scan, to_read = _OutboxScan(names), list[EntryName]()

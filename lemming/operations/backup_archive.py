@@ -54,10 +54,7 @@ class Manifest:
 
 
 def parse_manifest(raw: bytes) -> Manifest:
-    """Parse the manifest of an archive.
-
-    Raises: CorruptState.
-    """
+    """Parse the manifest of an archive. Raises: CorruptState."""
     try:
         manifest: Manifest = to_value(Manifest, parse(raw))
     except ValueError as error:

@@ -66,10 +66,7 @@ def _is_recording(entry: Any) -> bool:
 
 
 def set_agent_model(base: OrgPath, agent: str, key: str) -> bool:
-    """Set the model key of an agent, and return True for a change.
-
-    Raises: the errors of `set_default_model`.
-    """
+    """Set the model key of an agent, and return True for a change. Raises: the errors of `set_default_model`."""
     load_config(base).model(key)
     if load_agent(base, agent).model.key == key:
         return False

@@ -19,10 +19,7 @@ from lemming.kernel.org.organisation import OrgPath
 
 
 def plan_upgrade(base: OrgPath) -> dict[str, str]:
-    """Return the steps of an upgrade by file; an organisation in the newest format has none.
-
-    Raises: ConfigError.
-    """
+    """Return the steps of an upgrade by file; an organisation in the newest format has none. Raises: ConfigError."""
     if load_config(base).org.format == NEWEST_FORMAT:
         return {}
     zip_files = [f"{SEALED_FOLDER}/{segment.name}" for segment in segments(base) if segment.name.endswith(".zip")]

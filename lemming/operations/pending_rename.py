@@ -14,10 +14,7 @@ LIMIT_BYTES = 4096
 
 
 def find_pending_rename(base: OrgPath) -> tuple[str, str] | None:
-    """Return the old and the new name of an unfinished rename, or None.
-
-    Raises: CorruptState for an invalid file.
-    """
+    """Return the old and the new name of an unfinished rename, or None. Raises: CorruptState for an invalid file."""
     plan = _load_plan(base)
     return (str(plan["agent"]), str(plan["becomes"])) if plan else None
 

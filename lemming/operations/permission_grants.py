@@ -68,10 +68,7 @@ class PermissionGrants:
         ]
 
     def grant(self, permissions: Iterable[RequiredPermission]) -> None:
-        """Grant permissions in their current form.
-
-        Raises: DiskError.
-        """
+        """Grant permissions in their current form. Raises: DiskError."""
         record = self._load_record()
         grants = _parse_grants(record) | {permission.does: dict(permission.bound_to) for permission in permissions}
         self._write_record({**record, "org": self._org_path, "agreed": grants})
@@ -88,10 +85,7 @@ class PermissionGrants:
             self._write_record({**record, "ours": own_permissions})
 
     def mark_as_local(self) -> None:
-        """Mark the organisation as created on this machine.
-
-        Raises: DiskError.
-        """
+        """Mark the organisation as created on this machine. Raises: DiskError."""
         # Random, so that a foreign folder cannot claim to be created on this machine.
         token = os.urandom(16).hex()
         fs.write_atomic(self.base, MADE_HERE_FILE, f"{token}\n".encode())
@@ -153,10 +147,7 @@ def _find_changes(granted: object, current: Mapping[str, str]) -> tuple[str, ...
 
 
 def get_state_folder() -> Path:
-    """Return the folder of this user's LeMMing state.
-
-    Raises: DiskError for a user without a home folder.
-    """
+    """Return the folder of this user's LeMMing state. Raises: DiskError for a user without a home folder."""
     try:
         configured = os.environ.get("XDG_STATE_HOME", "")
         state = Path(configured) if os.path.isabs(configured) else Path.home() / ".local/state"
@@ -174,10 +165,7 @@ _POINTER_LIMIT_BYTES = 1 << 13
 
 
 def has_fetched(folder: Path) -> bool:
-    """Return True if a git repository around the folder has ever fetched, or is unreadable.
-
-    Raises: DiskError.
-    """
+    """Return True if a git repository around the folder has ever fetched, or is unreadable. Raises: DiskError."""
     real_folder = Path(real_path(str(folder)))
     return any(_has_repository_fetched(parent / ".git") for parent in (real_folder, *real_folder.parents))
 

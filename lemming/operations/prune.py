@@ -56,10 +56,7 @@ def find_prunable_items(
 
 
 def remove_item(base: OrgPath, item: PrunableItem) -> None:
-    """Remove an item.
-
-    Raises: DiskError.
-    """
+    """Remove an item. Raises: DiskError."""
     if item.kind == "aside":
         fs.remove_tree(Path(base), item.path)
     elif item.kind == "journals":

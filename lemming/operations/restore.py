@@ -67,10 +67,7 @@ def restore_backup(file: Path, folder: Path, *, max_bytes: int | None = None) ->
 
 
 def _inspect_staged_org(staged: Path) -> tuple[int, dict[str, str]]:
-    """Return the tick and the errors of invalid resumes.
-
-    Raises: CorruptState for a folder without an organisation.
-    """
+    """Return the tick and the errors of invalid resumes. Raises: CorruptState for a folder without an organisation."""
     if not (staged / "agents").is_dir():
         raise damaged_archive_error("it has no agents/ folder")
     require_known_format(staged)
@@ -139,10 +136,7 @@ class _Unpacker:
         self.digest = ArchiveDigest()
 
     def add_member(self, info: tarfile.TarInfo) -> None:
-        """Write a member.
-
-        Raises: CorruptState and tarfile.FilterError for a forbidden member.
-        """
+        """Write a member. Raises: CorruptState and tarfile.FilterError for a forbidden member."""
         if info.name.split("/")[0] in EXCLUDED_NAMES or not (info.isreg() or info.isdir() or info.issym()):
             raise damaged_archive_error(f"{info.name!r} is not allowed in a backup")
         if info.name.count("/") > _MAX_DEPTH or len(info.name) > _MAX_NAME_CHARS:

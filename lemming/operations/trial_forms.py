@@ -83,10 +83,7 @@ class WayTrial:
     replies: dict[bytes, tuple[Request, Reply]] = field(default_factory=dict)
 
     def try_ways(self) -> list[WayResult]:
-        """Try all ways and return the results.
-
-        Raises: the error of a server without any usable answer.
-        """
+        """Try all ways and return the results. Raises: the error of a server without any usable answer."""
         return [self._try_way(way) for way in WAYS]
 
     def _try_way(self, way: Way) -> WayResult:

@@ -75,10 +75,7 @@ class TrialRequest(NamedTuple):
     choice: FormChoice
 
     def interpret(self, reply: Reply) -> TurnReply:
-        """Parse a model reply.
-
-        Raises: ContractError, or the provider's error.
-        """
+        """Parse a model reply. Raises: ContractError, or the provider's error."""
         require_usable_finish(reply.finish, reply.text)
         own_names = self.choice.form.own
         tools = [action.name for action in self.choice.actions if action.name not in own_names]

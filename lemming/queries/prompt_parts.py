@@ -57,10 +57,7 @@ def _is_tool_line(line: str, inputs: TurnInputs) -> bool:
 
 
 def _split_messages(prompted: PreparedPrompt, sent: SentPrompt, dialogue: int) -> Iterator[PromptPart]:
-    """Yield the parts of the other messages;
-
-    `dialogue` is the number of final messages from earlier turns.
-    """
+    """Yield the parts of the other messages; `dialogue` is the number of final messages from earlier turns."""
     messages = [message for message in sent.request.messages if message["role"] != "system"]
     conversation = messages[len(messages) - dialogue :]
     messages = messages[: len(messages) - dialogue]

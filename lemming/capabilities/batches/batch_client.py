@@ -233,10 +233,7 @@ def _find_batch(call: BatchedCall, announced: BatchAnnounced) -> str | None:
 
 
 def _validate_progress(batch: SentBatch) -> BatchProgress:
-    """Return a batch's validated progress.
-
-    Invalid replies and unknown ids do not affect the other replies.
-    """
+    """Return a batch's validated progress. Invalid replies and unknown ids do not affect the other replies."""
     progress = batch.provider.get_batch_progress(batch.id)
     replies: dict[str, Reply] = {}
     problem = progress.problem

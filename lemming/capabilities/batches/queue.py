@@ -125,10 +125,7 @@ class BatchQueue:
                 batch.calls[call.custom_id] = call
 
     def _resolve(self, calls: Iterable[BatchedCall], replies: Mapping[str, Reply]) -> None:
-        """End the wait of calls.
-
-        Needs the lock: all their turns must be running before another call is made.
-        """
+        """End the wait of calls. Needs the lock: all their turns must be running before another call is made."""
         for call in calls:
             reply = replies.get(call.custom_id)
             call.reply, call.is_resolved = reply._replace(batched=True) if reply else None, True

@@ -222,10 +222,7 @@ class ChannelContext:
         return log
 
     def build_payload(self, message: InboundMessage) -> dict[str, Any]:
-        """Return the payload of a message's entry.
-
-        Raises: RequestRejected for a payload over the size limit.
-        """
+        """Return the payload of a message's entry. Raises: RequestRejected for a payload over the size limit."""
         fields = {
             "text": message.text,
             "target": message.target or None,

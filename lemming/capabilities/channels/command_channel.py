@@ -64,10 +64,7 @@ class CommandChannel(Channel):
         return PollResult()
 
     def deliver(self, context: ChannelContext, outgoing: OutgoingEntry) -> None:
-        """Run the program with one entry.
-
-        Exit status 0 means success, unless an output line reports failure.
-        """
+        """Run the program with one entry. Exit status 0 means success, unless an output line reports failure."""
         line = dump_compact({"type": "entry", "key": outgoing.key, **_to_envelope(outgoing)}).decode()
         printed = self._run_program(context, line)
         self._receive_lines(context, printed)
@@ -98,10 +95,7 @@ class CommandChannel(Channel):
                 context.record_refusal(str(name), error.message)
 
     def _parse_message(self, line_value: Any) -> InboundMessage:
-        """Return an output line as a message.
-
-        Raises: RequestRejected for an invalid line.
-        """
+        """Return an output line as a message. Raises: RequestRejected for an invalid line."""
         if not isinstance(line_value, dict):
             raise RequestRejected("expected one JSON object per line, got another line")
         if unknown := [key for key in line_value if key not in KEYS]:

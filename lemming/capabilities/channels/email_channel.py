@@ -227,10 +227,7 @@ class MailChannel(Channel):
         )
 
     def _save_attachments(self, context: ChannelContext, mail: EmailMessage, ident: str) -> tuple[list[str], list[str]]:
-        """Save attachments to the agent's workspace.
-
-        Return their paths, and descriptions of omitted attachments.
-        """
+        """Save attachments to the agent's workspace. Return their paths, and descriptions of omitted attachments."""
         saved_paths, omitted, room = [], [], self._max_attachment_bytes
         for attachment in iter_attachments(mail, ident):
             name, content = attachment.name, redact_content(attachment.content)

@@ -43,10 +43,7 @@ class _BoundedHeaderPolicy(EmailPolicy):
 
 
 def parse_mail(raw: bytes) -> EmailMessage:
-    """Return a parsed mail.
-
-    Raises: RequestRejected for a mail with too many parts or lines.
-    """
+    """Return a parsed mail. Raises: RequestRejected for a mail with too many parts or lines."""
     part_count = 0
 
     def make_part(policy: Policy) -> EmailMessage:

@@ -28,10 +28,7 @@ class Exchange:
         self._is_cut = False
 
     def watch(self, connection: Connection) -> None:
-        """Register a connection for closing.
-
-        The socket is looked up at the end, because TLS replaces the socket.
-        """
+        """Register a connection for closing. The socket is looked up at the end, because TLS replaces the socket."""
         self._connections.append(connection)
 
     def require_complete(self) -> None:
@@ -52,10 +49,7 @@ class Exchange:
 
 @contextlib.contextmanager
 def open_exchange(peer: str, deadline: Deadline, stop: threading.Event | None = None) -> Iterator[Exchange]:
-    """Watch an exchange during the block.
-
-    Raises: TimedOut with the peer's name, at the deadline.
-    """
+    """Watch an exchange during the block. Raises: TimedOut with the peer's name, at the deadline."""
     exchange, over = Exchange(deadline), threading.Event()
 
     def watch() -> None:

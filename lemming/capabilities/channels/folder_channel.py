@@ -362,10 +362,7 @@ def _owner_name(uid: int) -> str:
 
 @contextlib.contextmanager
 def _report_unreachable(root: Path, context: ChannelContext) -> Iterator[None]:
-    """Convert disk errors in a folder outside the organisation to `Unavailable`.
-
-    Other disk errors stop the engine.
-    """
+    """Convert disk errors in a folder outside the organisation to `Unavailable`. Other disk errors stop the engine."""
     try:
         yield
     except DiskError as error:

@@ -88,10 +88,7 @@ class HttpChannel(Channel):
         return ", ".join(endpoints)
 
     def receive_hook(self, context: ChannelContext, headers: Mapping[str, str], body: bytes, sender: str) -> Receipt:
-        """Receive a signed webhook.
-
-        Raises: PermissionDenied, and the errors of `ChannelContext.receive`.
-        """
+        """Receive a signed webhook. Raises: PermissionDenied, and the errors of `ChannelContext.receive`."""
         secret = get_variable(self._secret_env)
         if not secret:
             hint = 'set "secret_env" in its options to the name of a variable that holds the secret'

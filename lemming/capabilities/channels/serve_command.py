@@ -62,10 +62,7 @@ def serve(
 
 
 def _build_metrics_endpoint(host: str) -> MetricsSource:
-    """Return the handler of GET /metrics.
-
-    Raises `UsageError` if other machines could read metrics without a token.
-    """
+    """Return the handler of GET /metrics. Raises `UsageError` if other machines could read metrics without a token."""
     from lemming.telemetry.metrics import CONTENT_TYPE, render_metrics
 
     if host not in LOCAL_NAMES and not os.environ.get(METRICS_TOKEN_ENV):

@@ -69,10 +69,7 @@ class OllamaLineStream:
         self._calls += calls if isinstance(calls, list) else []
 
     def to_response(self) -> bytes:
-        """Return the complete answer.
-
-        Raises: Unavailable if the stream ended early.
-        """
+        """Return the complete answer. Raises: Unavailable if the stream ended early."""
         if self._buffer.strip():
             self._feed_line(self._buffer)
         if not self._last.get("done"):
@@ -82,10 +79,7 @@ class OllamaLineStream:
 
 
 async def parse_events(lines: AsyncIterator[str]) -> AsyncIterator[Json]:
-    """Yield the JSON objects of a stream of server-sent events.
-
-    Raises: Unavailable for malformed JSON.
-    """
+    """Yield the JSON objects of a stream of server-sent events. Raises: Unavailable for malformed JSON."""
     async for line in lines:
         if not line.startswith("data:") or line[5:].strip() in ("", "[DONE]"):
             continue
@@ -115,10 +109,7 @@ class ChatStream:
         self._finish: Any = None
 
     def feed(self, event: Json) -> None:
-        """Process one event.
-
-        Raises: Unavailable for an error event.
-        """
+        """Process one event. Raises: Unavailable for an error event."""
         _raise_stream_error(event)
         self._body |= {key: event[key] for key in ("id", "model", "usage") if event.get(key) is not None}
         for choice in event.get("choices") or ():
@@ -143,10 +134,7 @@ class ChatStream:
             self._add_call_delta({"function": function}, 0)
 
     def _add_call_delta(self, call: Json, number: int) -> None:
-        """Add a piece of a call.
-
-        Another id at the same index starts another call: some servers number no calls.
-        """
+        """Add a piece of a call. Another id at the same index starts another call: some servers number no calls."""
         index = call.get("index", number)
         current_call, identity = self._calls.get(index), call.get("id")
         if current_call and identity and current_call["id"] and identity != current_call["id"]:
@@ -162,10 +150,7 @@ class ChatStream:
                 current_call["function"][name] = piece
 
     def to_response(self) -> Json:
-        """Return the complete answer.
-
-        Raises: Unavailable if the stream ended early.
-        """
+        """Return the complete answer. Raises: Unavailable if the stream ended early."""
         if self._finish is None:
             raise Unavailable("the answer ended in the middle")
         calls = {"tool_calls": [*self._calls.values()]} if self._calls else {}
@@ -181,10 +166,7 @@ class ResponsesStream:
         self._answer: Any = None
 
     def feed(self, event: Json) -> None:
-        """Process one event.
-
-        Raises: Unavailable for an error event.
-        """
+        """Process one event. Raises: Unavailable for an error event."""
         match event.get("type"):
             case "error":
                 raise Unavailable(str(event.get("message") or "the server gave up"))
@@ -194,10 +176,7 @@ class ResponsesStream:
                 self._answer = event.get("response")
 
     def to_response(self) -> Json:
-        """Return the complete answer.
-
-        Raises: Unavailable if the stream ended early.
-        """
+        """Return the complete answer. Raises: Unavailable if the stream ended early."""
         if not isinstance(self._answer, dict):
             raise Unavailable("the answer ended in the middle")
         return self._answer
@@ -213,10 +192,7 @@ class MessageStream:
         self._is_complete = False
 
     def feed(self, event: Json) -> None:
-        """Process one event.
-
-        Raises: Unavailable for an error event.
-        """
+        """Process one event. Raises: Unavailable for an error event."""
         match event.get("type"):
             case "message_start":
                 self._message = dict(event.get("message") or {})
@@ -245,10 +221,7 @@ class MessageStream:
                 block["json"] = block.get("json", "") + delta["partial_json"]
 
     def to_response(self) -> Json:
-        """Return the complete answer.
-
-        Raises: Unavailable if the stream ended early.
-        """
+        """Return the complete answer. Raises: Unavailable if the stream ended early."""
         if not self._is_complete:
             raise Unavailable("the answer ended in the middle")
         return {**self._message, "content": [_finish_block(block) for _, block in sorted(self._blocks.items())]}

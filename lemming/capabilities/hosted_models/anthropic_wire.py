@@ -50,10 +50,7 @@ def mark_cached_prefix(fields: Json, cache: str) -> Json:
 
 
 def _constant_tokens(fields: Json) -> int:
-    """Return an estimate of the tokens of instructions and tools.
-
-    Tools count only if the result depends on them.
-    """
+    """Return an estimate of the tokens of instructions and tools. Tools count only if the result depends on them."""
     system: Json = {"role": "system", "content": fields.get("system", "")}
     tokens = estimate_prompt_tokens([system])
     return tokens if tokens >= MIN_CACHED_TOKENS else estimate_prompt_tokens([{**system, "tools": fields.get("tools")}])
@@ -144,10 +141,7 @@ class AnthropicMessage:
         return {"calls": calls, "thinking": "\n\n".join(thoughts), "kept": {ANTHROPIC: kept_blocks} if calls else None}
 
     def _input_tokens(self) -> int | None:
-        """Return the tokens of the whole prompt.
-
-        The API counts tokens read from or written to the cache separately.
-        """
+        """Return the tokens of the whole prompt. The API counts tokens read from or written to the cache separately."""
         fresh = usage_at_path(self.usage, "input_tokens")
         apart = ("cache_read_input_tokens", "cache_creation_input_tokens")
         return None if fresh is None else fresh + sum(usage_at_path(self.usage, key) or 0 for key in apart)

@@ -63,18 +63,12 @@ def rewrite_stream(stream: Any, rewrite: Callable[[bytes], bytes]) -> Any:
 
 
 def tee_stream(stream: Any, on_chunk: Callable[[bytes], None], get_body: Callable[[], bytes]) -> Any:
-    """Return a response stream.
-
-    `on_chunk` receives bytes on arrival, and `get_body` returns the final body.
-    """
+    """Return a response stream. `on_chunk` receives bytes on arrival, and `get_body` returns the final body."""
     return _wrap_stream(stream, _TeeStream, on_chunk, get_body)
 
 
 async def _limit_response(response: Any) -> None:
-    """Reject a redirect, otherwise wrap the response in a counting stream.
-
-    An event hook, before the body is read.
-    """
+    """Reject a redirect, otherwise wrap the response in a counting stream. An event hook, before the body is read."""
     url = response.request.url
     if response.has_redirect_location:
         target = strip_userinfo(str(url.join(response.headers["location"]))).partition("?")[0]

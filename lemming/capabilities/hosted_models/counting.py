@@ -76,10 +76,7 @@ async def count_texts(post: Post, root: str, model: str, texts: Sequence[str]) -
 
 
 def _tokenize_fields(text: str, *, is_whole: bool = False) -> Json:
-    """Return the body of a tokenizer request for llama.cpp and vLLM.
-
-    `is_whole`: the text is a whole prompt.
-    """
+    """Return the body of a tokenizer request for llama.cpp and vLLM. `is_whole`: the text is a whole prompt."""
     return {"content": text, "add_special": is_whole, "parse_special": is_whole, "add_special_tokens": False}
 
 

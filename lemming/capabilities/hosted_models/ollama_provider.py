@@ -187,10 +187,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         )
 
     async def _on_response(self, response: Response) -> None:
-        """Raise for an error response, otherwise normalise the body before the SDK reads the answer.
-
-        An event hook.
-        """
+        """Raise for an error response, otherwise normalise the body before the SDK reads the answer. An event hook."""
         model_name = json.loads(response.request.content)["model"]
         if response.status_code != 200:
             await response.aread()

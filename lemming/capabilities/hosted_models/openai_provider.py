@@ -118,10 +118,7 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         return [name for name in iter_droppable_parts(fields) if name not in self._extra_fields(request)]
 
     def parse_reply(self, body: bytes, request_id: str | None, model_name: str) -> Reply:
-        """Return the reply in the body of an answer.
-
-        Raises: ProviderError for a failed or malformed answer.
-        """
+        """Return the reply in the body of an answer. Raises: ProviderError for a failed or malformed answer."""
         kind: type[ChatCompletion | OpenAIResponse] = ChatCompletion if self.api == "chat" else OpenAIResponse
         answer = self.parse_answer(model_name, kind, body)
         if isinstance(answer, Reply):

@@ -247,10 +247,7 @@ class HttpBackend(Backend, Generic[C]):
         return Unavailable(redacted_excerpt(_parse_error_body(plain)[0]), where=f"{self.name} {model_name}")
 
     def parse_body(self, model_name: str, kind: type[T], body: bytes) -> T:
-        """Return a body as a value of `kind`.
-
-        Raises: Unavailable if the body has another shape.
-        """
+        """Return a body as a value of `kind`. Raises: Unavailable if the body has another shape."""
         try:
             value: T = adapter(cast(Any, kind)).validate_json(body)
         except ValidationError as error:

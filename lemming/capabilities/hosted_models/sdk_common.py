@@ -59,10 +59,7 @@ OUTPUT_FIELDS = frozenset({"max_completion_tokens", "max_output_tokens", "max_to
 
 
 def validate_extra_fields(name: str, extra: dict[str, Any]) -> dict[str, Any]:
-    """Return the extra fields of a request.
-
-    Raises: ConfigError for fields reserved for the engine.
-    """
+    """Return the extra fields of a request. Raises: ConfigError for fields reserved for the engine."""
     for key in extra:
         if key in RESERVED_FIELDS or (key in OUTPUT_FIELDS and extra[key] is not None):
             message = f'provider {name}: options.extra must not contain "{key}": the engine sets it'

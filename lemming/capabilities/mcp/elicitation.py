@@ -30,10 +30,7 @@ class Unanswerable(ValueError):
 def build_elicitation_request(
     tool: str, arguments: Mapping[str, Any], questions: Mapping[str, Any], state: str | None, *, target: str
 ) -> NewEntry:
-    """Return the request with a server's questions.
-
-    Raises: Unanswerable for an unsupported question.
-    """
+    """Return the request with a server's questions. Raises: Unanswerable for an unsupported question."""
     questions_by_key = {key: _parse_question(question) for key, question in questions.items()}
     if len(dump_compact([questions, state])) > MAX_BYTES:
         raise Unanswerable(f"its question is longer than {MAX_BYTES} bytes")

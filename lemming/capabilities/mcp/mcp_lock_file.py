@@ -58,10 +58,7 @@ EMPTY_LOCK = McpLock()
 
 
 def load_lock(base: OrgPath) -> McpLock:
-    """Return the lock. An unchanged file gives the same object.
-
-    Raises: ConfigError for a damaged file.
-    """
+    """Return the lock. An unchanged file gives the same object. Raises: ConfigError for a damaged file."""
     org = Organisation.from_path(base)
     try:
         reading = org.files.get_reading(LOCK_FILE, _parse_lock, limit_bytes=LOCK_LIMIT_BYTES)
@@ -80,10 +77,7 @@ def _parse_lock(raw: bytes) -> Document[McpLock]:
 
 
 def save_lock(base: OrgPath, servers: Mapping[str, LockedServer], *, sync: bool = False) -> None:
-    """Save the tools of these servers, replacing their earlier lock.
-
-    Raises: DiskError.
-    """
+    """Save the tools of these servers, replacing their earlier lock. Raises: DiskError."""
     org = Organisation.from_path(base)
     all_servers = {**load_lock(org).servers, **servers}
     plain = {

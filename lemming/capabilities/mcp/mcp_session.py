@@ -64,17 +64,11 @@ class McpSession:
         self._output_schemas: dict[str, Any] = {}
 
     async def open(self) -> None:
-        """Open the session within `start_timeout_s`.
-
-        Raises: ToolError if the server cannot be started or reached.
-        """
+        """Open the session within `start_timeout_s`. Raises: ToolError if the server cannot be started or reached."""
         await self._open_client()
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """Return the server's descriptions of its tools, in order.
-
-        Raises: ToolError for too many tools or pages.
-        """
+        """Return the server's descriptions of its tools, in order. Raises: ToolError for too many tools or pages."""
         async with self._borrow_client() as client:
             tools: list[dict[str, Any]] = []
             cursor = None

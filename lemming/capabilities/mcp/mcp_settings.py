@@ -134,10 +134,7 @@ class McpConfig:
             raise ConfigError(str(self.fatal[0]), problems=self.fatal)
 
     def get_server(self, name: str) -> McpServerSettings:
-        """Return a server by name.
-
-        Raises: ToolError with the nearest name.
-        """
+        """Return a server by name. Raises: ToolError with the nearest name."""
         if name in self.servers:
             return self.servers[name]
         hint = did_you_mean(name, list(self.servers)) or f"servers: {', '.join(self.servers) or 'none'}"
@@ -145,10 +142,7 @@ class McpConfig:
 
 
 def load_mcp_config(base: OrgPath) -> McpConfig:
-    """Return the valid MCP servers of an organisation, and all problems.
-
-    Unchanged files give the same object.
-    """
+    """Return the valid MCP servers of an organisation, and all problems. Unchanged files give the same object."""
     org = Organisation.from_path(base)
     documents = [
         _load_settings(org, MCP_FILE, McpSettings, "none"),
@@ -316,10 +310,7 @@ def _referenced_variables(server: McpServerSettings) -> Iterator[str]:
 
 
 def expand_variables(text: str) -> str:
-    """Return a text with its variables expanded.
-
-    Raises: ToolError for an unset variable.
-    """
+    """Return a text with its variables expanded. Raises: ToolError for an unset variable."""
     return _REFERENCE.sub(lambda match: _get_variable(match[1], match[2]), text)
 
 
@@ -333,10 +324,7 @@ def build_environment(server: McpServerSettings) -> dict[str, str]:
 
 
 def build_headers(server: McpServerSettings) -> dict[str, str]:
-    """Return the headers of requests to a server.
-
-    Raises: ToolError for an unset variable.
-    """
+    """Return the headers of requests to a server. Raises: ToolError for an unset variable."""
     return {
         header: _get_variable(text, None) if _VARIABLE.match(text) else expand_variables(text)
         for header, text in server.headers_env.items()

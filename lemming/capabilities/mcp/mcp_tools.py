@@ -62,10 +62,7 @@ class McpTool(Tool):
         return self.schema
 
     def parse_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments.
-
-        Raises: InvalidArguments with the violated rules of the schema.
-        """
+        """Return the arguments. Raises: InvalidArguments with the violated rules of the schema."""
         if errors := describe_violations(self.schema, arguments):
             hint = make_arguments_hint(self.schema, arguments)
             raise InvalidArguments(f"{self.name}: {'; '.join(errors)}", hint=hint)
@@ -90,10 +87,7 @@ class McpTool(Tool):
         return self.places[1]
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-        """Call the server.
-
-        Raises: ToolError if the call fails.
-        """
+        """Call the server. Raises: ToolError if the call fails."""
         from lemming.capabilities.mcp.server_sessions import McpSessions, ServerDisconnected
 
         answers, state = find_elicitation_answers(context.org, context.answered, self.name, arguments) or (None, None)
@@ -210,10 +204,7 @@ class McpToolSource(ServerSource):
             self._withheld, self._sources = withheld, ()
 
     def refresh(self, settings: OrgSettings) -> list[Problem]:
-        """Reload the locked tools, and return problems for a person.
-
-        Raises: ConfigError for invalid settings.
-        """
+        """Reload the locked tools, and return problems for a person. Raises: ConfigError for invalid settings."""
         config = load_mcp_config(self._org)
         config.require_valid()
         lock = load_lock(self._org)

@@ -99,10 +99,7 @@ class McpSessions:
     def call_tool(
         self, name: str, server: McpServerSettings, tool: str, arguments: dict[str, Any], **continuation: Any
     ) -> ToolCallResponse:
-        """Call a tool of a server.
-
-        Raises: ToolError, and TimedOut after the time limit.
-        """
+        """Call a tool of a server. Raises: ToolError, and TimedOut after the time limit."""
         if problem := self._recent_failure(name):
             raise ToolError(f"MCP server {name}: {problem}")
         require_sdk()
@@ -213,10 +210,7 @@ def _to_listing(raw_tools: Iterable[Mapping[str, Any]], server_name: str, server
 
 
 def _name_length_error(server_name: str, tool_name: str) -> str:
-    """Return the reason a tool name is too long for backends, or the empty string.
-
-    A dot counts as two characters.
-    """
+    """Return the reason a tool name is too long for backends, or the empty string. A dot counts as two characters."""
     name = f"{PREFIX}{server_name}.{tool_name}".replace(".", "__")
     return "" if len(name) <= MAX_NAME_CHARS else f"{name[:80]} is longer than {MAX_NAME_CHARS} characters"
 
@@ -235,10 +229,7 @@ async def _call_tool(
 
 
 def _validate_output(response: ToolCallResponse) -> ToolCallResponse:
-    """Return the response of a call.
-
-    Raises: ToolError if the result violates the tool's output schema.
-    """
+    """Return the response of a call. Raises: ToolError if the result violates the tool's output schema."""
     errors = [] if response.output_schema is None else describe_violations(response.output_schema, response.structured)
     if errors:
         raise ToolError(f"its result is not what its output schema says: {'; '.join(errors)}"[:1000])

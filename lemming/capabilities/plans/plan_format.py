@@ -289,10 +289,7 @@ def plan_file(agent: str) -> str:
 
 
 def load_plan(org: Organisation, agent: str) -> Document[AgentPlan]:
-    """Return an agent's plan from its file.
-
-    Raises: ConfigError with all problems of the file.
-    """
+    """Return an agent's plan from its file. Raises: ConfigError with all problems of the file."""
     file = plan_file(agent)
     try:
         reading = org.files.get_reading(file, lambda raw: parse_plan(raw, file), limit_bytes=PLAN_LIMIT_BYTES)
@@ -306,8 +303,5 @@ def load_plan(org: Organisation, agent: str) -> Document[AgentPlan]:
 
 
 def parse_plan(raw: bytes, file: str) -> Document[AgentPlan]:
-    """Return the plan in a file's bytes.
-
-    Raises: ConfigError for an invalid plan.
-    """
+    """Return the plan in a file's bytes. Raises: ConfigError for an invalid plan."""
     return parse_document(raw, file, AgentPlan, limit_bytes=PLAN_LIMIT_BYTES, unknown_key_policy="at the top")

@@ -35,10 +35,7 @@ class PlanProposeTool(EngineTool):
         plan: Annotated[dict[str, Any], describe_field("The plan, as plan.json has it.")],
         text: Annotated[str, describe_field("What it is for: its request.", min_length=1)],
     ) -> ToolResult:
-        """Return a result confirming the proposal.
-
-        Raises: ToolError with all problems of the plan.
-        """
+        """Return a result confirming the proposal. Raises: ToolError with all problems of the plan."""
         follower, follower_plan = self._find_follower(context, agent)
         try:
             proposed = parse_proposed_plan(plan)

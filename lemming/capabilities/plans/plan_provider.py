@@ -33,10 +33,7 @@ class PlanProvider(Backend):
         self._base = base or Path()
 
     def complete(self, request: Request) -> Reply:
-        """Return the plan's next reply.
-
-        Raises: ConfigError for an invalid plan or run.
-        """
+        """Return the plan's next reply. Raises: ConfigError for an invalid plan or run."""
         values = parse_turn_values(request.messages)
         reply = NOTHING_TO_DO
         if values["request"] is not None:

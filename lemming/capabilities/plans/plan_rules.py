@@ -64,18 +64,12 @@ def validate_plan(plan: AgentPlan) -> Iterator[Problem]:
 
 
 def load_valid_plan(org: Organisation, agent: str) -> AgentPlan:
-    """Return an agent's plan.
-
-    Raises: ConfigError with all problems of the plan.
-    """
+    """Return an agent's plan. Raises: ConfigError with all problems of the plan."""
     return require_valid(load_plan(org, agent), plan_file(agent))
 
 
 def require_valid(document: Document[AgentPlan], file: str) -> AgentPlan:
-    """Return the plan in a document.
-
-    Raises: ConfigError with all problems of the plan.
-    """
+    """Return the plan in a document. Raises: ConfigError with all problems of the plan."""
     problems = locate_problems(validate_plan(document.value), file, document.raw)
     if errors := tuple(problem for problem in problems if problem.severity == "error"):
         raise ConfigError(str(errors[0]), problems=errors)

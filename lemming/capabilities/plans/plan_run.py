@@ -89,10 +89,7 @@ def run_key(request_id: str) -> str:
 
 
 def parse_run(value: Any) -> PlanRun:
-    """Return the run in a memory.
-
-    Raises: ValueError with the invalid part.
-    """
+    """Return the run in a memory. Raises: ValueError with the invalid part."""
     run: PlanRun = to_value(PlanRun, value)
     return run
 

@@ -102,10 +102,7 @@ def _list_skip_reasons(query: OrgQuery[Any], name: str) -> Iterator[SkipReason]:
 def iter_permissions(
     org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
 ) -> Iterator[RequiredPermission]:
-    """Yield the permissions for programs that judge answers of steps.
-
-    Invalid plans are reported elsewhere.
-    """
+    """Yield the permissions for programs that judge answers of steps. Invalid plans are reported elsewhere."""
     for agent in agents:
         with contextlib.suppress(ConfigError):  # its turns fail, and run nothing
             judges = load_plan(org, agent.name).value.iter_judges() if is_planner(agent, config) else ()

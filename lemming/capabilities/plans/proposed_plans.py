@@ -38,10 +38,7 @@ def get_proposed_plan(payload: Mapping[str, Any], follower_plan: AgentPlan) -> A
 
 
 def parse_proposed_plan(plain: Any) -> AgentPlan:
-    """Return a proposed plan from JSON values.
-
-    Raises: ConfigError with all problems of the plan.
-    """
+    """Return a proposed plan from JSON values. Raises: ConfigError with all problems of the plan."""
     try:
         plan: AgentPlan = to_value(AgentPlan, plain)
     except (TypeError, ValueError) as error:

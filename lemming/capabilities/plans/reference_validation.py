@@ -238,10 +238,7 @@ def _key_reference_problems(plan: AgentPlan, key: str, pointer: str, earlier_nam
 
 
 def _writer_problems(plan: AgentPlan) -> Iterator[Problem]:
-    """Yield a problem for two steps with the same key in one run.
-
-    Mutually exclusive branches may share a key.
-    """
+    """Yield a problem for two steps with the same key in one run. Mutually exclusive branches may share a key."""
     follows, writers = reachable_steps(plan), dict[str, list[tuple[StepAction, StepDefinition]]]()
     for action, step, base_pointer in plan.iter_actions():
         if not action.writes:

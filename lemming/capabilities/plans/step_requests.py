@@ -16,10 +16,7 @@ Json = dict[str, Any]
 
 
 def build_request_payload(action: StepAction, state: ActionState, variables: Json, at: str) -> Json:
-    """Return the payload of a step's request, including the reason for the last failure.
-
-    `at`: current timestamp.
-    """
+    """Return the payload of a step's request, including the reason for the last failure. `at`: current timestamp."""
     arguments = fill_arguments(action.args, variables) if action.plan else {}
     task = render(action.task, variables) or value_to_text(arguments)
     text = append_context(task, [*context_lines(action.context, variables)])
@@ -63,10 +60,7 @@ def append_context(task: str, parts: list[tuple[str, str]]) -> str:
 
 
 def build_wait(wait: WaitSettings | None, tick: int, files: Mapping[str, str | None], variables: Json) -> Json:
-    """Return the wait state of a step that starts waiting in this tick.
-
-    Raises: ValueError for an invalid time.
-    """
+    """Return the wait state of a step that starts waiting in this tick. Raises: ValueError for an invalid time."""
     if wait is None:  # the plan was changed meanwhile
         return {"tick": tick}
     until: Json = {"give_up": tick + wait.at_most} if wait.at_most else {}

@@ -87,10 +87,7 @@ class ScriptedProvider(Backend):
         self._lines = tuple(_iter_lines((base or Path()) / file, file))
 
     def complete(self, request: Request) -> Reply:
-        """Return the answer of the first matching line.
-
-        Raise its error, or `RequestRejected` without a match.
-        """
+        """Return the answer of the first matching line. Raise its error, or `RequestRejected` without a match."""
         for line in self._lines:
             if line.matches(request):
                 if line.delay_s:
@@ -196,10 +193,7 @@ def _significant_messages(message: Message) -> str:
 
 
 def _significant_lines(content: str) -> Iterator[str]:
-    """Yield the lines that identify the question.
-
-    Lines of quoted data count as data, regardless of their form.
-    """
+    """Yield the lines that identify the question. Lines of quoted data count as data, regardless of their form."""
     end_line, is_skipped = "", False
     for line in content.split("\n"):
         if end_line:  # a judge is shown the prompt of the judged agent

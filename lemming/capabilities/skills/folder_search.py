@@ -67,10 +67,7 @@ class SkillSearch:
             self._add_problem(f"{folder}/{like}", f"the file of a skill must be named {SKILL_FILE}", "rename it")
 
     def _list_names(self, folder: str) -> list[str]:
-        """Return the names in a folder, folders ending with / and links with @.
-
-        Empty for an unreadable folder.
-        """
+        """Return the names in a folder, folders ending with / and links with @. Empty for an unreadable folder."""
         self._remaining_folders -= 1
         if self._remaining_folders <= 0:
             if not self._remaining_folders:

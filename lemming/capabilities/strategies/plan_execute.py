@@ -109,10 +109,7 @@ def load_inputs(inputs: StrategyInputs) -> dict[str, Any]:
 
 
 def _parse_plan(value: Any) -> MemoryPlan:
-    """Return the plan in a memory value; a step may be a plain text.
-
-    Raise `ValueError` for an invalid plan.
-    """
+    """Return the plan in a memory value; a step may be a plain text. Raise `ValueError` for an invalid plan."""
     if isinstance(value, Mapping) and isinstance(value.get("steps"), list):
         steps = [{"step": step} if isinstance(step, str) else step for step in value["steps"]]
         value = {**value, "steps": steps}
@@ -171,10 +168,7 @@ def _replan(turn: Turn, plan: MemoryPlan, index: int) -> Generator[Yielded, Any,
 
 
 def _run_step(turn: Turn, plan: MemoryPlan, index: int) -> Generator[Yielded, Any, tuple[MemoryPlan, End | None]]:
-    """Run a step as far as the turn allows.
-
-    Return the updated plan, and the turn's end if the turn is over.
-    """
+    """Run a step as far as the turn allows. Return the updated plan, and the turn's end if the turn is over."""
     options: PlanExecuteOptions = turn.options
     step, step_text = plan.steps[index], ""
     messages = _build_prompt(turn, f"{_format_plan(turn, plan)}\n\n{ASK_FOR_STEP.format(number=index + 1)}")

@@ -56,10 +56,7 @@ class SearchTool(FileReadingTool):
         return {**schema, "properties": properties}
 
     def parse_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments under the parameter names of `plan`.
-
-        Raise `ToolError` for invalid arguments.
-        """
+        """Return the arguments under the parameter names of `plan`. Raise `ToolError` for invalid arguments."""
         return super().parse_arguments({"folder" if key == _FOLDER else key: value for key, value in arguments.items()})
 
     def plan(

@@ -111,10 +111,7 @@ def describe_lost_ticks(ticks_text: str) -> str:
 
 
 def load_file(base: OrgPath, path: str) -> bytes | None:
-    """Return the bytes of a file, or None if it is missing.
-
-    Raises `UsageError` for anything but a regular file.
-    """
+    """Return the bytes of a file, or None if it is missing. Raises `UsageError` for anything but a regular file."""
     try:
         return fs.read_bytes(base / path, FILE_LIMIT_BYTES)
     except (FileNotFoundError, NotADirectoryError):

@@ -117,10 +117,7 @@ def _build_node(name: str, survey: Survey, config: Config, wrote: Mapping[str, i
 
 
 def _classify_speaker(agent: Agent | None, config: Config) -> str:
-    """Return the kind of speaker of an agent:
-
-    "person", "channel", "model", or "broken" for a broken resume.
-    """
+    """Return the kind of speaker of an agent: "person", "channel", "model", or "broken" for a broken resume."""
     if agent is None:
         return "broken"
     if is_person_model(agent.model.key, config):

@@ -192,10 +192,7 @@ def _small_file_texts(turn: TurnRecord) -> dict[str, str]:
 
 
 def _build_turn_row(record: RecordedTick, name: str) -> dict[str, Any]:
-    """Return a turn as a table row; only the final records of the turn are parsed.
-
-    `name`: the turn key.
-    """
+    """Return a turn as a table row; only the final records of the turn are parsed. `name`: the turn key."""
     ended = record.ended.get(name)
     report = ended.report if ended else None
     tools = [record_of_turn for record_of_turn in record.turn_records(name) if isinstance(record_of_turn, ToolFinished)]

@@ -68,10 +68,7 @@ def unload(folders: Iterable[Path]) -> None:
 
 
 def load_module(file: Path, sources: Sources) -> ModuleType:
-    """Return the module of a file, with its prints sent to standard error.
-
-    Errors of the module pass through.
-    """
+    """Return the module of a file, with its prints sent to standard error. Errors of the module pass through."""
     if _SourceFinder not in sys.meta_path:
         sys.meta_path.insert(0, _SourceFinder)
     package = get_package_name(file.parent)
