@@ -78,7 +78,7 @@ def make_unknown_model_error(text: str, keys: Iterable[str]) -> UnknownModel:
 
 def detect_models(variables: Mapping[str, str] = os.environ, machine: Machine | None = None) -> list[AvailableModel]:
     """Return the available models: by keys, on local servers, and the best embedded model for this machine."""
-    embedded = find_best_embedded(machine or measure_machine())
+    embedded = find_best_embedded(machine or Machine(_measure_free_bytes(), count_usable_processors()))
     return [*find_models_by_keys(variables), *find_local_server_models(), *([embedded] if embedded else [])]
 
 
@@ -120,11 +120,6 @@ def find_best_embedded(machine: Machine) -> AvailableModel | None:
         size = "its weights are here" if is_on_this_machine(name) else f"{weights.size_bytes / 1e6:.0f} MB to fetch"
         return AvailableModel("local", name, f"runs on this machine, without a key; {size}")
     return None
-
-
-def measure_machine() -> Machine:
-    """Return the resources of this machine available to the process."""
-    return Machine(_measure_free_bytes(), count_usable_processors())
 
 
 def _measure_free_bytes() -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,7 +68,7 @@ def check_served_model(server: KeylessServer, served: ServedModels, model: str) 
     context = f", {served.context:,} tokens of context" if served.context else ""
     if served.has_one:
         return Readiness(True, f"{address} serves {served.names[0]}{context}")
-    if _is_served(server.kind, model, served.names):
+    if model in served.names or (server.kind == "ollama" and f"{model}:latest" in served.names):
         return Readiness(True, f"served at {address}{context}")
     if not served.names:
         return Readiness(False, f"{address} serves no model", _suggest_fix(server.kind, model))
@@ -78,10 +78,6 @@ def check_served_model(server: KeylessServer, served: ServedModels, model: str) 
     )
     fix = did_you_mean(model, list(served.names)) or _suggest_fix(server.kind, model)
     return Readiness(False, f'"{model}" is not served at {address}, which serves {shown_names}{remaining_count}', fix)
-
-
-def _is_served(kind: str, model: str, names: Iterable[str]) -> bool:
-    return model in names or (kind == "ollama" and f"{model}:latest" in names)
 
 
 def _suggest_fix(kind: str, model: str) -> str:

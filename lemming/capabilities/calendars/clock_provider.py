@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.providers import Backend, Reply, Request
@@ -21,13 +19,9 @@ class ClockProvider(Backend):
         """Return the requests as entries of the contract. Raises `RequestRejected` for a prompt in prose."""
         try:
             values = parse(request.messages[-1]["content"])
-            entries = [_request_entry(payload) for payload in values.get("jobs", ())]
+            entries = [{"kind": "request", "payload": payload, "tags": [TAG]} for payload in values.get("jobs", ())]
         except (JsonProblem, AttributeError) as error:
             hint = 'set "prompt": "values" in its entry in config/models.json'
             raise RequestRejected('the clock requires "prompt": "values"', where=request.agent, hint=hint) from error
         text = dump_compact({"outbox_entries": entries, "tool_calls": [], "memory_updates": [], "notes": ""})
         return Reply(text.decode(), input_tokens=0, output_tokens=0)
-
-
-def _request_entry(payload: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": "request", "payload": payload, "tags": [TAG]}

@@ -82,7 +82,7 @@ class PayloadValidator:
         candidates = [
             index
             for index, entry in enumerate(entries)
-            if entry.kind in ANSWER_KINDS and _targets_asker(entry, task.asker)
+            if entry.kind in ANSWER_KINDS and entry.payload.get("target") in (None, task.asker, [], [task.asker])
         ]
         return explicit or candidates[-1:]
 
@@ -108,10 +108,6 @@ class PayloadValidator:
         reply_to, open_requests = new.payload.get("reply_to"), self._inputs.open_requests
         matches = [identity for identity in open_requests if reply_to in (None, identity, identity.rpartition("_")[2])]
         return self._schemas.get(matches[0]) if len(matches) == 1 else None
-
-
-def _targets_asker(new: NewEntry, asker: str) -> bool:
-    return new.payload.get("target") in (None, asker, [], [asker])
 
 
 def _describe_violations(violation: Violation) -> str:

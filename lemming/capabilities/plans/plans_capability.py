@@ -55,7 +55,7 @@ class PlansCapability(Capability):
             ticks = (wait.get("tick") for wait in collect_waits([open_request], values))
             until = min((tick for tick in ticks if isinstance(tick, int)), default=None)
             yield Block(open_request.request, f"waits for what its plan says, for {count} of its requests", until)
-        yield from (Continue(item.request) for item in open_requests if is_run_redirected(item, values))
+        yield from (Continue(item.request) for item in open_requests if is_redirected(values.get(_run_key(item))))
 
     def intercept(self, effect: BuildPrompt, turn: Preparation) -> Interception:
         """Add the external state to the values, and limit the memories to the run of the request."""
@@ -153,11 +153,6 @@ def is_waiting(
     return bool(waits) and not any(
         is_wait_done(wait, tick, external_state.time, external_state.files) for wait in waits
     )
-
-
-def is_run_redirected(open_request: OpenRequest, memories: Mapping[str, Any]) -> bool:
-    """Return True if a person has redirected a request's run."""
-    return is_redirected(memories.get(_run_key(open_request)))
 
 
 def collect_waits(open_requests: Iterable[OpenRequest], memories: Mapping[str, Any]) -> list[Json]:
