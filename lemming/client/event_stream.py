@@ -99,10 +99,7 @@ class EventStream(Generic[R]):
 
     @property
     def result(self) -> R:
-        """The result of the run, available after its last event.
-
-        Raises `UsageError` before the last event, and any error of the run.
-        """
+        """The result of the run. Raises `UsageError` before the last event, and any error of the run."""
         if not self._is_finished:
             raise UsageError("the stream has not ended", hint="read its events to the end: for event in stream: ...")
         return self._get_result()

@@ -100,10 +100,7 @@ def _find_capability_skip(snapshot: Snapshot, agent: Agent) -> SkipReason | None
 
 @dataclass(frozen=True)
 class WorkProgress:
-    """Progress of a question: the agents working on the request, or due to answer next.
-
-    `waits`: text about their wait, while no tick runs.
-    """
+    """Agents working on the request, or due to answer next. `waits`: text about their wait, while no tick runs."""
 
     tick: int
     holders: tuple[str, ...]

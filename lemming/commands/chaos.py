@@ -160,10 +160,7 @@ def count_concurrent_turns(base: Path) -> int:
 
 
 def _kill_during_tick(base: Path, after_s: float) -> bool:
-    """Start an engine and kill the process `after_s` seconds after lock acquisition.
-
-    Returns True if the tick was still running.
-    """
+    """Start an engine and kill it `after_s` seconds after lock acquisition. Return True if the tick still ran."""
     engine = _start_tick_process(base)
     try:
         _, error_text = engine.communicate(timeout=after_s)

@@ -34,10 +34,7 @@ T = TypeVar("T")
 
 
 class CommandContext:
-    """Context of a command, the first argument: the organisation and the output format.
-
-    `as_json`: print objects.
-    """
+    """Context of a command, the first argument: the organisation and the output format. `as_json`: print objects."""
 
     def __init__(self, typer_context: typer.Context, *, as_json: bool) -> None:
         self.typer_context, self.as_json, self._omitted = typer_context, as_json, 0
@@ -114,10 +111,7 @@ def to_typer_command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def find_org(ctx: typer.Context) -> Organisation:
-    """Return the organisation given with -C or LEMMING_ROOT, or the nearest upwards from the current folder.
-
-    Raises `NotAnOrg` if there is none.
-    """
+    """Return the organisation of -C or LEMMING_ROOT, or the nearest one upwards. Raises `NotAnOrg` without one."""
     root = _get_root_option(ctx)
     base = _require_org_folder(Path(root)) if root is not None else _find_nearest_org(Path.cwd())
     if isinstance(ctx.obj, CommandSession):

@@ -223,10 +223,7 @@ def write_new_agent(base: OrgPath, name: str, resume: dict[str, Any], *, as_json
 
 
 def forget_former_agents(base: OrgPath, names: Iterable[str]) -> bool:
-    """Delete standing approvals of former agents with these names, and print each deletion.
-
-    Returns True if a file was changed.
-    """
+    """Delete and print standing approvals of former agents with these names. Return True if a file was changed."""
     is_changed = False
     for name in names:
         if path_exists(f"{base}/{paths.resume_file(name)}"):

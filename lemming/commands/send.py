@@ -106,9 +106,7 @@ def send(
 
 
 def _reject_missing_to_option(text: list[str], other_agents: list[str]) -> None:
-    """Raise `UsageError` if the first word of the text names another agent: the entry would go to all
-    readers.
-    """
+    """Raise `UsageError` if the first word of the text names another agent: the entry would go to all readers."""
     first_word = text[0].strip(",:;@").lower()
     name = first_word if first_word in other_agents else correct_typo(first_word, other_agents)
     if not name:

@@ -23,10 +23,7 @@ _FIRST_SIGNAL_TEXT = b"stopping after the running turns; a second signal stops i
 
 @dataclass
 class StopSwitch:
-    """State of the stop request.
-
-    `stop` is set when the engine must stop; `signal` is the signal number, or 0.
-    """
+    """State of the stop request. `stop` is set when the engine must stop; `signal` is the signal number, or 0."""
 
     stop: threading.Event = field(default_factory=threading.Event)
     signal: int = 0

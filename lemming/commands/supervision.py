@@ -21,10 +21,7 @@ from lemming.queries.org_status import load_org_status
 def supervise(
     base: OrgPath, observer: Observer, *, health: int | None, interval_s: float | None, batch: bool, quiet: bool
 ) -> Iterator[Observer]:
-    """Report progress to systemd and /healthz; yield the observer that receives the engine's events.
-
-    Each event is also passed to `observer`.
-    """
+    """Report progress to systemd and /healthz; yield the engine's observer, which also passes events to `observer`."""
     supervisor, folder = SystemdNotifier(), Path(base)
     progress = EngineProgress(Organisation(folder), interval_s=interval_s, batch=batch)
     reports = SystemdStatusReporter(supervisor)

@@ -134,9 +134,7 @@ class _Tree:
         return margin if len(margin) <= max_width else margin[-max_width:]
 
     def _find_collapsed(self, inputs: list[ProvenanceNode]) -> dict[int, ProvenanceNode]:
-        """Return known entries to count only because of another appearance in the tree; none if there are
-        few.
-        """
+        """Return known entries to count only because of another appearance in the tree; none if there are few."""
         known_entries = [entry for entry in inputs if _can_collapse(entry)]
         collapsed = {id(entry): entry for entry in known_entries if entry.path in self._shown}
         if self._everything or len(collapsed) <= _MAX_KNOWN_SHOWN:

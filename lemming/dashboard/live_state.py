@@ -60,10 +60,7 @@ class OrgWorker:
 
 
 class LiveState:
-    """Shared state of an organisation for all connected browsers.
-
-    `page` holds further values for the page.
-    """
+    """Shared state of an organisation for all connected browsers. `page` holds further values for the page."""
 
     def __init__(self, base: Path, page: Json, *, poll_s: float = POLL_S) -> None:
         self.page, self._poll_s = page, poll_s
@@ -89,10 +86,7 @@ class LiveState:
         self._pending_views: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
 
     async def load_view(self, name: str, parameters: Mapping[str, str]) -> Json:
-        """Return the current content of a view.
-
-        If the page has a person, the waiting items are limited to this person.
-        """
+        """Return the current content of a view; the waiting items are limited to the page's person, if any."""
         if name == "waiting" and self._person:
             parameters = {"person": self._person, **parameters}
         worker = self._select_worker(name)

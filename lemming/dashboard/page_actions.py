@@ -32,10 +32,7 @@ DECISIONS = ("approve", "deny", "answer")
 
 
 def run_action(org: Organisation, name: str, arguments: Json, person: str | None) -> Json:
-    """Run a named action for a person and return the result.
-
-    Raises: UsageError for an unknown action or bad arguments.
-    """
+    """Run a named action for a person. Return the result. Raises: UsageError for an unknown action or bad arguments."""
     if name not in ACTIONS:
         hint = did_you_mean(name[:80], list(ACTIONS)) or f"use one of {', '.join(ACTIONS)}"
         raise UsageError(f'there is no action "{name[:80]}"', hint=hint)
@@ -88,9 +85,7 @@ def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json
 
 
 def _preview_standing_approval(org: Organisation, arguments: Json, _person: str | None) -> Json:
-    """Return the gate line of a standing approval and the calls the gate would allow, without writing
-    anything.
-    """
+    """Return the gate line of a standing approval and the calls the gate would allow, without writing anything."""
     _, request, call = find_pending_request(org, _get_text(arguments, "id"))
     if call is None:
         raise UsageError("only tool calls can be approved for all later calls")

@@ -34,10 +34,7 @@ MAX_TREE_BYTES, MAX_FAILED_TREES = 300_000, 20
 
 @dataclass(frozen=True)
 class ReportResult:
-    """The files of a report.
-
-    `ticks` holds the first and the last tick; `left_out` describes the omitted parts.
-    """
+    """The files of a report. `ticks` holds the first and the last tick; `left_out` describes the omitted parts."""
 
     folder: Path
     files: list[str]
@@ -199,9 +196,7 @@ class _ReportBuilder:
     # --- ticks ---
 
     def _write_ticks(self) -> None:
-        """Write the ticks, newest first: in full while the size limit allows, then a line per turn, then
-        nothing.
-        """
+        """Write the ticks, newest first: in full while the size limit allows, then a line per turn, then nothing."""
         is_whole, entries = True, self._group_entries_by_tick()
         self._remaining_bytes["ticks"] += sum(
             max(0, self._remaining_bytes[kind]) for kind in ("feed", "threads")
@@ -253,10 +248,7 @@ class _ReportBuilder:
                     self.left_out.append(f"where most entries came from, {which}")
 
     def _write_tree(self, target: str) -> bool:
-        """Write a provenance tree, or only the first turn if the tree is too large.
-
-        Returns: False if there was no room.
-        """
+        """Write a provenance tree, or its first turn if the tree is too large. Return False if there was no room."""
         for depth in (None, 1):
             options = {} if depth is None else {"depth": depth}
             tree = self._load_view(make_view_key("why", target=target), "why", target=target, **options)

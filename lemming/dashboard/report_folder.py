@@ -31,10 +31,7 @@ _LIBRARY = '<script defer src="static/lemming.js"></script>\n'
 
 
 def resolve_report_folder(base: Path, path: Path) -> Path:
-    """Return the folder for a report.
-
-    Raises: UsageError if the folder contains other files or is inside the organisation.
-    """
+    """Return the folder for a report. Raises: UsageError if it contains other files or is inside the organisation."""
     folder = Path(os.path.abspath(path.expanduser()))
     if folder.resolve().is_relative_to(base.resolve()):
         hint = f"name a folder outside it: {base.resolve().parent / 'report'}"
@@ -78,10 +75,7 @@ class ReportFolder:
         return self._write(f"data/{name}.js", content)
 
     def write_index(self, facts: Json) -> None:
-        """Write the index of keys by data file with further facts for the page, and remove stale data files.
-
-        Call this last.
-        """
+        """Write the index of keys by data file with facts for the page, and remove stale data files. Call this last."""
         index = _format_script("index", {**facts, "files": self.keys, "errors": self.errors})
         self._write("data/index.js", index)
         current_files = {*self.files}

@@ -44,9 +44,7 @@ _FOREIGN_ORIGIN = "this page is only for the machine it runs on\n"
 
 
 class Guard:
-    """ASGI middleware for access control: requests must come from this run's page, and with `is_read_only`
-    must not change anything.
-    """
+    """ASGI access control: requests come from this run's page; with `is_read_only` they must not change anything."""
 
     def __init__(self, app: App, *, token: str, is_read_only: bool = False) -> None:
         self._app, self._token, self._is_read_only = app, token, is_read_only
@@ -129,10 +127,7 @@ def _is_first_visit(scope: Scope) -> bool:
 
 
 def _parse_headers(scope: Scope) -> dict[str, str]:
-    """Return the headers by name.
-
-    The values of a repeated header are joined, and the result is invalid for every header.
-    """
+    """Return the headers by name. Values of a repeated header are joined, which makes every header invalid."""
     headers: dict[str, str] = {}
     for raw_name, raw in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw.decode("latin-1")

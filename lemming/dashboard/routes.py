@@ -45,10 +45,7 @@ class _PageRoutes:
         return FileResponse(STATIC / "index.html")
 
     async def stream_events(self, request: Request) -> Response:
-        """Stream the state with a view.
-
-        The query parameter `view` names the view; all other parameters belong to the view.
-        """
+        """Stream the state with a view, named by the query parameter `view`; other parameters belong to the view."""
         from starlette.responses import StreamingResponse
 
         parameters = dict(request.query_params)

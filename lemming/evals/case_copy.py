@@ -30,10 +30,7 @@ LIMIT_BYTES = 64 << 20
 
 
 def resolve_start_folder(base: OrgPath, name: str, case: Case) -> Path:
-    """Return the start folder of a case.
-
-    Raises: UsageError for a folder outside the organisation; NotAnOrg for a folder without agents.
-    """
+    """Return a case's start folder. Raises: UsageError outside the organisation; NotAnOrg without agents."""
     root = Path(base).resolve()
     if case.start == SAME_ORG:
         return root

@@ -46,10 +46,7 @@ Ask = Callable[..., Reply]
 
 @dataclass
 class CaseResponder:
-    """Source of answers in one run of a case.
-
-    `repeat` is the run's number from 0; `model_calls` counts calls of models.
-    """
+    """Source of answers in one run of a case. `repeat`: the run's number from 0; `model_calls`: calls of models."""
 
     base: OrgPath
     name: str
@@ -66,10 +63,7 @@ class CaseResponder:
     # --- models
 
     def answer_turn(self, entry: ModelEntry, request: Request, ask: Ask) -> Reply:
-        """Return the answer to a turn's prompt; `ask` calls the model.
-
-        Raises: NoAnswer if the case has neither a scripted nor a recorded answer.
-        """
+        """Return the answer to a turn's prompt; `ask` calls the model. Raises: NoAnswer without any answer."""
         if entry.provider in NO_MODELS:
             return ask(request)
         if self.case.answers == "scripted" and self._load_script:

@@ -136,10 +136,7 @@ def _configure_stand_ins(target: Path, kills: int) -> None:
 
 
 def _make_substitute(entry: ModelEntry, config: Config, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the stand-in for a model entry.
-
-    A channel becomes silent, because the channel's recipients belong to the original.
-    """
+    """Return the stand-in for a model entry. A channel becomes silent: its recipients belong to the original."""
     if is_person(entry.provider, config.org.plugins):
         return asdict(entry)
     if is_channel(entry.provider, config.org.plugins):

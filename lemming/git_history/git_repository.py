@@ -312,10 +312,7 @@ _MOVE_HINT = "move it away if it is not yours: a foreign repository may run its 
 
 
 def require_own_repository(base: Path, contents: Mapping[str, bytes]) -> None:
-    """Raise `GitFailed` unless the repository is safe for starting git.
-
-    `contents` maps file names to their exact required bytes.
-    """
+    """Raise `GitFailed` unless git may start safely. `contents` maps file names to their exact required bytes."""
     for folder in (os.path.dirname(FOLDER), FOLDER):
         if not os.path.isdir(base / folder) or os.path.islink(base / folder):
             raise GitFailed("expected a folder; git is not started", where=folder, hint=_MOVE_HINT)

@@ -114,10 +114,7 @@ class StateDiff:
 
 
 class GitHistory:
-    """The history of an organisation.
-
-    Raises `UsageError` without a history, and `GitFailed` if git cannot read the history.
-    """
+    """The history of an organisation. Raises `UsageError` without a history, `GitFailed` if git cannot read it."""
 
     reliability_note = ""
 

@@ -50,10 +50,7 @@ class Recorder:
             self._run_logged(lambda: self._commit_changes(event.report))
 
     def commit_pending(self, tick: int) -> None:
-        """Commit changes made by people since the last commit, or a tick left uncommitted by a crash.
-
-        Raises `GitFailed`.
-        """
+        """Commit edits by people since the last commit, or a tick left uncommitted by a crash. Raises `GitFailed`."""
         files = self._repository.list_changes()
         if not _has_changes(files):
             return
@@ -73,10 +70,7 @@ class Recorder:
             self._commit(files, format_message(subject, {"Before-Tick": tick}), BY_HAND)
 
     def commit_rewind(self, tick: int, commit: str) -> None:
-        """Commit a rewind: the files are those of an earlier commit again, and history continues from there.
-
-        Raises `GitFailed`.
-        """
+        """Commit a rewind: files as in an earlier commit, and history continues from there. Raises `GitFailed`."""
         trailers = {"Before-Tick": tick, "Rewound-To": commit}
         message = format_message(f"rewound to tick {tick - 1}", trailers)
         self._commit(self._repository.list_changes(), message, BY_HAND)
@@ -189,10 +183,7 @@ def list_changing_ticks(base: Path, first: int, until: int) -> list[int]:
 
 
 def _find_last_tick(repository: Repository) -> int | None:
-    """Return the newest tick with its files in the history, or None without a commit.
-
-    A commit before tick N holds everything up to tick N-1.
-    """
+    """Return the newest tick in the history, or None. A commit before tick N holds everything up to N-1."""
     if not repository.head():
         return None
     trailers = parse_trailers(repository.run("log", "-1", "--format=%B", BRANCH).decode("utf-8", "replace"))

@@ -39,10 +39,7 @@ _BULLET = re.compile(r"^\s*[-*]\s*\**(Name|Creature|Vibe|Emoji|Avatar)\**\s*:\s*
 
 
 def import_openclaw(source: ImportSource, target: ImportTarget, result: ImportResult, created_at: str) -> None:
-    """Import a workspace, or all workspaces of a folder such as `~/.openclaw`.
-
-    `created_at`: timestamp of the memories.
-    """
+    """Import a workspace, or all workspaces of a folder such as `~/.openclaw`. `created_at`: time of the memories."""
     config = _load_config(source, result)
     folders = (
         [""] if _is_workspace(source, "") else [name for name in source.list_folder()[0] if _is_workspace(source, name)]

@@ -58,9 +58,7 @@ def default_title(name: str) -> str:
 
 
 class ShorthandDefaults(NamedTuple):
-    """Defaults for a new agent: the persons, and the time zone of schedules without a zone (empty: no
-    default).
-    """
+    """Defaults for a new agent: the persons, and the time zone of schedules without a zone (empty: no default)."""
 
     persons: tuple[str, ...] = ()
     zone: str = ""

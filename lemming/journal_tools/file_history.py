@@ -126,9 +126,7 @@ class FileHistory:
         return {file: raw for file, raw in ledgers.items() if raw} | {paths.TICK_FILE: encode_counter(tick + 1)}
 
     def _load_past_ledger(self, name: str, tick: int) -> bytes:
-        """Return an agent's ledger after a tick; only a single line if the ledger does not reach back far
-        enough.
-        """
+        """Return an agent's ledger after a tick; only a single line if the ledger does not reach back far enough."""
         if lines := b"".join(line for line_tick, line in self._ledger_lines[name] if line_tick <= tick):
             return lines
         changes_by_tick = self.file_changes.ticks.items()

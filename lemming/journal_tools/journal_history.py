@@ -31,10 +31,7 @@ _Contents = dict[str, FileVersion | bytes]
 
 
 class JournalHistory:
-    """The past of an organisation according to its journals. Read-only.
-
-    Raises `UsageError` if no tick was ever run.
-    """
+    """The past of an organisation according to its journals. Read-only. Raises `UsageError` if no tick was ever run."""
 
     def __init__(self, base: OrgPath) -> None:
         self.base, self.file_history = Path(base), FileHistory(base)
@@ -149,19 +146,13 @@ PastStates = GitHistory | JournalHistory
 
 
 def open_past(base: OrgPath) -> PastStates:
-    """Return the git history of an organisation, or the history from its journals if there is none.
-
-    Raises `UsageError` if there is neither.
-    """
+    """Return the git history, or else the history from the journals. Raises `UsageError` if there is neither."""
     has_history = (base / FOLDER / "config").exists()
     return GitHistory(Path(base)) if has_history else JournalHistory(base)
 
 
 def diff_file(file: str, old_content: bytes | None, new_content: bytes | None) -> tuple[FileChange | None, str]:
-    """Return the change of a file and its diff in git's format.
-
-    For equal contents the change is None and the diff empty.
-    """
+    """Return the change of a file and its diff in git's format: None and empty for equal contents."""
     if old_content == new_content:
         return None, ""
     kind = "added" if old_content is None else "deleted" if new_content is None else "modified"

@@ -169,10 +169,7 @@ class RecordedTick(TickRecords):
         return [self._cached_turn(key) for key in self.turn_keys]
 
     def find_turn(self, key: str) -> TurnRecord | None:
-        """Return the turn with a key, or None if the plan has no such turn.
-
-        An agent's name is the key of its first turn in the tick.
-        """
+        """Return the turn with a key, or None. An agent's name is the key of its first turn in the tick."""
         return self._cached_turn(key) if key in self.turn_keys else None
 
     def _cached_turn(self, key: str) -> TurnRecord:

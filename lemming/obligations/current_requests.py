@@ -27,9 +27,7 @@ SHOWN_WHEN_AMBIGUOUS = 10
 
 @dataclass(frozen=True)
 class RequestsSnapshot:
-    """The requests of an organisation, with the agents, the agents operated by persons, and the broken
-    resumes.
-    """
+    """The requests of an organisation, with the agents, the agents operated by persons, and the broken resumes."""
 
     requests: AllRequests
     agents: dict[str, Agent]

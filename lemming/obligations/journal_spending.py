@@ -116,10 +116,7 @@ class TurnCosts:
 
 @dataclass
 class TickCosts:
-    """Costs of the turns of one tick so far. `at`: the tick's clock time.
-
-    `previous_tick`: the previous tick with a journal.
-    """
+    """Costs of the turns of a tick so far. `at`: its clock time. `previous_tick`: the previous tick with a journal."""
 
     tick: int
     at: str = ""

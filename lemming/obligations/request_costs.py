@@ -150,10 +150,7 @@ def _sum_costs(costs: Iterable[RequestCost]) -> RequestCost:
 def compute_request_costs(
     base: OrgPath, requests: Iterable[RequestView], progress: Callable[[str], object] = str
 ) -> RequestCosts:
-    """Return the costs of requests, from the journals since the oldest request.
-
-    `progress` receives the name of each journal.
-    """
+    """Return the costs of requests, from the journals since the oldest. `progress` receives each journal's name."""
     oldest = min((request.tick for request in requests), default=None)
     turns: list[TurnForRequest] = []
     if oldest is not None:
@@ -167,10 +164,7 @@ def compute_request_costs(
 
 
 def turns_for_requests(base: OrgPath, tick: int) -> Iterator[TurnForRequest]:
-    """Yield the turns for requests in a journal.
-
-    This function does not check the journal's lines; `lemming verify` does.
-    """
+    """Yield the turns for requests in a journal, without checking its lines; `lemming verify` does."""
     raw = raw_journal(base, tick)
     for line in raw.split(b"\n") if _NAMES_A_REQUEST in raw else ():
         if line.startswith(_ENDS_A_TURN) and _NAMES_A_REQUEST in line:

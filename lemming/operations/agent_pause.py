@@ -29,10 +29,7 @@ def make_pause_text(since: str, author: str, reason: str) -> str:
 
 
 def load_pause(base: OrgPath, agent: str | None) -> str:
-    """Return the pause text of an agent or of the organisation, or an empty string without a pause.
-
-    Raises: ConfigError for an invalid file.
-    """
+    """Return the pause text of an agent or the organisation, or "". Raises: ConfigError for an invalid file."""
     return load_config(base).org.paused if agent is None else load_agent(base, agent).paused
 
 
@@ -49,10 +46,7 @@ def pause_agent(base: OrgPath, agent: str | None, text: str) -> str:
 
 
 def unpause_agent(base: OrgPath, agent: str | None) -> str:
-    """End a pause. Return the former pause text, or an empty string without a pause.
-
-    Raises: ConfigError for an invalid file, DiskError.
-    """
+    """End a pause; return the former pause text, or "". Raises: ConfigError for an invalid file, DiskError."""
     load_pause(base, agent)
     with edit_file(base, _get_settings_file(agent)) as locked_file:
         if existing := load_pause(base, agent):

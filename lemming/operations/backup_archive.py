@@ -33,10 +33,7 @@ _CACHE_FOLDERS = ("__pycache__",)
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The manifest of an archive.
-
-    `root` is a single digest of all files: names, lengths and contents, in order.
-    """
+    """The manifest of an archive. `root` is a single digest of all files: names, lengths and contents, in order."""
 
     version: int = field(metadata=describe_field("", ge=0))
     lemming: str

@@ -84,9 +84,7 @@ def create_backup(org: Organisation, file: Path, *, wait_s: float, replace: bool
 
 
 def resolve_archive_path(org: Organisation, target: Path) -> Path:
-    """Return the archive path: the target itself, or a file in the target folder named by organisation and
-    time.
-    """
+    """Return the archive path: the target itself, or a file in the target folder named by organisation and time."""
     if not target.is_dir():
         return target
     time_text = timestamp(SystemClock().now())[:19].replace("-", "").replace(":", "")

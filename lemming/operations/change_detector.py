@@ -172,10 +172,7 @@ def _context_key(agent: Agent, base: Path, item: ContextFile) -> str:
 
 
 def _stat_identity(path: str) -> _Identity:
-    """Return the file identity from a `stat`, or None.
-
-    Any later change of a stable file or its name alters the identity.
-    """
+    """Return the file identity from a `stat`, or None. Any later change of the file or its name alters the identity."""
     try:
         return file_identity(path)
     except OSError:

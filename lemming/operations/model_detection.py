@@ -100,9 +100,7 @@ def find_models_by_keys(variables: Mapping[str, str] = os.environ) -> Iterator[A
 
 
 def find_local_server_models() -> Iterator[AvailableModel]:
-    """Yield the models of local servers with an answer within half a second; all servers are queried
-    concurrently.
-    """
+    """Yield the models of local servers with an answer within half a second; all servers are queried concurrently."""
     servers = {name: KeylessServer(name, kind.address) for name, kind in KINDS.items() if kind.is_local}
     answers = ask_servers(servers.values(), _SERVER_TIMEOUT_S)
     for provider, server in servers.items():

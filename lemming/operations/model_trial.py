@@ -77,10 +77,7 @@ class Trial:
         return {**asdict(self), "is_of_use": self.is_usable}
 
     def format_table(self) -> Iterator[str]:
-        """Yield the lines of a table with the verdict for each way and prompt.
-
-        A trial with a single prompt has no table.
-        """
+        """Yield the lines of a table with the verdict for each way and prompt. One prompt alone has no table."""
         if not self.ways:
             return
         kinds = [*self.ways[0].verdicts]

@@ -31,10 +31,7 @@ def find_referring_agents(base: OrgPath, name: str) -> dict[str, list[str]]:
 
 
 def remove_references(base: OrgPath, other: str, name: str) -> str:
-    """Remove an agent's name from the lists of another agent's resume.
-
-    Returns: the changed file, or an empty string for no change.
-    """
+    """Remove an agent's name from the lists of another resume. Return the changed file, or "" for no change."""
     file = paths.resume_file(other)
     with edit_file(base, file) as resume_file:
         resume = parse(resume_file.raw, allow_bom=True)

@@ -74,11 +74,7 @@ class PermissionGrants:
         self._write_record({**record, "org": self._org_path, "agreed": grants})
 
     def record_own_permissions(self, permissions: Iterable[RequiredPermission]) -> None:
-        """Record the permissions of a local organisation; after a git fetch only further permissions need a
-        grant.
-
-        Raises: DiskError.
-        """
+        """Record a local organisation's permissions; after a git fetch only new ones need a grant. Raises DiskError."""
         own_permissions = {permission.does: dict(permission.bound_to) for permission in permissions}
         record = self._load_record() if own_permissions else {}
         if record.get("ours") != own_permissions and self._is_ours(record):

@@ -39,10 +39,7 @@ def list_capability_names(config: Config, agents: Iterable[Agent]) -> list[str]:
 
 
 def validate_org(name: str, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
-    """Yield the problems a capability finds in the organisation's use of it.
-
-    `only` restricts the search to a single agent.
-    """
+    """Yield problems a capability finds in the organisation's use of it. `only` restricts the search to an agent."""
     spec = SHIPPED.get(name)
     for file, role in spec.files.items() if spec and only is None and missing_reason(name) else ():
         if role == "settings" and path_exists(f"{base}/{file}"):
@@ -61,9 +58,7 @@ def validate_org(name: str, base: OrgPath, config: Config, only: str | None) -> 
 
 
 def validate_agents_use(name: str, base: OrgPath, config: Config, only: str | None) -> Iterator[Problem]:
-    """Yield the problems a capability finds in its use by each agent, except problems already reported as
-    fatal.
-    """
+    """Yield the problems a capability finds in its use by each agent, except problems already reported as fatal."""
     if _call_isolated(name, config, lambda capability: _overrides_hook(capability, "check")) is not True:
         return  # a missing or broken capability is reported for the organisation
     survey = survey_agents(base)
@@ -160,9 +155,7 @@ class _ReadableStates(Mapping[str, AgentState]):
 
 
 def _call_isolated(name: str, config: Config, call: Callable[[Capability], T]) -> T | ConfigError | str:
-    """Return the result of calling a capability, the `ConfigError` if the capability is unavailable, or a
-    description of its failure.
-    """
+    """Return the result of a capability call, its `ConfigError` if unavailable, or a description of its failure."""
     result = isolate(lambda: call(get_capability(name, config.org.plugins)))
     if isinstance(result, Exception) and not isinstance(result, ConfigError):
         return f"{describe_exception(result)}, at {locate_error(result)}"

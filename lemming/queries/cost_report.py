@@ -162,10 +162,7 @@ class _TurnCost:
 
 @dataclass
 class _AgentLifetime:
-    """Consecutive turns of an agent with continuous ledger amounts.
-
-    `owner`: the agent whose ledger counts them, or empty.
-    """
+    """Consecutive turns of an agent with continuous ledger amounts. `owner`: the agent of the ledger, or empty."""
 
     agent: str
     turns: list[_TurnCost]
@@ -184,9 +181,7 @@ def compute_costs(base: OrgPath, by: By, *, since: int = 0, progress: Progress =
 
 
 def list_ledger_agents(base: OrgPath) -> list[str]:
-    """Return the names of agent folders that can have a ledger, including agents with a broken or missing
-    resume.
-    """
+    """Return the names of agent folders that can have a ledger, including agents with a broken or missing resume."""
     return [name for name in list_agent_folders(base) if paths.AGENT_NAME.match(name)]
 
 

@@ -24,9 +24,7 @@ SETTINGS_FILES = {"org": ORG_FILE, "models": MODELS_FILE}
 
 
 def resolve_editable_file(base: OrgPath, file: str) -> str:
-    """Return the path of an editable file, which is a resume or a settings file; raise `UsageError` for other
-    files.
-    """
+    """Return the path of an editable file, which is a resume or a settings file; raise `UsageError` for other files."""
     if file in SETTINGS_FILES.values():
         return file
     name, folders = PurePosixPath(file).parent.name, list_agent_folders(base)

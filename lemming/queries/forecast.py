@@ -34,9 +34,7 @@ MAX_EVENTS_PER_SCHEDULE = 200
 
 
 def list_upcoming(org: Organisation, config: Config, until: datetime) -> list[UpcomingEvent]:
-    """Return upcoming events until a time, in order; each schedule contributes at most
-    `MAX_EVENTS_PER_SCHEDULE` events.
-    """
+    """Return upcoming events until a time, in order, at most `MAX_EVENTS_PER_SCHEDULE` from each schedule."""
     current_time, survey = SystemClock().now(), survey_agents(org)
     events = [
         *_iter_scheduled_events(org, survey, config, current_time, until),
@@ -183,9 +181,7 @@ def _build_connections(org: Organisation, config: Config, survey: Survey) -> Tur
 
 
 def find_longest_chain(order: list[str], waits: Mapping[str, TurnWaits]) -> list[str]:
-    """Return the longest chain of turns that each wait for the turn before; the first if several are equally
-    long.
-    """
+    """Return the longest chain of turns that each wait for the turn before; the first if several are equally long."""
     longest: list[str] = []
     chains: dict[str, list[str]] = {}
     for name in order:

@@ -61,9 +61,7 @@ def load_inbox(base: OrgPath, agent: Agent, config: Config, limit: int) -> Messa
 def load_outbox(
     base: OrgPath, name: str, limit: int, kind: MessageKind | None = None, *, with_problems: bool = False
 ) -> MessageList:
-    """Return the newest entries of an agent, oldest first; `with_problems` validates every entry in the
-    outbox.
-    """
+    """Return the newest entries of an agent, oldest first; `with_problems` validates every entry in the outbox."""
     entries = read_outbox_entries(base, name, None if kind else limit)
     problems = validate_outbox(base, name) if with_problems else ()
     return MessageList([entry for entry in entries if kind in (None, entry.kind)][-limit:], problems)

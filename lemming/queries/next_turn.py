@@ -47,10 +47,7 @@ class NextTurn(NamedTuple):
 
 
 def find_next_turn(base: OrgPath, agent: Agent, config: Config, tick: int, *, since: str | None = None) -> NextTurn:
-    """Return the next turn of an agent at or after a tick.
-
-    `since`: clock reading of the tick before; by default the stored reading.
-    """
+    """Return an agent's next turn at or after a tick. `since`: clock of the tick before, by default the stored one."""
     schedule, current_time = agent.schedule, SystemClock().now()
     runs_on_ticks = resolve_turn_policy(agent, config).is_asked
     if runs_on_ticks and schedule.cron is None:

@@ -103,9 +103,7 @@ def load_tick_status(base: OrgPath) -> TickStatus:
 
 
 def _load_last_commit(base: OrgPath) -> TickCommitted | None:
-    """Return the last committed tick with the totals of `run-once`: people take no turns and do not count as
-    skipped.
-    """
+    """Return the last committed tick with the totals of `run-once`: people take no turns and are not skipped."""
     if (last_commit := load_last_committed_tick(base)) is None:
         return None
     plan = None

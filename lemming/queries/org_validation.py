@@ -169,9 +169,7 @@ def validate_resumes(base: OrgPath, config: Config | None, only: str | None) -> 
 def validate_resume(
     base: OrgPath, agent: Agent, config: Config, folders: list[str], raw: bytes | None = None
 ) -> Iterator[Problem]:
-    """Yield the problems of a resume in combination with the settings; `raw` is its content if not yet
-    written.
-    """
+    """Yield the problems of a resume in combination with the settings; `raw` is its content if not yet written."""
     yield from _validate_resume(base, agent, config, folders, raw)
     for name in list_capability_names(config, [agent]):
         yield from validate_agent_use(name, base, agent, config)

@@ -31,9 +31,7 @@ def list_parts(prompted: PreparedPrompt, sent: SentPrompt) -> list[PromptPart]:
 
 
 def _split_system_prompt(prompted: PreparedPrompt, sent: SentPrompt) -> Iterator[PromptPart]:
-    """Yield the instructions, the reply format and the tools, as sent by the backend or written in the
-    prompt.
-    """
+    """Yield the instructions, the reply format and the tools, as sent by the backend or written in the prompt."""
     instructions = "\n\n".join([prompted.inputs.agent.instructions, *prompted.added_sections])
     for message in sent.request.messages:
         if message["role"] != "system":

@@ -135,9 +135,7 @@ class TickPreview:
         return PreparedPrompt(replace(prepared.inputs, agent=agent), prepared.prefix.sections, prepared.prompt_input)
 
     def find_predecessors(self, name: str) -> list[str]:
-        """Return the agents that go before this agent in the tick and write entries the agent would still
-        read.
-        """
+        """Return the agents that go before this agent in the tick and write entries the agent would still read."""
         reader = self.survey.agents.get(name)
         if self.snapshot.config.org.visibility == "tick" or reader is None or name not in self.plan.order:
             return []

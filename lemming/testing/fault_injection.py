@@ -131,10 +131,7 @@ def fail_nth_change(
 
 @contextlib.contextmanager
 def fail_nth_lookup(base: Path, number: int, error_number: int) -> Iterator[list[str]]:
-    """Make the n-th lookup (from 1) below `base` fail: `stat`, `open` or `readdir`.
-
-    Yields the list of lookups so far, as "call path".
-    """
+    """Make the n-th `stat`, `open` or `readdir` (from 1) below `base` fail. Yields all lookups as "call path"."""
     lookups: list[str] = []
     counting = threading.Lock()
 

@@ -76,10 +76,7 @@ def _require_room(jobs: dict[str, Any], name: str, max_jobs: int) -> None:
 
 
 def _listing_hint(jobs: dict[str, Any]) -> str:
-    """Return a hint about the names of the agent's jobs.
-
-    The names are not quoted: otherwise text from others would look like a message of the engine.
-    """
+    """Return a hint about the agent's job names, unquoted: others' text would look like a message of the engine."""
     return f'memory_read with the key "{MEMORY}" shows all {len(jobs)}' if jobs else "you keep none"
 
 

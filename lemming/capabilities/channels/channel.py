@@ -124,10 +124,7 @@ class Channel(LLMProvider):
         raise RequestRejected("a channel cannot be called as a model", where=model_name)
 
     def collect(self, context: ChannelContext) -> PollResult:
-        """Receive arrived messages as far as there is room, and return the remaining work.
-
-        Raises: Unavailable if the other end cannot be reached.
-        """
+        """Receive messages while there is room, and return the remaining work. Raises: Unavailable if unreachable."""
         return PollResult()
 
     @abstractmethod

@@ -30,9 +30,7 @@ KEYS = ("type", "id", "text", "from", "kind", "payload")
 
 
 class CommandChannel(Channel):
-    """Channel that runs `command`, a list of arguments, without a shell, in the environment of the `cli`
-    provider.
-    """
+    """Channel that runs `command`, a list of arguments, without a shell, in the environment of the `cli` provider."""
 
     def __init__(
         self,

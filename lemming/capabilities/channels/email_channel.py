@@ -71,10 +71,7 @@ class MailServer:
 
 
 class MailChannel(Channel):
-    """Channel for the unseen mails of a mailbox, sending as `address`.
-
-    The password is in an environment variable.
-    """
+    """Channel for the unseen mails of a mailbox, sending as `address`. The password is in an environment variable."""
 
     seen_to_by: ClassVar[Literal["engine", "serve"]] = "serve"
 

@@ -68,10 +68,7 @@ class _ReceivedFile(NamedTuple):
 
 
 class FolderChannel(Channel):
-    """Channel for files dropped into `path`, a folder of the organisation or an absolute path.
-
-    `files` are globs.
-    """
+    """Channel for files dropped into `path`, a folder of the organisation or an absolute path. `files` are globs."""
 
     def __init__(
         self,

@@ -94,10 +94,7 @@ def serve_http(
 
 
 class _HttpServer(BoundedServer):
-    """The state shared by all requests.
-
-    A lock ensures only one request reads the organisation's files at a time.
-    """
+    """The state shared by all requests. A lock ensures only one request reads the organisation's files at a time."""
 
     def configure(
         self, base: Path, clock: Clock, stop: threading.Event, report: ReportProblem, metrics: MetricsSource | None

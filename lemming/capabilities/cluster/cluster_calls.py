@@ -146,10 +146,7 @@ class DaskCalls:
     def wrap_provider(
         self, inner: LLMProvider, name: str, options: dict[str, Any], *, base: Path, plugins: list[str]
     ) -> LLMProvider:
-        """Return a provider whose calls run on a worker.
-
-        `inner`: the local provider, made from `name` and `options`.
-        """
+        """Return a provider whose calls run on a worker. `inner`: the local provider made from `name` and `options`."""
         entry = WorkerModelEntry(name, dump_compact(options), str(base.absolute()), tuple(plugins), self._run)
         return _DaskProvider(self, entry, inner)
 

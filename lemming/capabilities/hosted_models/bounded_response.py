@@ -54,10 +54,7 @@ def get_host(url: Any) -> str:
 
 
 def rewrite_stream(stream: Any, rewrite: Callable[[bytes], bytes]) -> Any:
-    """Return a response stream with the complete body passed through `rewrite`.
-
-    Errors of `rewrite` reach the caller of the SDK.
-    """
+    """Return a response stream with its complete body passed through `rewrite`, whose errors reach the SDK's caller."""
     body = bytearray()
     return tee_stream(stream, body.extend, lambda: rewrite(bytes(body)))
 

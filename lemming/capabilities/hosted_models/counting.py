@@ -61,9 +61,7 @@ async def count_messages(post: Post, body: Json) -> int | None:
 
 
 async def count_texts(post: Post, root: str, model: str, texts: Sequence[str]) -> list[int] | None:
-    """Return the tokens of each text by the tokenizer of llama.cpp or vLLM, or None if the server has
-    neither.
-    """
+    """Return the tokens of each text by the tokenizer of llama.cpp or vLLM, or None if the server has neither."""
     counts: list[int] = []
     for text in texts:
         answer = await _post_optional(

@@ -315,10 +315,7 @@ def expand_variables(text: str) -> str:
 
 
 def build_environment(server: McpServerSettings) -> dict[str, str]:
-    """Return the variables of a server's program, besides the usual variables.
-
-    Raises: ToolError for an unset variable.
-    """
+    """Return the extra environment variables of a server's program. Raises: ToolError for an unset variable."""
     inherited = {name: _get_variable(name, None) for name in server.env}
     return inherited | {name: expand_variables(text) for name, text in server.variables.items()}
 

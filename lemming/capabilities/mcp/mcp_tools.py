@@ -69,10 +69,7 @@ class McpTool(Tool):
         return arguments
 
     def refusal_reason(self, agent: Agent, settings: OrgSettings) -> str:
-        """Return the reason an agent may not call the tool, or the empty string.
-
-        Only a pattern starting with `mcp.` grants the tool.
-        """
+        """Return the reason an agent may not call the tool, or "". Only a pattern starting with `mcp.` grants it."""
         granted = agent.permissions.tools
         if any(pattern.startswith(PREFIX) and is_match(self.name, pattern) for pattern in granted):
             return ""

@@ -52,9 +52,7 @@ class AnswersCapability(Capability):
         return Allowed(effect, validated)
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield keywords of the schema that would check nothing, problems of the schema, and parts that no model
-        sees.
-        """
+        """Yield keywords of the schema that would check nothing, problems of the schema, and parts no model sees."""
         if not isinstance(subject, ReferenceCheck | AgentCheck) or subject.agent is None:
             return
         agent, output = subject.agent, get_output_settings(subject.agent)

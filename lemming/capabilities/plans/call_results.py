@@ -33,10 +33,7 @@ class CallResults:
         return results[number] if number < len(results) else MISSING_RESULT
 
     def find_entry_result(self, step: str) -> Mapping[str, Any] | None:
-        """Return the result of a step's request entry after a gate's request for approval.
-
-        Returns None if no gate required approval.
-        """
+        """Return the result of a step's request entry after a gate's approval request, or None without a gate."""
         entry_results = (
             result for result in self._all if result.get("tool") == OUTBOX_ENTRIES and isinstance(result["args"], dict)
         )

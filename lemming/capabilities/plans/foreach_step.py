@@ -25,10 +25,7 @@ class NotAList(ValueError):
 
 
 def get_items(step: StepDefinition, variables: Mapping[str, Any]) -> list[Any]:
-    """Return the items of a repeated step.
-
-    Raises: NotAList for a missing value, a value of another type, or too many items.
-    """
+    """Return the items of a repeated step. Raises: NotAList for a missing value, another type, or too many items."""
     items = get_field(variables, step.each)
     if not isinstance(items, list):
         problem = "nothing" if items is MISSING or items is None else "no list"

@@ -49,10 +49,7 @@ class PlanProposeTool(EngineTool):
         return ToolResult(True, f"proposed to {agent}; {follower_plan.proposals} is asked first, and may reject it")
 
     def _find_follower(self, context: ToolContext, name: str) -> tuple[Agent, AgentPlan]:
-        """Return the agent for a proposed plan, and the agent's own plan.
-
-        Raises: ToolError if the agent accepts no proposals.
-        """
+        """Return the agent for a proposed plan, and its plan. Raises: ToolError if the agent accepts no proposals."""
         config, agents = load_config(context.org), survey_agents(context.org).agents
         follower_names = [candidate.name for candidate in agents.values() if is_planner(candidate, config)]
         if name not in follower_names:

@@ -78,10 +78,7 @@ def _make_refusal(reason: str) -> Json:
 
 
 def parse_turn_values(messages: list[Message]) -> Json:
-    """Return the values of a turn, updated with the results of earlier steps of the turn.
-
-    Raises: RequestRejected for messages without values.
-    """
+    """Return a turn's values, updated by its earlier steps. Raises: RequestRejected for messages without values."""
     try:
         values: Json = parse(messages[0]["content"], limit_bytes=VALUES_LIMIT_BYTES)
         memory = dict(values.get("memory") or {})

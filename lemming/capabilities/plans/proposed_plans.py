@@ -58,10 +58,7 @@ def parse_proposed_plan(plain: Any) -> AgentPlan:
 
 
 def resolve_proposal(plain: Any, follower_plan: AgentPlan) -> AgentPlan:
-    """Return the plan with an approval step in front: a person sees the whole plan first.
-
-    Raises: ConfigError for an invalid plan.
-    """
+    """Return the plan behind an approval step: a person sees it first. Raises: ConfigError for an invalid plan."""
     plan = parse_proposed_plan(plain)
     first = plan.steps[0].name
     approval_step = StepDefinition(

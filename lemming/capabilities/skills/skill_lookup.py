@@ -30,10 +30,7 @@ COMMON_FOLDERS = ("skills", ".agents/skills", ".claude/skills")
 
 @dataclass(frozen=True)
 class SkillSet:
-    """Loaded skills by name, in display order, and the problems found.
-
-    `patterns`: the patterns of the resume without a match.
-    """
+    """Loaded skills by name, in display order, and problems. `patterns`: patterns of the resume without a match."""
 
     by_name: Mapping[str, Skill]
     problems: tuple[Problem, ...] = ()

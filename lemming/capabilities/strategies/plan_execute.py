@@ -76,10 +76,7 @@ class MemoryPlanStep:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """A plan as stored in memory.
-
-    `replans`: the number of replans so far. `is_over`: True after the summary.
-    """
+    """A plan as stored in memory. `replans`: the number of replans so far. `is_over`: True after the summary."""
 
     goal: str
     steps: list[MemoryPlanStep]

@@ -63,10 +63,7 @@ class ReflexionOptions:
 
 
 def load_inputs(inputs: StrategyInputs) -> dict[str, Any]:
-    """Return the critic's view of the turn, with instructions and model key for an agent as critic.
-
-    Raises `ConfigError` for a missing agent.
-    """
+    """Return the critic's view of the turn; an agent as critic adds instructions and model key, or `ConfigError`."""
     options: ReflexionOptions = inputs.options
     if options.command:
         return {}

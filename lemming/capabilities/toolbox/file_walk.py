@@ -19,10 +19,7 @@ BYTES_LIMIT = 16 << 20
 
 @dataclass
 class TextFileWalker:
-    """A walker over text files, as one turn sees them. `unread` counts files without readable text.
-
-    `is_cut`: the walk stopped at a limit.
-    """
+    """A walker over text files as one turn sees them. `unread`: files without text. `is_cut`: stopped at a limit."""
 
     staged: Mapping[str, bytes]
     removed: Removed = NOTHING_REMOVED

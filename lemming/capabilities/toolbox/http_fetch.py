@@ -67,10 +67,7 @@ def fetch_url(request: WebRequest, settings: HttpSettings, *, caller: str) -> We
 
 
 class _PendingRequest:
-    """A request in progress.
-
-    After `may_have_arrived` is set, a failure says nothing about the request's effect.
-    """
+    """A request in progress. After `may_have_arrived` is set, a failure says nothing about the request's effect."""
 
     def __init__(self, request: WebRequest, settings: HttpSettings, caller: str) -> None:
         self._request, self._settings, self._caller = request, settings, caller

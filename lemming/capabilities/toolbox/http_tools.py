@@ -22,10 +22,7 @@ _ENDINGS = ("+json", "+xml")
 
 
 class _WebTool(EngineTool):
-    """The common base of both tools.
-
-    The tool class is `send` even for a GET: an agent can leak knowledge in a URL.
-    """
+    """The common base of both tools. The tool class is `send` even for a GET: an agent can leak knowledge in a URL."""
 
     tool_class = "send"
     keeps_deadline = True  # config/org.json http.timeout_s holds for the whole call

@@ -34,9 +34,7 @@ class MemoryReadTool(EngineTool):
     def plan(
         self, context: ToolContext, key: Annotated[str, describe_field("The memory's key; empty: list all keys.")] = ""
     ) -> ToolResult:
-        """Return the value as JSON, or the keys on separate lines, including values saved earlier in this
-        turn.
-        """
+        """Return the value as JSON, or the keys on separate lines, including values saved earlier in this turn."""
         if not key:
             return ToolResult(True, "\n".join(_list_keys(context)) or "(no memories yet)")
         value = _read_value(context, key)

@@ -55,10 +55,7 @@ class ToolSearch(EngineTool):
 
 
 def rank_tools(tools: Sequence[Tool], query: str) -> list[str]:
-    """Return the names of the tools with a word of the query, best first, equal ones by name.
-
-    Raises `ToolError` for a query without a word.
-    """
+    """Return names of tools with a word of the query, best first, then by name. Raises `ToolError` without words."""
     import sqlite3  # only where a call is made
 
     terms = list(dict.fromkeys(re.findall(r"\w+", _split_camel_case(query))))[:TERMS_LIMIT]

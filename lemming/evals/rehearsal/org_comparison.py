@@ -69,10 +69,7 @@ class SpendingDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All differences between two organisations.
-
-    `agents`: agents of a single side, with "before" or "after".
-    """
+    """All differences between two organisations. `agents`: agents of a single side, with "before" or "after"."""
 
     agents: Mapping[str, str]
     values: list[ValueDifference]

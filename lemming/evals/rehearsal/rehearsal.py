@@ -99,10 +99,7 @@ class RehearsalResult:
 
     @property
     def caveat(self) -> str:
-        """Warning about agents with a recording as model, because a recording cannot answer a changed prompt.
-
-        Empty: none.
-        """
+        """Warning about agents with a recording as model: a recording cannot answer a changed prompt. Empty: none."""
         if not self.scripted:
             return ""
         names = ", ".join(self.scripted[:8]) + (f" and {len(self.scripted) - 8} more" * (len(self.scripted) > 8))
@@ -110,10 +107,7 @@ class RehearsalResult:
 
     @property
     def cannot_tell(self) -> str:
-        """The caveat if no difference was found, because such a result proves nothing.
-
-        Empty: the result is conclusive.
-        """
+        """The caveat if no difference was found, as such a result proves nothing. Empty: the result is conclusive."""
         return self.caveat if self.is_unchanged else ""
 
     def as_json(self) -> Json:
@@ -140,10 +134,7 @@ class RehearsalResult:
 
 
 def find_recorded_span(base: OrgPath, ticks: range | None = None) -> range:
-    """Return the ticks of `ticks` with a complete record, or without `ticks` all recorded ticks.
-
-    Raises: UsageError if there are none.
-    """
+    """Return the ticks with a complete record, by default all recorded. Raises: UsageError if there are none."""
     recorded_ticks, last_tick = journal_ticks(base), load_tick(base) - 1
     if not recorded_ticks or last_tick < recorded_ticks[0]:
         raise UsageError("no tick has run yet", where=str(base), hint="run a tick with `lemming run-once`")

@@ -258,9 +258,7 @@ class WriteLog:
 
 
 def _split_agent_path(path: str) -> tuple[str, str, str]:
-    """Return the agent, the folder and the file name of an agent's own file, or empty strings for other
-    files.
-    """
+    """Return the agent, the folder and the file name of an agent's own file, or empty strings for other files."""
     parts = path.split("/")
     if parts[0] == "agents" and len(parts) in (3, 4) and paths.AGENT_NAME.match(parts[1]):
         return parts[1], parts[2] if len(parts) == 4 else "", parts[-1]

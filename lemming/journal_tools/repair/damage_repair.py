@@ -204,9 +204,7 @@ def _find_tick_repairs(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repai
 
 
 def _make_counter_repair(base: OrgPath, tick: int, description: str, evidence: str) -> Repair:
-    """Return the repair of the counter; `evidence` is the source of the tick number, unless its own journal
-    is.
-    """
+    """Return the repair of the counter; `evidence` is the source of the tick number, unless its own journal is."""
     explanation = f"tick {tick} was interrupted and continues" if last_record(base, tick) is not None else evidence
     is_there = os.path.lexists(base / paths.TICK_FILE)
     steps = (*([RepairStep("move", paths.TICK_FILE)] if is_there else []), RepairStep("tick", paths.TICK_FILE, tick))

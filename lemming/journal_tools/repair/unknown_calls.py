@@ -104,10 +104,7 @@ def require_unknown_call(base: OrgPath, call_id: str) -> UnknownCall:
 
 
 def mark_call(base: OrgPath, call_id: str, *, happened: bool) -> UnknownCall:
-    """Inform an agent of the outcome a person found out, and return the call.
-
-    Raises the errors of `require_unknown_call`.
-    """
+    """Inform an agent of the outcome a person found out. Return the call. Raises as `require_unknown_call` does."""
     call = require_unknown_call(base, call_id)
     outcome = "it did happen" if happened else "it did not happen"
     text = f"A person has found out about this call of tick {call.tick}: {outcome}."

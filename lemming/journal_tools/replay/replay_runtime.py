@@ -95,9 +95,7 @@ class ReplayRuntime(Runtime):
         return self.recorded.start_record.since
 
     def complete(self, entry: ModelEntry, request: Request, *, live: bool = False) -> Reply:
-        """Return the recorded answer, or raise the recorded failure, after comparing the prompt with the
-        recorded one.
-        """
+        """Return the recorded answer or raise the recorded failure, after comparing the prompt with the record."""
         record = self.recorded.answers.get((request.agent, request.step))
         if record is None:
             raise missing_answer_error(self.recorded, request.agent, f"call {request.step} of its model")

@@ -92,10 +92,7 @@ def _replay_turn(base: OrgPath, recorded: RecordedTick, name: str, current: dict
 
 @dataclass
 class _ExpectedStates:
-    """The state after each agent's last turn, from which its next turn must start.
-
-    People may add notes on calls in between.
-    """
+    """The state after each agent's last turn, where its next turn must start. People may add notes in between."""
 
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
 

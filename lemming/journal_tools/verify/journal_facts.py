@@ -293,19 +293,14 @@ def _parse_line(line: bytes) -> Json:
 
 
 def _cut_list(key: bytes, line: bytes) -> tuple[bytes, bytes]:
-    """Return a line with its list at `key` emptied, and the former content of the list.
-
-    The list must not contain an inner list.
-    """
+    """Return a line with its list at `key` emptied, and the former content. The list must not contain a list."""
     text_before, match, text_after = line.partition(key)
     end = text_after.find(b"]")
     return (text_before + match + text_after[end:], text_after[:end]) if match else (line, b"")
 
 
 def _parse_turn_end(line: bytes) -> Record:
-    """Return the outcome of a turn without its entries, which are listed among the files, the bulk of the
-    line.
-    """
+    """Return the outcome of a turn without its entries, which are listed among the files, the bulk of the line."""
     line_without_lists, file_list = _cut_list(b'"files":[', _cut_list(b'"entries":[', line)[0])
     fields, files = _parse_line(line_without_lists), _FILE.findall(file_list)
     parse_record(fields)  # raises for an invalid value

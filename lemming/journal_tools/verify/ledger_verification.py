@@ -70,9 +70,7 @@ def _compare_ledger(
     facts: JournalFacts,
     former_turns: list[dict[int, dict[str, Any]]],
 ) -> Iterator[Mismatch]:
-    """Compare the lines of a ledger with the turns; `former_turns` are turns possibly taken under another
-    name.
-    """
+    """Compare the lines of a ledger with the turns; `former_turns` are turns possibly taken under another name."""
     oldest = min(lines, default=min(turns))
     for tick, expected in turns.items():
         if tick < oldest:  # a ledger keeps its newest lines

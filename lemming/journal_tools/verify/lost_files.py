@@ -97,10 +97,7 @@ def _list_ledger_ticks(base: OrgPath, agent: str) -> frozenset[int]:
 
 
 def _find_recorded_content(base: OrgPath, file: str, tick: int, key: str, digest: str) -> bytes | None:
-    """Return the content a turn wrote to its own outbox or memory.
-
-    Returns None for other files and without a usable record.
-    """
+    """Return the content a turn wrote to its outbox or memory. None for other files and without a usable record."""
     agent, _ = split_key(key)
     if not (_is_file_of_agent("outbox", file, agent) or _is_file_of_agent("memory", file, agent)):
         return None

@@ -52,9 +52,7 @@ class VerificationInputs:
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """The SHA-256 of each file that counts; empty with `only`, because digests are then computed on
-        demand.
-        """
+        """The SHA-256 of each file that counts; empty with `only`, because digests are then computed on demand."""
         return compute_file_digests(self.base, self._steps) if self.only is None else {}
 
     @cached_property
@@ -63,9 +61,7 @@ class VerificationInputs:
         return compute_state_root(self.digests) if self.only is None else None
 
     def build_report(self, findings: Iterable[Mismatch], ticks: list[int] | None = None) -> Verification:
-        """Return a report with the findings about these ticks (by default all) and the numbers of checked
-        items.
-        """
+        """Return a report with the findings about these ticks (by default all) and the numbers of checked items."""
         facts, chosen = self.journal_facts, set(self.journal_facts.ticks if ticks is None else ticks)
         selected = [mismatch_found for mismatch_found in findings if ticks is None or mismatch_found.tick in chosen]
         selected.sort(key=lambda finding: (finding.tick, finding.file))

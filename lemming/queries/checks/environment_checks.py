@@ -112,9 +112,7 @@ def _check_lock(scope: CheckScope) -> Iterator[Problem]:
 
 
 def _check_damage(scope: CheckScope) -> Iterator[Problem]:
-    """Yield the repairs that `lemming repair` would make; skipped beside an engine, whose unfinished writes
-    may look torn.
-    """
+    """Yield the repairs of `lemming repair`; none beside an engine, whose unfinished writes may look torn."""
     if find_running_engine(scope.org):
         yield make_note("not checked while an engine runs")
         return

@@ -40,10 +40,7 @@ MIN_FREE_BYTES, LOW_FREE_BYTES = 64 << 20, 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class HealthIssue(Problem):
-    """A problem a person must handle;
-
-    `since_tick` and `since` (a timestamp) are set if the start is known.
-    """
+    """A problem a person must handle; `since_tick` and `since` (a timestamp) are set if the start is known."""
 
     about: str
     since_tick: int | None = None
@@ -56,9 +53,7 @@ class HealthIssue(Problem):
 
 
 def find_health_issues(scope: CheckScope) -> list[HealthIssue]:
-    """Return the current health issues, such as failing agents, exhausted credits, unreachable backends or a
-    full disk.
-    """
+    """Return current health issues: failing agents, exhausted credits, unreachable backends, a full disk and others."""
     return [issue for check in CHECKS for issue in check.find(scope) if isinstance(issue, HealthIssue)]
 
 
@@ -102,16 +97,12 @@ def _check_broken_resumes(scope: CheckScope) -> Iterator[Problem]:
 
 
 def _date_from_resume_failure(turn: UnfinishedTurn) -> UnfinishedTurn:
-    """Return the stopped turn, dated from the broken resume: earlier turns can have failed for another
-    reason.
-    """
+    """Return the stopped turn, dated from the broken resume: earlier turns can have failed for another reason."""
     return turn if turn.tick == turn.since_tick else replace(turn, since_tick=turn.tick, since="")
 
 
 def _is_resume_failure(turn: UnfinishedTurn) -> bool:
-    """Return True if the turn failed because of a broken resume. A repair of the resume makes the failure
-    obsolete.
-    """
+    """Return True if the turn failed because of a broken resume. A repair of the resume makes the failure obsolete."""
     is_config_error = paths.AGENT_NAME.match(turn.agent) and turn.error == "ConfigError"
     return bool(is_config_error) and turn.reason.startswith(paths.resume_file(turn.agent))
 

@@ -145,9 +145,7 @@ def _find_removed_entries(scan: FindingScan) -> Iterator[Finding]:
 
 
 def _has_skipped_entry(scan: FindingScan, reader: str, entry: OutboxEntry) -> bool:
-    """Return True if a reader took the configured number of turns without reading an entry addressed to the
-    reader.
-    """
+    """Return True if a reader took the configured number of turns without reading an entry addressed to the reader."""
     agent = scan.agents.get(reader)
     if agent is None or not scan.takes_turns(reader) or not agent.may_read(entry.agent) or entry.not_before:
         return False

@@ -144,9 +144,7 @@ def _describe_action(action: Action, turn: TurnRecord) -> str:
 
 
 def find_ping_pong(scan: FindingScan) -> Iterator[Finding]:
-    """Yield pairs of agents that only answer each other, without a third agent, a file or a memory in
-    between.
-    """
+    """Yield pairs of agents that only answer each other, without a third agent, a file or a memory in between."""
     longest: dict[frozenset[str], list[TurnRecord]] = {}
     current: dict[frozenset[str], list[TurnRecord]] = {}
     for turn in scan.turns:

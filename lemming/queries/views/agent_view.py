@@ -133,9 +133,7 @@ def _file_size(org: Organisation, name: str, path: str) -> int | None:
 
 
 def load_workspace_text(org: Organisation, name: str, file: str) -> str:
-    """Return the text of a workspace file; raise `UsageError` for a path outside the workspace or without
-    text.
-    """
+    """Return the text of a workspace file; raise `UsageError` for a path outside the workspace or without text."""
     try:
         return read_allowed_text(_make_reader(name), org.base, file, caller="workspace")
     except ToolError as error:

@@ -177,9 +177,7 @@ class _AgentListBuilder:
         return name in self._activities and not self._activities[name].is_over
 
     def _describe_state(self, agent: Agent, state: AgentState) -> Json:
-        """Return the state of an agent as a code and a description: working, failing, waiting, or the reason
-        for idling.
-        """
+        """Return an agent's state as code and description: working, failing, waiting, or the reason for idling."""
         name = agent.name
         if self._is_working(name):
             return _describe_work(self._activities[name])

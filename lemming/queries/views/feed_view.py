@@ -83,9 +83,7 @@ class _FeedBuilder:
         self.last, self.is_last = "", True
 
     def list_entry_names(self, agent: str, older_than: str) -> list[EntryName]:
-        """Return the names of all entries, or of an agent's entries, up to the tick of `find_old_entries`,
-        newest first.
-        """
+        """Return names of all or an agent's entries up to the tick of `find_old_entries`, newest first."""
         folders = [*filter(paths.AGENT_NAME.match, list_agent_folders(self._org))]
         if agent and agent not in folders:
             raise UsageError(f'agent "{agent[:80]}" does not exist')

@@ -108,9 +108,7 @@ def describe_payload(payload: Mapping[str, Any]) -> str:
 
 
 def entry_to_message(entry: OutboxEntry, chars: int) -> Json:
-    """Return an entry as shown on every screen, with a shortened text; `says` describes the other payload
-    fields.
-    """
+    """Return an entry as shown on every screen, with a shortened text; `says` describes the other payload fields."""
     text = entry_text(entry.payload)
     return {
         "identity": entry.identity,

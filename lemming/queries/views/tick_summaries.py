@@ -96,9 +96,7 @@ class TickSummary:
 
     @property
     def duration_ms(self) -> int | None:
-        """Milliseconds from the start to the last answer, or None if the times come from an earlier
-        recording.
-        """
+        """Milliseconds from the start to the last answer, or None if the times come from an earlier recording."""
         if not (self.at and self.last_at):
             return None
         elapsed_s = (parse_timestamp(self.last_at) - parse_timestamp(self.at)).total_seconds()
@@ -249,9 +247,7 @@ class TurnOutcomeCache:
         return self._load_cached(tick, agent, load_journal_identity(self._org, tick))
 
     def _load_outcome(self, tick: int, agent: str, _: Identity | None) -> dict[str, Any]:
-        """Return the `reason` of a turn's outcome and a description `did` of its effects; both are empty if
-        unknown.
-        """
+        """Return the `reason` of a turn's outcome and a description `did` of its effects; both are empty if unknown."""
         try:
             raw = raw_journal(self._org, tick)
             match = next((turn_match for turn_match in _FAILED.finditer(raw) if turn_match[1] == agent.encode()), None)

@@ -111,9 +111,7 @@ def cache_memory_key(tool: str) -> str:
 
 
 def get_cached_result(context: ToolContext, arguments: Mapping[str, Any], ticks: int) -> ToolResult | None:
-    """Return the cached result of an earlier call with the same arguments, at most `ticks` ticks old, or
-    None.
-    """
+    """Return the cached result of an earlier call with the same arguments, at most `ticks` ticks old, or None."""
     cached = _load_cache(context, ticks).get(_arguments_digest(arguments))
     return ToolResult(True, cached["output"]) if cached else None
 

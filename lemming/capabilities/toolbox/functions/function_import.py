@@ -82,9 +82,7 @@ def load_module(file: Path, sources: Sources) -> ModuleType:
 
 
 class FunctionLocation(NamedTuple):
-    """The location of a function: a module name, or a file relative to the organisation, and a qualified
-    name.
-    """
+    """The location of a function: a module name, or a file relative to the organisation, and a qualified name."""
 
     module: str
     qualname: str

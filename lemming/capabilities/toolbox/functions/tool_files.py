@@ -131,10 +131,7 @@ def load_all(base: Path, files: Sequence[str], sources: Sources) -> OrgTools:
 
 
 def load_file(base: Path, file: str, sources: Sources) -> list[Tool]:
-    """Return the tools of one file: functions with `@tool`, and registered tools.
-
-    Raises `ConfigError` with the line and the error.
-    """
+    """Return the `@tool` functions and registered tools of a file. Raises `ConfigError` with the line and the error."""
     module: list[ModuleType] = []
     try:
         registered = capture_registrations(lambda: module.append(load_module(base / file, sources)))

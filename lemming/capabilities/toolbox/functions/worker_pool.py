@@ -128,10 +128,7 @@ class FunctionWorkers:
 
     @contextlib.contextmanager
     def _acquire_slot(self, context: ToolContext) -> Iterator[bool]:
-        """Wait for a free slot and hold the slot in the block. Yield False if the turn's time is over.
-
-        Raises `WorkAbandoned` on a stop.
-        """
+        """Hold a free slot in the block. Yield False if the turn's time is over. Raises `WorkAbandoned` on a stop."""
         turn = context.deadline.outer or NEVER
         has_slot = self._slots.acquire(blocking=False) or any(
             self._slots.acquire(timeout=seconds) for seconds in wait_slices(turn, context.stop, grace_s=0)
@@ -189,10 +186,7 @@ def _parse_answer(line: bytes, number: str) -> FunctionResult:
 
 
 class _WorkerEnded(Exception):
-    """Raised if a worker gave no reply. The message is empty after a timeout.
-
-    `began`: the call may have begun, with unknown effects.
-    """
+    """A worker gave no reply. The message is empty after a timeout. `began`: the call may have had effects."""
 
     def __init__(self, reason: str = "", *, began: bool = True) -> None:
         super().__init__(reason)
