@@ -54,7 +54,7 @@ def take_image(base: Path) -> Image:
 
 
 def _scan_folder(folder: str, prefix: str, image: Image) -> None:
-    """Add the content of a folder to an image; `prefix` is the folder's path in the image, ending in a slash."""
+    """Add a folder's content to an image. `prefix` is the folder's path in the image, ending in a slash."""
     with os.scandir(folder) as entries:
         for entry in entries:
             relative = f"{prefix}{entry.name}"
