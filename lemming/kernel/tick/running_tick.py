@@ -37,7 +37,6 @@ from lemming.kernel.journal.record_lookup import (
     may_have_rebooted,
 )
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.tick.abandoned_turns import abandon_turn
 from lemming.kernel.tick.agent_turns import AgentTurns
 from lemming.kernel.tick.answer_source import JournaledAnswers
 from lemming.kernel.tick.error_boundary import isolate, to_turn_error
@@ -314,6 +313,8 @@ class Tick:
 
     def abandon_turn(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
         """Return the outcome of a turn abandoned for this reason."""
+        from lemming.kernel.tick.abandoned_turns import abandon_turn  # imported only if needed
+
         inputs = from_record(started, self.plan.tick)
         return abandon_turn(self.journal, inputs, records, reason=reason, error=error, plugins=self._plugins)
 
