@@ -26,6 +26,8 @@ from lemming.libraries.conditions.predicates import Predicate, compile_condition
 from lemming.libraries.conditions.regex_search import compile_regex
 
 GATES = "gates"
+GATE_POINTER = "#/gates/"
+"""In the location of a gate, between the file and its index."""
 """Name of the gates among capabilities."""
 SETTLES: frozenset[Then] = frozenset({"pass", "block", "stop"})
 FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check", "models", "by")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.capabilities.gates.gate_format import GATES, Gate, GateRule
+from lemming.capabilities.gates.gate_format import GATE_POINTER, GATES, Gate, GateRule
 from lemming.capabilities.gates.spending_limit import get_limits, parse_window
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
@@ -46,7 +46,7 @@ def iter_rules(owner: OrgSettings | Agent) -> Iterator[GateRule]:
     """Yield the gates of the settings or of a resume, each with its location."""
     file = paths.resume_file(owner.name) if isinstance(owner, Agent) else paths.ORG_FILE
     for index, gate in enumerate(get_gates(owner)):
-        yield GateRule(f"{file}#/gates/{index}", gate)
+        yield GateRule(f"{file}{GATE_POINTER}{index}", gate)
 
 
 def list_spending_limits(settings: OrgSettings) -> list[dict[str, Any]]:

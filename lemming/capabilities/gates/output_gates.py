@@ -19,10 +19,11 @@ from lemming.capabilities.gates.gate_evaluation import (
     reject_judges,
     rules_at_stage,
 )
-from lemming.capabilities.gates.gate_format import Gate, GateRule
+from lemming.capabilities.gates.gate_format import GATE_POINTER, Gate, GateRule
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import parse_targets
+from lemming.kernel.turn.approved_calls import list_grants
 from lemming.kernel.turn.guards import CheckFinding
 from lemming.kernel.turn.turn_effects import (
     AskPerson,
@@ -88,8 +89,10 @@ class OutputGates:
             call_args["leaves"] = self._leaves_organisation(effect.kind, payload)
             return {**call_args, **self._base_facts(), "payload": payload}
 
-        # An approval answers the gates that ask. Gates that block still decide.
-        rules = [rule for rule in self._rules if not (effect.grant and rule.gate.then == "ask")]
+        # An approval that a gate asked for answers the gates that ask. Gates that block still decide.
+        grants = list_grants(effect.grant) if effect.grant else ()
+        is_approved = any(GATE_POINTER in grant.get("gate", "") for grant in grants)
+        rules = [rule for rule in self._rules if not (is_approved and rule.gate.then == "ask")]
         result, passed = self._evaluate(effect.payload, build_facts, f"entry of kind {effect.kind}", rules), effect
         text_rules = [rule for rule in rules if _applies_to_tags(rule.gate)] if effect.tags else []
         if text_rules and result.then in ("pass", "ask"):

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lemming.kernel.base.json_equality import is_equal_json
+from lemming.kernel.turn.live_effects import CheckResult, RunTool, StartTool
 from lemming.kernel.turn.turn_effects import (
     UNCOMPARED,
     WRITES,
     Allowed,
     AskPerson,
+    CallTool,
     Effect,
     EffectFinished,
     EffectPerformed,
@@ -20,6 +23,7 @@ from lemming.kernel.turn.turn_effects import (
     Rejected,
     Replaced,
     Suspended,
+    WriteEntry,
     effect_content,
 )
 
@@ -81,17 +85,19 @@ class EffectChain:
         """Return the interceptors that take part in an effect, without running them."""
         return [item for item in self._by_type.get(type(effect), ()) if item.intercept(effect) is not None]
 
-    def _descend(self, effect: Effect, interceptors: Sequence[Interceptor], depth: int) -> Steps:
-        """Take an effect through the interceptors from `depth` on."""
+    def _descend(
+        self, effect: Effect, interceptors: Sequence[Interceptor], depth: int, approved: Sequence[Effect] = ()
+    ) -> Steps:
+        """Take an effect through the interceptors from `depth` on. `approved`: the effect as persons approved it."""
         while depth < len(interceptors):
             interceptor = interceptors[depth]
             result = interceptor.intercept(effect)
             if isinstance(result, Outcome):
                 return _checked(interceptor, effect, result, None)
             if result is not None:
-                return (yield from self._drive(result, effect, interceptors, depth))
+                return (yield from self._drive(result, effect, interceptors, depth, approved))
             depth += 1
-        return (yield from self._perform_last(effect))
+        return (yield from self._perform_last(effect, approved))
 
     def _drive(
         self,
@@ -99,6 +105,7 @@ class EffectChain:
         effect: Effect,
         interceptors: Sequence[Interceptor],
         depth: int,
+        approved: Sequence[Effect],
     ) -> Steps:
         """Run an interceptor that yields effects: its own effect goes down the chain, others start at the top."""
         interceptor, reply = interceptors[depth], None
@@ -110,22 +117,28 @@ class EffectChain:
                     steps.close()
                     return Rejected(problem)
                 if type(request) is type(effect):
-                    reply = allowed = yield from self._descend(request, interceptors, depth + 1)
+                    reply = allowed = yield from self._descend(request, interceptors, depth + 1, approved)
                 else:
                     reply = yield from self.begin(request)
-                    if isinstance(request, AskPerson) and not isinstance(reply, Allowed):
-                        steps.close()
-                        return reply  # code after the question runs only once a person has approved
+                    if isinstance(request, AskPerson):
+                        if not isinstance(reply, Allowed):
+                            steps.close()
+                            return reply  # code after the question runs only once a person has approved
+                        approved = (*approved, request.subject)
                 request = steps.send(reply)
         except StopIteration as stop:
             result = stop.value if stop.value is not None else allowed
         if result is None:
-            return (yield from self._descend(effect, interceptors, depth + 1))
+            return (yield from self._descend(effect, interceptors, depth + 1, approved))
+        if isinstance(effect, WriteEntry) and isinstance(allowed, Allowed) and not isinstance(result, Allowed):
+            raise TypeError(f"{interceptor.name} must decide about an entry before it is written")
         return _checked(interceptor, effect, result, allowed)
 
-    def _perform_last(self, effect: Effect) -> Steps:
+    def _perform_last(self, effect: Effect, approved: Sequence[Effect]) -> Steps:
         if isinstance(effect, AskPerson) and isinstance(effect.subject, UNCOMPARED):
             return Rejected(f"{effect.reason}: a person must approve, and no capability here asks persons")
+        if any(type(item) is type(effect) and not _is_same_content(item, effect) for item in approved):
+            return Rejected("REFUSED: persons approved something else; a capability changed it after it had asked")
         self._record(EffectStarted(effect))
         answer = yield effect
         if isinstance(answer, Outcome):
@@ -152,12 +165,34 @@ def _checked(interceptor: Interceptor, effect: Effect, outcome: Outcome, allowed
 
 
 def _find_violation(interceptor: Interceptor, before: Effect, after: Effect) -> str:
-    """Return the reason against the facts of an effect that an interceptor yields, or an empty string.
+    """Return the reason against an effect that an interceptor yields, or an empty string.
 
     An effect of another type is a new one: it need not have all facts of `before`.
     """
+    if after is before:
+        return ""
+    if type(after) is type(before):
+        parts = zip(_fixed_parts(after), _fixed_parts(before), strict=True)
+        if any(new is not old for new, old in parts):
+            return f"{interceptor.name} altered the tool, or the approval that it carries"
     if after.facts is before.facts:
         return ""
     names = {*before.facts, *after.facts} if type(after) is type(before) else {*after.facts}
     altered = {name for name in names if before.facts.get(name) != after.facts.get(name)} - {*interceptor.facts}
     return f"{interceptor.name} altered facts of others: {', '.join(sorted(altered))}" if altered else ""
+
+
+def _fixed_parts(effect: Effect) -> Sequence[Any]:
+    """Return the parts of an effect that no interceptor may replace."""
+    if isinstance(effect, (RunTool, StartTool, CheckResult)):
+        return effect.tool, effect.call.tool, effect.call.approved
+    return (effect.grant,) if isinstance(effect, (CallTool, WriteEntry)) else ()
+
+
+def _is_same_content(first: Effect, second: Effect) -> bool:
+    """Return True if two effects of one type do the same."""
+    if first is second:
+        return True
+    if isinstance(first, RunTool) and isinstance(second, RunTool):
+        return is_equal_json([first.call.tool, first.call.args], [second.call.tool, second.call.args])
+    return effect_content(first) == effect_content(second)

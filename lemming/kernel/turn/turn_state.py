@@ -273,6 +273,7 @@ class TurnState(TurnWrites):
             self._take_result(call, self._make_call(call, at), at)
             return
         self.call_questions = ()
+        number, before = self.call_numbers.peek(len(self.results)), (len(self.results), len(self.entries))
         match chain.dispatch(CallTool.from_call(call, at)):
             case Suspended(AskPerson(subject=CallTool() as waiting) as question):
                 if question in self.call_questions:
@@ -281,8 +282,12 @@ class TurnState(TurnWrites):
                     reason = f"{question.reason}: a person must approve, and nobody was asked"
                     self.refuse_call(call, ToolResult(False, reason, outcome="refused"))
             case Allowed(effect, answer) if isinstance(effect, CallTool):
-                if answer is not None:
+                if isinstance(answer, ToolResult):
+                    if number != self.call_numbers.last:  # a capability answered, and no tool was called
+                        self.source.refuse(self.call_numbers.assign(len(self.results)), effect.call, answer)
                     self._take_result(effect.call, answer, at)
+                elif before == (len(self.results), len(self.entries)):  # neither a result nor a question to others
+                    self.refuse_call(call, ToolResult(False, "a capability gave no result of the call"))
             case Rejected(reason, is_final, outcome_name):
                 if is_final:
                     self.fail(StoppedByGate(reason[:2000]))
