@@ -106,6 +106,19 @@ def test_the_second_of_two_approvals_is_used_up_by_a_turn_that_fails_after_the_c
     assert [identity.split("/")[0] for identity in read_state(base, "ada").kept["approvals"]["used"]] == ["ann", "bob"]
 
 
+def test_a_call_approved_ahead_and_then_on_request_is_made_once_although_its_turn_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = BOTH.replace("return (yield effect)", "yield effect\nraise ValueError('late')")
+    base = make_bold(tmp_path / "org", monkeypatch, "RunTool", broken, "one")
+    allow_ahead(base, "ann", "a", ONE)
+    tick(base)
+    assert approve(base, requests(base)[-1], "bob") == 0
+    for _ in range(3):
+        tick(base)
+    assert rung(base) == ["one"]
+
+
 @pytest.mark.parametrize("handles", ["RunTool", "CallTool"])
 def test_an_approval_of_another_call_lets_no_call_run(
     handles: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

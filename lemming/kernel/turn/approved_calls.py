@@ -176,12 +176,13 @@ def _mark_request_calls_made(open_request: OpenRequest, ids: Collection[str]) ->
 def drop_used_approvals(state: AgentState, records: Iterable[Record]) -> AgentState:
     """Return the state of an abandoned turn's agent without the approvals used by the turn."""
     # Announced calls count even without a recorded end: they may have taken effect.
-    used_grants = [record.kept[NAME] for record in records if isinstance(record, ToolStarted) and NAME in record.kept]
+    announced = [record.kept[NAME] for record in records if isinstance(record, ToolStarted) and NAME in record.kept]
+    used_grants = [item for grant in announced for item in list_grants(grant)]
     if not used_grants:
         return state
     requests = mark_calls_made(state.requests, {grant["id"] for grant in used_grants if grant["id"]})
     state_of_approvals = state.kept.get(NAME, {})
-    preapprovals = [item["entry"] for grant in used_grants for item in list_grants(grant) if not item["id"]]
+    preapprovals = [grant["entry"] for grant in used_grants if not grant["id"]]
     used = [*state_of_approvals.get("used", ()), *preapprovals]
     return replace(state, requests=requests, kept={**state.kept, NAME: {**state_of_approvals, "used": used}})
 
