@@ -130,8 +130,8 @@ class TurnApprovals:
         """End the wait for calls with side effects that a failed turn made."""
         if status == "failed":
             # The call took effect although its turn failed: its approval must not make it a second time.
-            made = [grant for grant, is_outside in self._used_grants if is_outside]
-            made_ids = {item["id"] for grant in made for item in list_grants(grant)}
+            outside_grants = [grant for grant, is_outside in self._used_grants if is_outside]
+            made_ids = {item["id"] for grant in outside_grants for item in list_grants(grant)}
             state.requests = mark_calls_made(state.requests, made_ids)
 
     def save_state(self, *, is_applied: bool, holds_all: bool) -> Json:
