@@ -23,6 +23,7 @@ from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 class Bell(Tool):
     name = "bell"
     description = "Rings a bell."
+    parallel = repeatable = True
 
     def execute(self, agent_name, base_path, text):
         with open(base_path / "rung.txt", "a") as file:
@@ -113,10 +114,10 @@ def _for_one_test() -> Iterator[None]:
     unregister("tool", "bell")
 
 
-def make(base: Path, code: str, name: str, monkeypatch: pytest.MonkeyPatch, *texts: str) -> Path:
+def make(base: Path, code: str, name: str, monkeypatch: pytest.MonkeyPatch, *texts: str, **org: Any) -> Path:
     """Return an organisation in which ada rings once for each text, under a capability of a plugin."""
     folder, module = base.parent / "code", f"asks_{name}_{base.parent.name}"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / f"{module}.py").write_text(HEAD + code)
     monkeypatch.syspath_prepend(str(folder))
     may = {"tools": ["bell"], "read_outboxes": ["ann", "bob"]}
@@ -126,7 +127,7 @@ def make(base: Path, code: str, name: str, monkeypatch: pytest.MonkeyPatch, *tex
         base,
         resume("ada", permissions=may, schedule={"wake": "changed"}),
         *persons,
-        org={"plugins": [module], "capabilities": {name: {}}},
+        org={"plugins": [module], "capabilities": {name: {}}, **org},
         models={"human": {"provider": "human"}},
         script=[{"tick": 1, "step": 0, "reply": say("calling", tool_calls=calls)}, {"reply": say("seen")}],
     )
@@ -230,3 +231,14 @@ def test_an_entry_that_two_persons_must_approve_is_written_once_both_have(
             assert approve(base, requests(base)[-1], person) == 0
     assert texts == [[], [], ["calling"]]
     assert [it.turns for it in replay_ticks(base, [1, 2, 3])] == [1, 1, 1]
+
+
+def test_a_quota_counts_the_same_however_many_calls_run_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    for executor in ("serial", "threads"):
+        base = make(tmp_path / executor / "org", QUOTA, "quota", monkeypatch, "one", "two", "three", executor=executor)
+        tick(base)
+        made.append((rung(base), outcomes(base, 1)))
+    assert made == [(["one"], ["ok", "pending", "pending"])] * 2

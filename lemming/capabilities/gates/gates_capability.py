@@ -47,6 +47,7 @@ class GatesCapability(Capability):
     handles = (RunTool, CheckResult, SendRequest)
     reads = ("trust", "trust_source", "args_trust")
     joins_later = True  # gates of the current settings
+    decides_by_results = False  # but for facts of others
 
     def preparer(self, turn: Preparation) -> Interceptor:
         """Return the input gates of a turn."""

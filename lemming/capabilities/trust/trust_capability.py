@@ -39,6 +39,7 @@ class TrustCapability(Capability):
     describes = (RetentionHold, ToolReference)
     handles = (RunTool, StartTool, CheckResult, SendRequest, TakeResult, ShowResult, Seal)
     facts = ("trust", "trust_source", "args_trust")
+    decides_by_results = False  # it decides nothing; who reads its facts may
 
     def preparer(self, turn: Preparation) -> Interceptor:
         """Return the labels of a turn's prompt."""

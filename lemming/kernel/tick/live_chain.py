@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor, Steps
-from lemming.kernel.turn.live_effects import LIVE_EFFECTS, CheckResult, SendRequest
+from lemming.kernel.turn.live_effects import LIVE_EFFECTS, CheckResult, RunTool, SendRequest
 from lemming.kernel.turn.live_phase import LivePhase
 from lemming.kernel.turn.live_turn import LiveTurn
 from lemming.kernel.turn.turn_effects import (
@@ -40,7 +40,8 @@ class LiveChain(EffectChain):
     """The interceptors of a turn's live effects."""
 
     def __init__(self, phase: LivePhase, capabilities: Iterable[Capability]) -> None:
-        self._phase = phase
+        self._phase, capabilities = phase, [*capabilities]
+        self._by_results = {item.name for item in capabilities if item.decides_by_results}
         interceptors = [_make_interceptor(phase, capability) for capability in capabilities]
         super().__init__([*interceptors, _NOBODY_ASKS], _perform, self._note_grant)
 
@@ -63,9 +64,13 @@ class LiveChain(EffectChain):
         assert isinstance(outcome, Outcome), "nothing more is performed"
         return outcome
 
-    def writes_facts(self, effect_type: type[Effect]) -> bool:
-        """Return True if an interceptor of the effects derives facts."""
-        return any(item.facts for item in self._by_type.get(effect_type, ()))
+    def decides_by_results(self, effect: RunTool) -> bool:
+        """Return True if the decision about a call may depend on the results of other calls."""
+        interceptors = self._by_type.get(RunTool, ())
+        if any(item.name in self._by_results for item in interceptors):
+            return True
+        # Facts follow from earlier results, and another capability may decide by them.
+        return any(item.facts for item in interceptors) and len(self.find_participants(effect)) > 1
 
     def _note_grant(self, event: Event) -> None:
         match event:

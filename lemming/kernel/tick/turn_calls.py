@@ -91,13 +91,13 @@ class LiveCalls:
         self._parallel_calls.start()
 
     def _decides_by_results(self, index: int, call: ToolCall, at: str, staged: Callable[[], Staged]) -> bool:
-        """Return True if a capability derives facts from results of calls, and another one may decide by them."""
+        """Return True if the decision about a call may depend on the results of the calls before it."""
         chain = self._chain
-        if chain is None or RunTool not in chain or not chain.writes_facts(RunTool):
+        if chain is None or RunTool not in chain:
             return False
         tool = self._toolset.allowed_tools(self._inputs.agent, self._settings)[call.tool]
         effect = RunTool(call=call, tool=tool, context=self._make_context(index, at, staged(), 0.0))
-        return len(chain.find_participants(effect)) > 1
+        return chain.decides_by_results(effect)
 
     def _run_decided(self, index: int, decided: DecidedCall) -> ToolResult:
         """Run a call that was decided before, in the time left for the turn."""

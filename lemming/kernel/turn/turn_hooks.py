@@ -84,6 +84,8 @@ class Capability:
     """Facts of others that `intercept` reads: of live effects, it comes after the capabilities that write them."""
     asks_persons: bool = False
     """True if `intercept` may yield an `AskPerson`: approvals take part in the turns of the agents that use it."""
+    decides_by_results: bool = True
+    """False if decisions about a call do not depend on results of other calls: neighbours may then run in parallel."""
     joins_later: bool = False
     """True if `intercept` gets the live effects of all turns of a tick, also of turns that began without it."""
 
