@@ -14,6 +14,7 @@ from lemming.kernel.base.contract import Keep, ToolCall, TurnReply
 from lemming.kernel.base.errors import ContractError, ProviderError
 from lemming.kernel.base.turn_numbers import first_number
 from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.journal_records import ToolFinished
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import to_file_effect
 from lemming.kernel.providers import Message
@@ -59,10 +60,10 @@ class RecordedAnswers:
         """Do nothing: the results of the calls are recorded."""
 
     def is_approved(
-        self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], question: AskPerson
+        self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], questions: Sequence[AskPerson]
     ) -> bool:
         """Return True if the recorded result shows that a person had approved the call."""
-        return was_approved(self.call_tool(index, call, at, staged))
+        return was_approved(self._require_call(index), len(questions))
 
     def call_tool(
         self,
@@ -71,12 +72,16 @@ class RecordedAnswers:
         at: str,
         staged: dict[str, FileEffect],
         questions: Sequence[AskPerson] = (),
+        approved: int = 0,
     ) -> ToolResult:
         """Return the result of tool call number `index`; raise `RecordingExhausted` if there is none."""
+        return restore_result(self._require_call(index))
+
+    def _require_call(self, index: int) -> ToolFinished:
         record = self._recorded.tools.get((self._agent, self._first + index))
         if record is None:
             raise RecordingExhausted(f"tool call {index}")
-        return restore_result(record)
+        return record
 
     def refuse(self, *_: Any) -> None:
         """Do nothing: the reason of a refusal follows from the turn."""

@@ -212,3 +212,18 @@ def test_an_approval_that_a_capability_asked_for_is_no_answer_to_a_gate(
     tick(base)
     messages = [entry for entry in read_outbox_entries(base, "ada") if entry.kind == "message"]
     assert [entry.payload["text"] for entry in messages] == ["calling"]
+
+
+@pytest.mark.parametrize("then", ["return Rejected('not today')", "yield AskPerson(subject=effect, reason='again')"])
+def test_a_call_that_is_stopped_after_an_approval_is_replayed_as_it_was(
+    then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = "yield AskPerson(subject=effect, asked_by='bold', reason='r', persons=('ann',))\nturn.remark('approved')\n"
+    base = make_bold(tmp_path / "org", monkeypatch, "CallTool", ask + then, "one")
+    allow_ahead(base, "ann", "a", ONE)
+    tick(base)
+    assert rung(base) == []
+    assert "'approved'" in str(journal_lines(base, 1))
+    (finished,) = (line for line in journal_lines(base, 1) if line["type"] == "tool_finished")
+    assert finished["approved"] == 1
+    assert [it.turns for it in replay_ticks(base, [1])] == [1]

@@ -269,6 +269,7 @@ class ToolFinished(Record):
     entries_by: Annotated[str, {"description": "The capability that wrote its entries, if not the tool."}] = ""
     kept: Annotated[Json, {"description": "As in tool_started."}] = {}  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
+    approved: Annotated[int, {"minimum": 0, "description": "Questions of capabilities that persons had approved."}] = 0
 
 
 class GateAsked(Record):

@@ -141,13 +141,13 @@ class JournaledAnswers:
         self._make_live_calls.start_calls(self._first_number + first, calls, at, staged, self._spent)
 
     def is_approved(
-        self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], question: AskPerson
+        self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], questions: Sequence[AskPerson]
     ) -> bool:
-        """Return True if a person has approved the call that a question is about, by the record or now."""
+        """Return True if a person has approved the call that the last question is about, by the record or now."""
         index += self._first_number
         if record := self._finished.get(index):
-            return was_approved(restore_result(record))
-        return self._make_live_calls.is_approved(index, call, at, staged, self._spent, question)
+            return was_approved(record, len(questions))
+        return self._make_live_calls.is_approved(index, call, at, staged, self._spent, questions)
 
     def call_tool(
         self,
@@ -156,6 +156,7 @@ class JournaledAnswers:
         at: str,
         staged: dict[str, FileEffect],
         questions: Sequence[AskPerson] = (),
+        approved: int = 0,
     ) -> ToolResult:
         """Return the result of tool call number `index`, recorded or live.
 
@@ -164,17 +165,17 @@ class JournaledAnswers:
         index += self._first_number
         record = self._finished.get(index)
         if record is None:
-            live = self._make_live_calls.call_and_record(index, call, at, staged, self._spent, questions)
+            live = self._make_live_calls.call_and_record(index, call, at, staged, self._spent, questions, approved)
             record = self._append_record(self._finished, index, live)
         result = restore_result(record)
         self._spent += result.passed_on
         self._make_live_calls.successes[call.tool] += result.success
         return result
 
-    def refuse(self, index: int, call: ToolCall, refusal: ToolResult) -> None:
+    def refuse(self, index: int, call: ToolCall, refusal: ToolResult, approved: int = 0) -> None:
         """Record a call refused before reaching a tool, unless already recorded."""
         if index not in self._finished:
-            self._append_record(self._finished, index, make_tool_record(self._name, index, call, refusal, 0))
+            self._append_record(self._finished, index, make_tool_record(self._name, index, call, refusal, 0, approved))
 
     def has_call(self, index: int) -> bool:
         """Return True if the end or the start of tool call number `index` is recorded."""

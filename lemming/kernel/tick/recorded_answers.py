@@ -39,14 +39,17 @@ def restore_answer(record: ModelReplied | ModelFailed) -> Answer:
     return Answer(*_get_answer_fields(record))
 
 
-def make_tool_record(agent: str, index: int, call: ToolCall, result: ToolResult, took_ms: int) -> ToolFinished:
-    """Return the record of a tool call's result."""
+def make_tool_record(
+    agent: str, index: int, call: ToolCall, result: ToolResult, took_ms: int, approved: int = 0
+) -> ToolFinished:
+    """Return the record of a tool call's result. `approved`: number of questions that persons had approved."""
     optional_fields: dict[str, Any] = {"duration_ms": took_ms} if took_ms else {}
     recorded = {
         "passed_on": result.passed_on,
         "entries_by": result.entries_by,
         "kept": result.state,
         "trust": result.trust,
+        "approved": approved,
     }
     optional_fields |= {key: value for key, value in recorded.items() if value}
     if result.entries:
@@ -126,6 +129,9 @@ def _is_interrupted_output(output: str) -> bool:
     return output.startswith(prefix) and output.endswith(suffix)
 
 
-def was_approved(result: ToolResult) -> bool:
-    """Return True if the result of a call that persons were asked about shows that they had approved it."""
-    return bool(result.state) or result.outcome not in ("deferred", "pending", "refused")
+def was_approved(record: ToolFinished, questions: int) -> bool:
+    """Return True if persons had approved the last of so many questions about a call, by its record."""
+    if record.approved >= questions:
+        return True
+    is_made = bool(record.kept) or record.outcome not in ("deferred", "pending", "refused", "skipped")
+    return is_made and not record.approved

@@ -126,9 +126,19 @@ class LiveCalls:
         return parallel_calls
 
     def call_and_record(
-        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, questions: Sequence[AskPerson]
+        self,
+        index: int,
+        call: ToolCall,
+        at: str,
+        staged: Staged,
+        used_up: float,
+        questions: Sequence[AskPerson],
+        approved: int,
     ) -> ToolFinished:
-        """Call a tool, and return the record of the outcome. Persons must approve `questions` first."""
+        """Call a tool, and return the record of the outcome. Persons must approve `questions` first.
+
+        `approved`: number of those that they had approved as the call was requested.
+        """
         outcome = self._parallel_calls.take_outcome(index, call) if self._parallel_calls and not questions else None
         if outcome is None:
             began = time.perf_counter()
@@ -136,7 +146,7 @@ class LiveCalls:
             outcome = CallOutcome(result, elapsed_ms(began))
         elif outcome.decided:
             outcome = outcome._replace(result=self._finish(outcome.decided, outcome.result))
-        return make_tool_record(self._name, index, call, outcome.result, outcome.took_ms)
+        return make_tool_record(self._name, index, call, outcome.result, outcome.took_ms, approved)
 
     def _announce_and_run(
         self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, questions: Sequence[AskPerson]
@@ -208,16 +218,20 @@ class LiveCalls:
         return decided
 
     def is_approved(
-        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, question: AskPerson
+        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, questions: Sequence[AskPerson]
     ) -> bool:
-        """Return True if a person has approved a call. A call that would fail anyway is no question to a person."""
+        """Return True if persons have approved a call, each question with an approval of its own.
+
+        A call that would fail anyway is no question to a person.
+        """
         tool = self._toolset.allowed_tools(self._inputs.agent, self._settings).get(call.tool)
         if tool is None or index in self._started:
             return True
         effect = RunTool(call=call, tool=tool, context=self._make_context(index, at, staged, used_up))
         self._phase.verdicts, self._phase.grants = [], {}
-        outcome = (self._chain or LiveChain(self._phase, ())).dispatch(replace(question, subject=effect))
-        return isinstance(outcome, Allowed) and not isinstance(outcome.answer, ToolResult)
+        chain = self._chain or LiveChain(self._phase, ())
+        outcomes = [chain.dispatch(replace(question, subject=effect)) for question in questions]
+        return all(isinstance(item, Allowed) and not isinstance(item.answer, ToolResult) for item in outcomes)
 
     def _pass_interceptors(self, decided: DecidedCall, tool: Tool, questions: Sequence[AskPerson]) -> ToolResult | None:
         """Take a call through the interceptors of `RunTool`; return the result of a blocked call, or None."""

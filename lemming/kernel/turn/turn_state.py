@@ -135,7 +135,8 @@ class TurnState(TurnWrites):
         """Ask persons about a call. The call then carries the question, and waits or is made with their approval."""
         self.call_questions = (*self.call_questions, question)
         number, staged = self.call_numbers.peek(len(self.results)), self._staged_with_labels()
-        if self.source.is_approved(number, effect.call, effect.at, staged, question):
+        if self.source.is_approved(number, effect.call, effect.at, staged, self.call_questions):
+            self.approved_questions += 1
             return Allowed(question)
         return Suspended(question)
 
@@ -272,7 +273,7 @@ class TurnState(TurnWrites):
         if chain is None or CallTool not in chain:
             self._take_result(call, self._make_call(call, at), at)
             return
-        self.call_questions = ()
+        self.call_questions, self.approved_questions = (), 0
         number, before = self.call_numbers.peek(len(self.results)), (len(self.results), len(self.entries))
         match chain.dispatch(CallTool.from_call(call, at)):
             case Suspended(AskPerson(subject=CallTool() as waiting) as question):
@@ -284,7 +285,8 @@ class TurnState(TurnWrites):
             case Allowed(effect, answer) if isinstance(effect, CallTool):
                 if isinstance(answer, ToolResult):
                     if number != self.call_numbers.last:  # a capability answered, and no tool was called
-                        self.source.refuse(self.call_numbers.assign(len(self.results)), effect.call, answer)
+                        number = self.call_numbers.assign(len(self.results))
+                        self.source.refuse(number, effect.call, answer, self.approved_questions)
                     self._take_result(effect.call, answer, at)
                 elif before == (len(self.results), len(self.entries)):  # neither a result nor a question to others
                     self.refuse_call(call, ToolResult(False, "a capability gave no result of the call"))
@@ -299,7 +301,7 @@ class TurnState(TurnWrites):
         """Return the result of a call, recorded or live. Until persons approve, that of a call that waits."""
         staged, number = self._staged_with_labels(), self.call_numbers.assign(len(self.results))
         if self.call_questions:
-            result = self.source.call_tool(number, call, at, staged, self.call_questions)
+            result = self.source.call_tool(number, call, at, staged, self.call_questions, self.approved_questions)
         else:
             result = self.source.call_tool(number, call, at, staged)
         if self.source.had_side_effects(number):  # they are written: a later change is not the tool's
@@ -385,7 +387,8 @@ class TurnState(TurnWrites):
 
     def refuse_call(self, call: ToolCall, refusal: ToolResult) -> None:
         """Record a refused call, and inform the model and the observers of the turn."""
-        self.source.refuse(self.call_numbers.assign(len(self.results)), call, refusal)
+        number = self.call_numbers.assign(len(self.results))
+        self.source.refuse(number, call, refusal, self.approved_questions)
         self.add_result(call.tool, call.args, refusal, call.id)
         self.remarks.append(f"{call.tool}: {refusal.output}"[:500])
         self._handle_result(len(self.results) - 1, call, refusal)

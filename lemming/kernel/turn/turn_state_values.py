@@ -48,6 +48,7 @@ class TurnStateValues:
         "answer_violation",
         "answers",
         "approvals",
+        "approved_questions",
         "asks_persons",
         "auxiliary_answers",
         "call_ids",
@@ -135,6 +136,7 @@ class TurnStateValues:
         self.found_tools: list[Mapping[str, Any]] = []  # the tools that they found, as models are told of them
         self.call_numbers = CallNumbers(source.has_call)
         self.call_questions: tuple[AskPerson, ...] = ()  # to persons, about the current call
+        self.approved_questions = 0  # of these
         self.hidden_indexes: set[int] = set()
         self.tools_used: list[ToolUseJson] = []
         self.external_results: list[dict[str, Any]] = []

@@ -243,18 +243,22 @@ class AnswerSource(Protocol):
         at: str,
         staged: dict[str, FileEffect],
         questions: Sequence[AskPerson] = (),
+        approved: int = 0,
     ) -> ToolResult:
-        """Return the result of the turn's tool call number `index`. Persons must approve `questions` first."""
+        """Return the result of the turn's tool call number `index`. Persons must approve `questions` first.
+
+        `approved`: number of those that they have approved already, for the record.
+        """
         ...
 
     def is_approved(
-        self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], question: AskPerson
+        self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], questions: Sequence[AskPerson]
     ) -> bool:
-        """Return True if a person has approved the call that a question is about, by the record or now."""
+        """Return True if a person has approved the call that the last question is about, by the record or now."""
         ...
 
-    def refuse(self, index: int, call: ToolCall, refusal: ToolResult) -> None:
-        """Record that the turn's tool call number `index` was refused before a tool ran."""
+    def refuse(self, index: int, call: ToolCall, refusal: ToolResult, approved: int = 0) -> None:
+        """Record that the turn's tool call number `index` was refused before a tool ran. `approved` as in `call_tool`."""
         ...
 
     def has_call(self, index: int) -> bool:
