@@ -18,7 +18,6 @@ from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.built_in_capabilities import HOSTED, MODEL_SERVERS
 from lemming.kernel.plugins.capability_loader import load_provided, missing_reason
 from lemming.kernel.plugins.capability_table import (
     EXECUTORS,
@@ -33,6 +32,7 @@ from lemming.kernel.plugins.capability_table import (
     find_key_owners,
     find_member_capabilities,
 )
+from lemming.kernel.plugins.shipped_capabilities import HOSTED, MODEL_SERVERS
 from lemming.kernel.tools import iter_shipped_tools
 
 _USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY")

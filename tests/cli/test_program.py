@@ -46,8 +46,8 @@ def test_start_up_imports_only_what_it_needs(base: Path, words: list[str], unwan
     ("words", "most", "unwanted"),
     [
         (["--help"], 20, ("capabilities", "engine", "queries", "operations", "kernel.journal", "kernel.org")),
-        (["status"], 165, ("kernel.turn", "kernel.tick.runtime", "engine")),
-        (["run-once"], 142, ("kernel.turn", "kernel.inboxes", "kernel.messages", "kernel.memory")),
+        (["status"], 162, ("kernel.turn", "kernel.tick.runtime", "engine")),
+        (["run-once"], 139, ("kernel.turn", "kernel.inboxes", "kernel.messages", "kernel.memory")),
     ],
     ids=["help", "status", "idle tick"],
 )

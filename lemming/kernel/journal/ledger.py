@@ -27,7 +27,6 @@ from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.files.json_documents import to_value, unreadable_reason
 from lemming.kernel.files.stat_cache import Identity, has_exact_mtime, to_identity
 from lemming.kernel.journal.open_requests import OpenRequest, with_more_spent
-from lemming.kernel.journal.person_requests import validate_decisions, validate_pending_action
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -164,12 +163,15 @@ class AgentState:
         Raises `ValueError` if a value has a different type than the engine writes.
         """
         state: AgentState = to_value(AgentState, plain)
-        _validate_decisions(state)
+        if state.requests or APPROVALS in state.kept:
+            _validate_decisions(state)
         return state
 
 
 def _validate_decisions(state: AgentState) -> None:
     """Raise `ValueError` for an invalid pending action or decision, which a person may have edited."""
+    from lemming.kernel.journal.person_requests import validate_decisions, validate_pending_action  # most wait for none
+
     validate_decisions(state.kept)
     for open_request in state.requests:
         for sub_request in open_request.asked:

@@ -33,8 +33,14 @@ def find_turn_capabilities(turn_state: TurnState, plugins: Sequence[str] | None 
     `plugins`: the organisation's plugins; None allows any plugin of the process.
     """
     inputs = turn_state.inputs
+    agent, entry = inputs.agent, inputs.model
     snapshots: Mapping[str, Json] = inputs.given
-    extra_names = _find_unrecorded_names(inputs)
+    # Capabilities without a snapshot, by the other recorded inputs.
+    extra_names = [name for name, uses in USES.items() if uses(agent, entry)]
+    if entry.provider in SPEAKING_PROVIDERS:
+        extra_names.append(SPEAKING_PROVIDERS[entry.provider][0])
+    if has_requests(inputs):
+        extra_names.append(REQUESTS)
     if not (extra_names or snapshots):
         return NO_CAPABILITIES
     return TurnCapabilities(starting_capabilities(inputs, plugins, extra_names), snapshots, turn_state)
@@ -42,17 +48,6 @@ def find_turn_capabilities(turn_state: TurnState, plugins: Sequence[str] | None 
 
 _WITHOUT_REQUESTS = LISTED.keys() - {REQUESTS, APPROVALS}
 """Capabilities whose turns write no request that a person answers; a plugin's may."""
-
-
-def _find_unrecorded_names(inputs: TurnInputs) -> list[str]:
-    """Return the capabilities that take part in a turn without a snapshot, by the other recorded inputs."""
-    agent, entry = inputs.agent, inputs.model
-    names = [name for name, uses in USES.items() if uses(agent, entry)]
-    if entry.provider in SPEAKING_PROVIDERS:
-        names.append(SPEAKING_PROVIDERS[entry.provider][0])
-    if has_requests(inputs):
-        names.append(REQUESTS)
-    return names
 
 
 def has_requests(inputs: TurnInputs) -> bool:

@@ -35,7 +35,8 @@ from lemming.kernel.turn.turn_values import Answer, TurnInputs, TurnOutcome
 
 def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = None) -> TurnOutcome:
     """Return the outcome. A failed turn writes nothing except costs and messages for the next turn."""
-    turn_state.restore_entry_order()
+    if turn_state.has_withdrawn:
+        turn_state.restore_entry_order()
     requests = turn_state.requests
     end = requests.end_turn(end, error) if requests else end_repeating_turn(turn_state, end)
     if turn_state.chain and EndTurn in turn_state.chain:
@@ -50,7 +51,8 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     # Also for a failed turn: its last entries and the results it leaves carry their trust labels.
     if requests:
         requests.report_budget()
-    turn_state.seal_outputs()
+    if turn_state.chain:
+        turn_state.seal_outputs()
     entries = (*turn_state.entries,) if is_written else (*turn_state.failure_entries,)
     if is_written and turn_state.approvals:
         entries += (*turn_state.approvals.make_requests(len(entries), ENTRIES_PER_TURN - len(entries)),)

@@ -26,6 +26,7 @@ from lemming.kernel.plugins.provider_errors import describe_exception, locate_er
 from lemming.kernel.turn.interceptor_chain import find_turn_capabilities, has_requests
 from lemming.kernel.turn.react import react
 from lemming.kernel.turn.strategy import NoMoreReplies, Strategy, Turn
+from lemming.kernel.turn.turn_capabilities import NO_CAPABILITIES
 from lemming.kernel.turn.turn_context import RunTurn
 from lemming.kernel.turn.turn_end import build_outcome
 from lemming.kernel.turn.turn_state import TurnState
@@ -147,7 +148,7 @@ def finish_turn(
     turn_state.capabilities = find_turn_capabilities(turn_state, plugins)
     turn_state.chain = turn_state.capabilities.chain
     turn_state.make_requests = partial(_make_requests, turn_state)
-    if has_requests(turn_state.inputs):
+    if turn_state.capabilities is not NO_CAPABILITIES and has_requests(turn_state.inputs):
         turn_state.require_requests()
     if APPROVALS in turn_state.inputs.given:
         from lemming.kernel.turn.turn_approvals import TurnApprovals  # most turns ask no person

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import (
@@ -38,6 +38,9 @@ from lemming.kernel.turn.turn_effects import (
     WriteNotes,
 )
 from lemming.kernel.turn.turn_state_values import TurnStateValues
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.effect_chain import EffectChain
 
 
 class TurnWrites(TurnStateValues):
@@ -135,8 +138,10 @@ class TurnWrites(TurnStateValues):
         try:
             if key in self.inputs.damaged:
                 raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
-            value = self._pass_memory(key, value, at)
-            is_from_reply = not (self.chain and WriteMemory in self.chain)
+            chain = self.chain
+            if chain is not None:
+                value = self._pass_memory(chain, key, value, at)
+            is_from_reply = chain is None or WriteMemory not in chain
             effect = make_memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=is_from_reply)
         except ToolError as error:
             self.remarks.append(f"not kept: {error}"[:500])
@@ -146,11 +151,9 @@ class TurnWrites(TurnStateValues):
             self.repeats.record_memory(key, value)
             self.memory[path] = self.staged[path] = effect
 
-    def _pass_memory(self, key: str, value: Any, at: str) -> Any:
+    def _pass_memory(self, chain: EffectChain, key: str, value: Any, at: str) -> Any:
         """Return a memory's value as the capabilities of the turn let it pass. Raises `ToolError` if they do not."""
-        if self.chain is None:
-            return value
-        outcome = self.chain.dispatch(WriteMemory(memory_key=key, value=value, at=at))
+        outcome = chain.dispatch(WriteMemory(memory_key=key, value=value, at=at))
         if isinstance(outcome, Allowed):
             return outcome.answer
         if isinstance(outcome, Rejected) and outcome.is_final:
@@ -181,7 +184,7 @@ class TurnWrites(TurnStateValues):
             elif key := memory_key(file, name):
                 value = decode_memory(file.content, file.path_key)
                 try:
-                    allowed_value = self._pass_memory(key, value, at)
+                    allowed_value = self._pass_memory(chain, key, value, at)
                 except ToolError as error:
                     refusal = ToolResult(False, str(error), outcome="refused")
                     self.add_result("memory_update", {"key": key}, refusal)
@@ -229,10 +232,9 @@ class TurnWrites(TurnStateValues):
 
     def restore_entry_order(self) -> None:
         """Sort the entries by their ids: entries that replace withdrawn ones have got the free ids."""
-        if self.has_withdrawn:
-            number_of = {self.inputs.entry_id(number): number for number in range(REMINDERS_FROM)}
-            self.entries.sort(key=lambda entry: number_of[entry.id])
-            self.has_withdrawn = False
+        number_of = {self.inputs.entry_id(number): number for number in range(REMINDERS_FROM)}
+        self.entries.sort(key=lambda entry: number_of[entry.id])
+        self.has_withdrawn = False
 
     def seal_outputs(self) -> None:
         """Give the entries, files and results of the turn their final form."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock
@@ -23,8 +23,10 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
 from lemming.libraries.concurrency.supervised_threads import list_thread_failures
 from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete
-from lemming.queries.channel_states import ChannelStatus, load_channel_statuses
 from lemming.queries.checks.check_registry import Check, CheckScope
+
+if TYPE_CHECKING:
+    from lemming.queries.channel_states import ChannelStatus
 
 FIXES = {
     "AuthenticationFailed": "set the key that config/models.json names, or correct it",
@@ -178,7 +180,11 @@ def _check_tick(scope: CheckScope) -> Iterator[Problem]:
 
 
 def _check_channels(scope: CheckScope) -> Iterator[Problem]:
-    states = load_channel_statuses(scope.org, scope.survey, scope.config) if scope.config else []
+    if not scope.config or not scope.config.has_channels:
+        return
+    from lemming.queries.channel_states import load_channel_statuses  # most organisations have none
+
+    states = load_channel_statuses(scope.org, scope.survey, scope.config)
     problems: list[Problem] = [issue for state in states for issue in _find_channel_issues(state)]
     served_agents = [channel.agent for channel in states if channel.seen_to_by == "serve"]
     if served_agents and not require_fact("channels.is_served")(Path(scope.org)):
