@@ -15,8 +15,8 @@ from lemming.engine import run_once
 from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import TickStarted
-from lemming.kernel.plugins.shipped_capabilities import MODEL_SERVERS
 from lemming.kernel.plugins.capability_table import SHIPPED
+from lemming.kernel.plugins.shipped_capabilities import MODEL_SERVERS
 from lemming.libraries.compatible_servers import SERVERS
 from lemming.testing import FrozenClock, make_org, resume, say
 

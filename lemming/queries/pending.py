@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.ledger import AgentState, read_state
-from lemming.kernel.journal.open_requests import SubRequest
-from lemming.kernel.journal.person_requests import iter_person_requests
+from lemming.kernel.journal.open_requests import SubRequest, iter_person_requests
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
 

@@ -13,7 +13,7 @@ from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.person_requests import iter_person_requests
+from lemming.kernel.journal.open_requests import iter_person_requests
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import say
 

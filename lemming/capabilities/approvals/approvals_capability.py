@@ -20,8 +20,7 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
 from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.journal.open_requests import SubRequest
-from lemming.kernel.journal.person_requests import iter_person_requests
+from lemming.kernel.journal.open_requests import SubRequest, iter_person_requests
 from lemming.kernel.obligations.pending_approvals import NAME
 from lemming.kernel.org.capability_usage import asks_persons
 from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck, ResumeCheck

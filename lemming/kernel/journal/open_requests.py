@@ -6,13 +6,16 @@ docs/formats.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.recorded_dialogue import Dialogue
+from lemming.kernel.plugins.capability_table import APPROVALS
 
 
 class _SparseJson:
@@ -153,3 +156,9 @@ def describe_deadline(sub_request: SubRequest) -> str:
         *filter(None, [sub_request.not_after]),
     ]
     return " or ".join(deadlines)
+
+
+def iter_person_requests(states: Mapping[str, Json]) -> Iterator[SubRequest]:
+    """Yield an agent's requests to persons outside of calls. `states`: the state of capabilities in its ledger."""
+    for raw in states.get(APPROVALS, {}).get("asked", ()):
+        yield to_value(SubRequest, raw)

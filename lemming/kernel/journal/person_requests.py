@@ -5,22 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.files.json_documents import to_value
-from lemming.kernel.journal.open_requests import SubRequest
+from lemming.kernel.journal.open_requests import iter_person_requests
 from lemming.kernel.plugins.capability_table import APPROVALS
 
 SHOW, SPEND, PUBLISH = "show", "spend", "publish"
 """Names in place of a tool: showing an entry, spending more, writing an entry."""
-
-
-def iter_person_requests(states: Mapping[str, Json]) -> Iterator[SubRequest]:
-    """Yield an agent's requests to persons outside of calls. `states`: the state of capabilities in its ledger."""
-    for raw in states.get(APPROVALS, {}).get("asked", ()):
-        yield to_value(SubRequest, raw)
 
 
 def validate_decisions(states: Mapping[str, Json]) -> None:

@@ -10,7 +10,7 @@ from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.journal.ledger import AgentState, read_state
-from lemming.kernel.journal.person_requests import iter_person_requests
+from lemming.kernel.journal.open_requests import iter_person_requests
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy

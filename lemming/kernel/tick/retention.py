@@ -20,7 +20,7 @@ from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_file import journal_ticks, load_plan
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.person_requests import iter_person_requests
+from lemming.kernel.journal.open_requests import iter_person_requests
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.org.config import Config
