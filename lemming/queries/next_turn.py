@@ -16,7 +16,6 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.tick_counter import load_counter
 from lemming.kernel.tick.tick_hooks import get_capability_uses, next_event_time
-from lemming.kernel.turn.descriptions import TickView
 
 
 class NextTurn(NamedTuple):
@@ -52,6 +51,8 @@ def find_next_turn(base: OrgPath, agent: Agent, config: Config, tick: int, *, si
     runs_on_ticks = resolve_turn_policy(agent, config).is_asked
     if runs_on_ticks and schedule.cron is None:
         return NextTurn(current_time, tick=next_due(schedule, tick))
+    from lemming.kernel.turn.descriptions import TickView
+
     org, since = Organisation.from_path(base), load_counter(base)[1] if since is None else since
     survey = survey_agents(org)
     view = TickView(org, config, survey, tick, timestamp(current_time), since)

@@ -25,7 +25,6 @@ from lemming.kernel.tick.next_tick import summarize_progress
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses, uses_clock
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
-from lemming.kernel.turn.descriptions import TickView
 from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
 from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete, load_last_committed_tick
 from lemming.queries.checks.check_registry import CheckScope
@@ -212,7 +211,11 @@ def _build_agent_statuses(base: OrgPath, config: Config, survey: Survey, tick: i
     org, at = Organisation.from_path(base), timestamp(SystemClock().now())
     uses = get_capability_uses(org, survey, config)
     since = load_counter(base)[1] if uses_clock(uses) else ""
-    resting = find_skipped_agents(uses, TickView(org, config, survey, tick, at, since)) if uses else {}
+    resting = {}
+    if uses:
+        from lemming.kernel.turn.descriptions import TickView
+
+        resting = find_skipped_agents(uses, TickView(org, config, survey, tick, at, since))
     plan = make_plan(tick, survey, config, at=at, since=since, skipped_agents=resting)
     reasons = plan.turn_reasons
     statuses = [_build_agent_status(base, agent, config, plan, reasons[agent.name]) for agent in survey.agents.values()]

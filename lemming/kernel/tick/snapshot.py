@@ -40,12 +40,12 @@ from lemming.kernel.tools import (
     refresh_tools,
 )
 from lemming.kernel.tools.toolset import Toolset
-from lemming.kernel.turn.descriptions import TickView
 
 if TYPE_CHECKING:
     from lemming.kernel.inboxes.visibility import MailView
     from lemming.kernel.journal.journal_records import TickStarted
     from lemming.kernel.tick.idle_agents import IdleCache
+    from lemming.kernel.turn.descriptions import TickView
     from lemming.kernel.turn.turn_inputs import GatheredInputs
     from lemming.kernel.turn.wake_check import FurtherTurn
 
@@ -123,6 +123,8 @@ class Snapshot:
     @property
     def view(self) -> TickView:
         """The snapshot in the form passed to capabilities."""
+        from lemming.kernel.turn.descriptions import TickView
+
         return TickView(self.org, self.config, self.survey, self.tick, self.at, self.since)
 
     @property
@@ -296,7 +298,11 @@ def take_snapshot(
     if plan is None:
         uses = get_capability_uses(org, survey, config)
         previous = since() if uses_clock(uses) else ""
-        skipped_agents = find_skipped_agents(uses, TickView(org, config, survey, tick, at, previous)) if uses else {}
+        skipped_agents = {}
+        if uses:
+            from lemming.kernel.turn.descriptions import TickView
+
+            skipped_agents = find_skipped_agents(uses, TickView(org, config, survey, tick, at, previous))
         plan = make_plan(tick, survey, config, at=at, since=previous, skipped_agents=skipped_agents)
     return Snapshot(org, config, survey, plan, began_ns=began_ns)
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import tee
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.clock import parse_timestamp
@@ -26,7 +26,9 @@ from lemming.kernel.plugins.capability_loader import (
 from lemming.kernel.plugins.capability_table import TICK_CAPABILITIES
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
-from lemming.kernel.turn.descriptions import ClockSchedule, OrgQuery, ReadPath, ScheduleQuery, TickView, UpcomingEvent
+
+if TYPE_CHECKING:  # most ticks ask no capability, and start sooner without the descriptions
+    from lemming.kernel.turn.descriptions import ClockSchedule, OrgQuery, TickView, UpcomingEvent
 
 
 class CapabilityUse(NamedTuple):
@@ -41,14 +43,20 @@ class CapabilityUse(NamedTuple):
 
         Each tick's reading is stored for the next, and after a tick without turns the agents are due only on news.
         """
+        from lemming.kernel.turn.descriptions import ClockSchedule
+
         return ClockSchedule in self.capability.describes
 
     def list_schedules(self, view: TickView) -> list[ClockSchedule]:
         """Return the clock schedules of the agents. Raises `ConfigError` for unreadable schedules."""
+        from lemming.kernel.turn.descriptions import ClockSchedule, ScheduleQuery
+
         return [*ScheduleQuery(ClockSchedule, view._replace(agents=self.agents)).ask(self.capability)]
 
     def make_query(self, kind: type[Any], org: Organisation, survey: Survey, config: Config) -> OrgQuery[Any]:
         """Return the query for descriptions of a kind about the agents."""
+        from lemming.kernel.turn.descriptions import OrgQuery
+
         return OrgQuery(kind, org, {name: survey.agents[name] for name in self.agents}, config)
 
 
@@ -88,9 +96,12 @@ def _make_uses(users: Mapping[str, list[str]], config: Config) -> Iterator[Capab
 
 def resume_read_paths(org: Organisation, agent: Agent) -> Iterator[str]:
     """Yield the files an agent's turns read because of keys in its resume (`ReadPath`)."""
-    query = OrgQuery(ReadPath, org, {agent.name: agent})
-    for name in TICK_CAPABILITIES & {*capabilities_of_resume(agent)}:
-        yield from (item.path for item in query.ask(get_capability(name)))
+    if names := TICK_CAPABILITIES & {*capabilities_of_resume(agent)}:
+        from lemming.kernel.turn.descriptions import OrgQuery, ReadPath
+
+        query = OrgQuery(ReadPath, org, {agent.name: agent})
+        for name in names:
+            yield from (item.path for item in query.ask(get_capability(name)))
 
 
 def uses_clock(uses: Iterable[CapabilityUse]) -> bool:
@@ -160,6 +171,8 @@ def iter_upcoming(use: CapabilityUse, view: TickView, start: datetime) -> Iterat
 
 
 def _iter_events(schedule: ClockSchedule, times: Iterator[datetime]) -> Iterator[UpcomingEvent]:
+    from lemming.kernel.turn.descriptions import UpcomingEvent
+
     return (UpcomingEvent(time, schedule.concerns or schedule.agent, schedule.description) for time in times)
 
 
