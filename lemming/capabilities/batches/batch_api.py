@@ -76,16 +76,6 @@ def get_batch_provider(provider: LLMProvider, name: str) -> BatchProvider | None
     return api
 
 
-class ListedBatch(Protocol):
-    """A batch in a server's list."""
-
-    id: str
-
-    def is_older_than(self, time: datetime) -> bool:
-        """Return True if the batch is older than `time`, within the tolerance of two clocks."""
-        ...
-
-
 class BatchApi(ABC, Generic[P]):
     """Batch API of a provider's server, as declared by `BatchProvider`."""
 

@@ -41,7 +41,6 @@ from lemming.obligations.request_view import RequestView
 MAX_WAIT_S, POLL_S = 60.0, 0.5
 METRICS_TOKEN_ENV = "LEMMING_METRICS_TOKEN"  # noqa: S105 - the name of it
 LOCAL_NAMES = frozenset({"127.0.0.1", "::1", "localhost"})
-MAX_BODY_BYTES = 240_000
 _ERROR_STATUS: dict[type[LemmingError], HTTPStatus] = {
     PermissionDenied: HTTPStatus.UNAUTHORIZED,
     RateLimited: HTTPStatus.TOO_MANY_REQUESTS,

@@ -5,7 +5,7 @@ The hooks are declared in `lemming.kernel.turn.turn_hooks`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -13,7 +13,7 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import Memories, load_memories
-from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.messages import EntryName
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import TickContext
@@ -26,10 +26,6 @@ class RunTurn(Protocol):
     def __call__(self, steps: Steps | None = None) -> End:
         """Return the end of the turn."""
         ...
-
-
-ReplyHold = Callable[[OutboxEntry, Collection[str], Mapping[str, bool]], bool]
-"""Marks an entry as awaited by agents or persons; each with True if it was not shown to them."""
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long

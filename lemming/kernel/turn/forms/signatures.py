@@ -159,8 +159,3 @@ def sample_value(name: str, schema: object) -> Any:
             return None
     # A memory's key has no space in it, and whatever stands here is copied.
     return "name" if name == "key" else f"your {name}"
-
-
-def action_to_tool(action: Action) -> Json:
-    """Return an action as a tool declaration for a backend."""
-    return {"name": action.name, "description": action.about, "parameters": action.arguments}
