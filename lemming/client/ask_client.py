@@ -88,18 +88,16 @@ def ask(
 ) -> AskOutcome[Any]:
     """Ask an agent as a person, run ticks until the answer arrives, and return the outcome.
 
-    If another engine runs the organisation, `ask` waits for its answer. If the agent has handed the
-    conversation off, the current assignee is asked. `returns`: a type with fields (pydantic model, dataclass,
-    TypedDict); the agent must satisfy its JSON Schema, and the answer is a value of the type. `schema`: a
-    JSON Schema instead of a type. `deadline`: a number of ticks, or a time such as "2h". `once`: an equal
-    earlier question (same text, agent and conversation) is awaited instead of asked again, so a killed
-    program can be run again unchanged. `budget`: maximum credits of the request and its sub-requests, or
-    "9000 tokens". `fields`: values besides or instead of the text, for a plan with an `input`. After
-    `timeout_s` seconds, or when `stop` is set, running turns end and the request stays open. `watch`:
-    observers receive the text of models while the text is written. `at_work` receives the assignee of the
-    request at each change, `asked` the request's id. Raises `UsageError` if the request would not reach the
-    agent, or the answer not the person, and `ContractError` if the type rejects an answer that satisfies its
-    schema.
+    If another engine runs the organisation, `ask` waits for its answer. If the agent has handed the conversation off,
+    the current assignee is asked. `returns`: a type with fields (pydantic model, dataclass, TypedDict); the agent must
+    satisfy its JSON Schema, and the answer is a value of the type. `schema`: a JSON Schema instead of a type.
+    `deadline`: a number of ticks, or a time such as "2h". `once`: an equal earlier question (same text, agent and
+    conversation) is awaited instead of asked again, so a killed program can be run again unchanged. `budget`: maximum
+    credits of the request and its sub-requests, or "9000 tokens". `fields`: values besides or instead of the text, for
+    a plan with an `input`. After `timeout_s` seconds, or when `stop` is set, running turns end and the request stays
+    open. `watch`: observers receive the text of models while the text is written. `at_work` receives the assignee of
+    the request at each change, `asked` the request's id. Raises `UsageError` if the request would not reach the agent,
+    or the answer not the person, and `ContractError` if the type rejects an answer that satisfies its schema.
     """
     base = Organisation.from_path(org)
     if returns is not None and schema is not None:

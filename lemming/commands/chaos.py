@@ -46,9 +46,8 @@ _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 class ChaosResult:
     """Result of a chaos run.
 
-    `doubled`, `lost` and `different` name files that differ from an undisturbed run.
-
-    `at_once`: maximum number of concurrent turns, and so of calls in flight, at a kill.
+    `doubled`, `lost` and `different` name files that differ from an undisturbed run. `at_once`: maximum number of
+    concurrent turns, and so of calls in flight, at a kill.
     """
 
     seed: int

@@ -84,10 +84,8 @@ class CreatedTool(NamedTuple):
 def create_tool(base: Organisation, name: str, agent: str | None) -> CreatedTool:
     """Write `tools/<name>.py`, enable loading of tool files, and let an agent call the tool:
 
-    `agent`, or the only agent.
-
-    If the file exists, only the permission of the given agent is added. Raises `UsageError` for an invalid
-    name, and for an existing file without `agent`.
+    `agent`, or the only agent. If the file exists, only the permission of the given agent is added. Raises `UsageError`
+    for an invalid name, and for an existing file without `agent`.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise UsageError(

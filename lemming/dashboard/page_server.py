@@ -37,10 +37,8 @@ def serve_page(
 ) -> Iterator[str]:
     """Serve the page for the length of the block and yield the page's address with the token.
 
-    With `port` 0 any free port is used; with None the port `default_port`, or any free port.
-    `is_token_stored`: the token stays valid after a restart.
-
-    Raises: UsageError if the port is not available.
+    With `port` 0 any free port is used; with None the port `default_port`, or any free port. `is_token_stored`: the
+    token stays valid after a restart. Raises: UsageError if the port is not available.
     """
     token = token or secrets.token_urlsafe(24)
     listening = _bind_port(port, default_port)

@@ -48,9 +48,8 @@ def write_report(
 ) -> ReportResult:
     """Write the content of the page for some ticks (default: the newest 50) as files to open from disk.
 
-    `progress` is called with the part being written.
-
-    Raises: UsageError for a folder with other content, and for ticks without a journal.
+    `progress` is called with the part being written. Raises: UsageError for a folder with other content, and for ticks
+    without a journal.
     """
     folder = resolve_report_folder(org.base, path)
     recorded_ticks = list_journals(org, None)

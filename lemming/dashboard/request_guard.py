@@ -1,10 +1,9 @@
 """Access checks of the page's server, in front of every request. Plain ASGI.
 
-The server listens on this machine only, but any web page open in a local browser can send requests to the
-server. The host name must therefore be this machine's (against DNS rebinding), the client must have the
-token, and a POST must come from the page itself. Browsers send a cookie to every server of a machine, on any
-port: the page's cookie therefore has a secret path. Text of agents is shown under a policy against foreign
-scripts.
+The server listens on this machine only, but any web page open in a local browser can send requests to the server. The
+host name must therefore be this machine's (against DNS rebinding), the client must have the token, and a POST must come
+from the page itself. Browsers send a cookie to every server of a machine, on any port: the page's cookie therefore has
+a secret path. Text of agents is shown under a policy against foreign scripts.
 """
 
 from __future__ import annotations

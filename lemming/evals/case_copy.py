@@ -48,9 +48,8 @@ def make_copy(
 ) -> None:
     """Copy the start organisation of a case into an empty folder, with the changes of the case and the arm.
 
-    `model`: model key for all agents with a model. The copy grants no write access outside itself.
-
-    Raises: UsageError for a change without effect.
+    `model`: model key for all agents with a model. The copy grants no write access outside itself. Raises: UsageError
+    for a change without effect.
     """
     start = Organisation.from_path(resolve_start_folder(base, name, case))
     at = (

@@ -1,7 +1,6 @@
 """Answers for the models and tools of a copy: from a script, from a recording, or live.
 
-A model is called only if the case says `live` or the user passed --record. The cost is reserved before each
-call.
+A model is called only if the case says `live` or the user passed --record. The cost is reserved before each call.
 """
 
 from __future__ import annotations
@@ -185,8 +184,7 @@ Json = dict[str, Any]
 class AnswerCache:
     """The recorded answers of one case. Thread-safe. A line is on disk before the answer is used.
 
-    The last of several lines for the same prompt counts. An unreadable line, for example after a crash, is
-    ignored.
+    The last of several lines for the same prompt counts. An unreadable line, for example after a crash, is ignored.
     """
 
     def __init__(self, base: OrgPath, name: str) -> None:

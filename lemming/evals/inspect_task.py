@@ -26,12 +26,10 @@ DEFAULT_OPTIONS = RunOptions()
 def cases_as_task(
     base_path: str | os.PathLike[str], *names: str, epochs: int | None = None, manner: RunOptions = DEFAULT_OPTIONS
 ) -> Task:
-    """Return cases of an organisation (without names: all cases) as an Inspect task with a sample for each
-    case.
+    """Return cases of an organisation (without names: all cases) as an Inspect task with a sample for each case.
 
-    An epoch is a repeat; the default is the largest repeat count of the cases.
-
-    Raises: ConfigError and UsageError as `lemming eval` does.
+    An epoch is a repeat; the default is the largest repeat count of the cases. Raises: ConfigError and UsageError as
+    `lemming eval` does.
     """
     from inspect_ai import Task
     from inspect_ai.dataset import Sample

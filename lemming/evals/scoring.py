@@ -294,9 +294,8 @@ _SCORERS: dict[str, Callable[[Any, CaseRun], ScoreResult]] = {
 def ask_judge(expectation: JudgeCheck, draft: str, case_run: CaseRun) -> tuple[bool, str]:
     """Ask a judge about a text.
 
-    Return True and an empty reason, or False and the reason. An unreadable verdict counts as False.
-
-    Raises: NoAnswer and OverBudget; UsageError for an unknown judge.
+    Return True and an empty reason, or False and the reason. An unreadable verdict counts as False. Raises: NoAnswer
+    and OverBudget; UsageError for an unknown judge.
     """
     runtime = case_run.runtime
     assert runtime.answering

@@ -51,10 +51,8 @@ NO_ARM = Arm()
 class RunOptions:
     """Options of the runs.
 
-    `kept_runs_folder`: folder for the copies of failed runs, or None to delete the copies.
-
-    `should_record`: call models for prompts without a recorded answer. `makes_calls`: run calls of class
-    `send`.
+    `kept_runs_folder`: folder for the copies of failed runs, or None to delete the copies. `should_record`: call models
+    for prompts without a recorded answer. `makes_calls`: run calls of class `send`.
     """
 
     spending: SpendingBudget = field(default_factory=SpendingBudget)
@@ -68,10 +66,8 @@ class RunOptions:
 def build_arms(arm_arguments: Sequence[str], models: Sequence[str], settings: Sequence[str]) -> list[Arm]:
     """Build the arms from arguments: each named arm with each model, all with the settings.
 
-    An argument is `NAME=FILE:/POINTER=VALUE`, repeated for further settings of the arm, or `NAME=` for an arm
-    without settings.
-
-    Raises: UsageError.
+    An argument is `NAME=FILE:/POINTER=VALUE`, repeated for further settings of the arm, or `NAME=` for an arm without
+    settings. Raises: UsageError.
     """
     common_settings = [SettingOverride.parse(text) for text in settings]
     settings_by_name: dict[str, list[SettingOverride]] = {}
@@ -109,9 +105,7 @@ def run_case_in_copy(
 ) -> Result:
     """Run a case once and return the result. Errors become part of the result.
 
-    `repeat` is the number of the run from 0; each number has separate recorded answers.
-
-    Raises: NotTrusted.
+    `repeat` is the number of the run from 0; each number has separate recorded answers. Raises: NotTrusted.
     """
     responder = CaseResponder(
         base,

@@ -59,9 +59,7 @@ def make_new_defaults() -> tuple[list[str], ShorthandDefaults]:
 def plan_writes(base: Path, document: OrgDocument, template: Mapping[str, bytes]) -> list[PlannedWrite]:
     """Return the writes needed to apply a document, resumes last.
 
-    `template` holds the files of a new organisation.
-
-    Raises: ConfigError for an existing file with errors.
+    `template` holds the files of a new organisation. Raises: ConfigError for an existing file with errors.
     """
     writes = [
         *_plan_settings(base, document, template),
@@ -81,11 +79,10 @@ def write_new_org(base: Path, changes: list[PlannedWrite]) -> None:
 
 
 def apply_writes(base: Path, changes: list[PlannedWrite]) -> None:
-    """Write the planned changes, resumes last: no agent may take a turn before all its files and its model
-    exist.
+    """Write the planned changes, resumes last: no agent may take a turn before all its files and its model exist.
 
-    Raises: UsageError, with nothing written, if another command has changed a file in the meantime and the
-    write would undo the change.
+    Raises: UsageError, with nothing written, if another command has changed a file in the meantime and the write would
+    undo the change.
     """
     with lock_folders(base, (change.path for change in changes if change.previous is not None)):
         for change in changes:

@@ -31,9 +31,8 @@ class ImportFiles(NamedTuple):
 def build_import_files(base: Path, result: ImportResult, template: Mapping[str, bytes]) -> ImportFiles:
     """Return the files of an import, apart from the `template` of a new organisation.
 
-    An agent with an invalid resume is left out with a remark, as is a different existing guide or skill.
-
-    Raises: UsageError if a file of an agent exists, except for the files of an interrupted import.
+    An agent with an invalid resume is left out with a remark, as is a different existing guide or skill. Raises:
+    UsageError if a file of an agent exists, except for the files of an interrupted import.
     """
     files: dict[str, bytes] = {}
     for name, resume in list(result.resumes.items()):

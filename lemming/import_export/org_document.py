@@ -90,8 +90,7 @@ def parse_document(raw: bytes, file: str) -> Json:
 
 
 def parse_org(document: Json, file: str, existing_agents: Iterable[str], defaults: ShorthandDefaults) -> OrgDocument:
-    """Build the content of an organisation from a parsed document; `existing_agents` are agents outside the
-    document.
+    """Build the content of an organisation from a parsed document; `existing_agents` are agents outside the document.
 
     Raises: ConfigError and UsageError with the location in the document.
     """
@@ -117,10 +116,8 @@ def parse_org(document: Json, file: str, existing_agents: Iterable[str], default
 def _extract_plans(agents: Json, file: str, defaults: ShorthandDefaults) -> tuple[Json, Json]:
     """Return the agents and their plan files.
 
-    An agent with a plan follows the plan unless the entry says otherwise.
-
-    By default such an agent wakes for addressed messages, reads all persons, and may call the tools of the
-    plan.
+    An agent with a plan follows the plan unless the entry says otherwise. By default such an agent wakes for addressed
+    messages, reads all persons, and may call the tools of the plan.
     """
     expanded, files = dict(agents), {}
     for name, entry in agents.items():

@@ -24,13 +24,10 @@ _PROCESSED_FOLDER = "done"  # processed files of a folder channel
 
 
 def export_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[Json, list[str]]:
-    """Return the document, and the files omitted from the document: binary, too long, or beyond the total
-    limit.
+    """Return the document, and the files omitted from the document: binary, too long, or beyond the total limit.
 
-    Files equal to the `template` of a new organisation are left out.
-
-    Raises: ConfigError for an invalid resume, and for invalid or missing settings: a document without gates
-    would mean an organisation without gates.
+    Files equal to the `template` of a new organisation are left out. Raises: ConfigError for an invalid resume, and for
+    invalid or missing settings: a document without gates would mean an organisation without gates.
     """
     base = org.base
     load_config(org)

@@ -70,10 +70,8 @@ NO_DEFAULTS = ShorthandDefaults()
 def expand_shorthand(name: str, shorthand: Mapping[str, Any], defaults: ShorthandDefaults = NO_DEFAULTS) -> Json:
     """Expand shorthand to a full resume.
 
-    By default an agent takes a turn when an input has changed (with `cron`: by the clock), and has a budget
-    of 1,000 credits.
-
-    Raises: UsageError for an unknown key.
+    By default an agent takes a turn when an input has changed (with `cron`: by the clock), and has a budget of 1,000
+    credits. Raises: UsageError for an unknown key.
     """
     _require_known_keys(name, shorthand)
     resume: Json = {"name": name, "title": default_title(name), "model": {"key": "default"}}

@@ -152,8 +152,7 @@ def rename_in_file(base: OrgPath, file: str, old: str, new: str) -> bool:
 
 
 def replace_creator(base: OrgPath, file: str, old: str, new: str) -> bool:
-    """Replace a removed creator in a resume by the creator's own creator, and return True if the file
-    changed.
+    """Replace a removed creator in a resume by the creator's own creator, and return True if the file changed.
 
     This keeps families of agents together for their spending limits.
     """

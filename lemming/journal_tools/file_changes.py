@@ -44,9 +44,8 @@ class TickChanges:
 class FileChanges:
     """The file changes of all journals, oldest first.
 
-    `written`: all files ever written in turns. `expired`: entries removed by retention and not written in any
-    turn. `first_planned`: the first tick with an agent in its plan. `first_shown`: the first tick with an
-    entry in a prompt.
+    `written`: all files ever written in turns. `expired`: entries removed by retention and not written in any turn.
+    `first_planned`: the first tick with an agent in its plan. `first_shown`: the first tick with an entry in a prompt.
     """
 
     ticks: dict[int, TickChanges] = field(default_factory=dict)

@@ -72,9 +72,7 @@ class FileHistory:
     def changes_by_tick(self) -> dict[int, Files]:
         """The file changes of each tick, ascending, beginning with the files before the first tick.
 
-        Without ledgers.
-
-        Files placed by people before or during a tick count as changes of this tick.
+        Without ledgers. Files placed by people before or during a tick count as changes of this tick.
         """
         steps: dict[int, Files] = {self.tick_before_first: {}, **{tick: {} for tick in self.ticks}}
         for tick, files in self.external_arrivals.files.items():

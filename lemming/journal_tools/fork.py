@@ -55,9 +55,8 @@ class SettingOverride:
 def fork(past: PastStates, state: PastState, folder: Path, overrides: list[SettingOverride]) -> list[str]:
     """Create an organisation in `folder` from a past state, and return the files changed by `overrides`.
 
-    Journals up to the tick are copied; the original is not changed. An interrupted fork leaves no
-    organisation. Raises `UsageError` before writing anything if the folder is not empty or an override is
-    invalid.
+    Journals up to the tick are copied; the original is not changed. An interrupted fork leaves no organisation. Raises
+    `UsageError` before writing anything if the folder is not empty or an override is invalid.
     """
     _require_free(past.base, folder)
     changed = apply_overrides(overrides, lambda file: past.read_file(state.commit, file))

@@ -1,7 +1,6 @@
 """Rebuilds a git history from the journals: a commit for each recorded tick.
 
-The content of each commit comes from `lemming.journal_tools.file_history`. Each commit has the trailer
-`Rebuilt`.
+The content of each commit comes from `lemming.journal_tools.file_history`. Each commit has the trailer `Rebuilt`.
 """
 
 from __future__ import annotations

@@ -46,10 +46,8 @@ if TYPE_CHECKING:
 class ModelCall:
     """A model call of a turn.
 
-    `error`: the reason for a missing answer. `problem`: the reason an answer is no valid reply.
-
-    `earlier`: the failed attempts before, each with code, error and message. `key`: the model key of the
-    fallback that answered, if any.
+    `error`: the reason for a missing answer. `problem`: the reason an answer is no valid reply. `earlier`: the failed
+    attempts before, each with code, error and message. `key`: the model key of the fallback that answered, if any.
     """
 
     call: int
@@ -72,10 +70,8 @@ class ModelCall:
 class ToolUse:
     """A tool call.
 
-    Until its end is recorded, `success` is None and `outcome` empty; unrecorded `args` are None.
-
-    `is_unknown`: the engine died during the call, which may or may not have happened. `kept`: data that
-    capabilities store with the call.
+    Until its end is recorded, `success` is None and `outcome` empty; unrecorded `args` are None. `is_unknown`: the
+    engine died during the call, which may or may not have happened. `kept`: data that capabilities store with the call.
     """
 
     index: int
@@ -212,9 +208,7 @@ def to_recorded_tick(tick: int, reading: JournalContents) -> RecordedTick:
 def load_tick_record(base: OrgPath, tick: int, prompts: PromptReader | None = None) -> RecordedTick:
     """Load a tick from its journal.
 
-    Raises `UsageError` if there is no journal, and `CorruptState` for damage.
-
-    `prompts` as in `read_journal`.
+    Raises `UsageError` if there is no journal, and `CorruptState` for damage. `prompts` as in `read_journal`.
     """
     reading = load_contents(base, tick, prompts=prompts)
     if not reading.records:

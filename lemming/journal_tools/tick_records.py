@@ -25,9 +25,8 @@ from lemming.kernel.tick.firing_plan import FOR_OTHERS, TickPlan
 class TickRecords:
     """The records of a tick, indexed by content. A tick without records has not begun.
 
-    `started` and `ended` are keyed by turn key: the agent's name, and `name#1` for the agent's next turn in
-    the tick. `engine_starts` is the number of engines that worked on the tick: more than 1 means
-    interruptions.
+    `started` and `ended` are keyed by turn key: the agent's name, and `name#1` for the agent's next turn in the tick.
+    `engine_starts` is the number of engines that worked on the tick: more than 1 means interruptions.
     """
 
     def __init__(self, tick: int = -1, records: list[Record] | None = None, *, engine_starts: int = 1) -> None:

@@ -1,5 +1,4 @@
-"""Replays a single turn from its records: the effects of its answers, and the tool results known to each
-reply.
+"""Replays a single turn from its records: the effects of its answers, and the tool results known to each reply.
 
 Runs the turn's own code with recorded answers only, and a `TurnState` that takes notes.
 """
@@ -120,9 +119,8 @@ class ReplayedTurn(TurnState):
 
     Calls are numbered as in the journal: the turn's own calls begin with `first_call`.
 
-    `problems`: the errors of invalid answers, by call number. `args`: the arguments of the tool calls, by
-    index. `not_begun`: requested calls of the last reply without a record. `results_shown`: as in
-    `TurnRecord`.
+    `problems`: the errors of invalid answers, by call number. `args`: the arguments of the tool calls, by index.
+    `not_begun`: requested calls of the last reply without a record. `results_shown`: as in `TurnRecord`.
     """
 
     def __init__(self, inputs: TurnInputs, recorded: TickRecords) -> None:

@@ -57,9 +57,8 @@ def build_requests(
 ) -> AllRequests:
     """Return the requests in these entries, as they are before tick `tick` runs at time `at`.
 
-    `order` is the order of the agents in a tick. `people` are the agents operated by persons; `broken` are
-    the agents with a broken resume. `last_tick_of` gives the last tick in which an answer to a request
-    counts.
+    `order` is the order of the agents in a tick. `people` are the agents operated by persons; `broken` are the agents
+    with a broken resume. `last_tick_of` gives the last tick in which an answer to a request counts.
     """
     facts = RequestEventContext(agents, frozenset(people), frozenset((*agents, *broken)), tick, at, last_tick_of)
     ranks = {name: to_position for to_position, name in enumerate(order)}

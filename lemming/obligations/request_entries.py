@@ -201,8 +201,7 @@ TOO_LATE = "the entry cannot be withdrawn: a tick has started and may have read 
 def retract_entry(base: OrgPath, identity: str, *, person: str | None = None) -> OutboxEntry:
     """Remove a person's entry for the upcoming tick, and return the entry.
 
-    Raises `UsageError` if the entry does not exist or belongs to another author, or if a tick has begun
-    since.
+    Raises `UsageError` if the entry does not exist or belongs to another author, or if a tick has begun since.
     """
     org = Organisation.from_path(base)
     name = next(iter(parse_identities([identity])), None)

@@ -131,10 +131,8 @@ def _decode_entry(name: EntryName, raw: bytes) -> OutboxEntry | None:
 class _OutboxScan:
     """The scan of an outbox with these names.
 
-    Each scan retries `unusable` entries, because their files may be repaired.
-
-    `stamp`: a digest of the outbox's files, if the names were not listed. `is_kept`: the relevant entries
-    came from the cache, not from a scan.
+    Each scan retries `unusable` entries, because their files may be repaired. `stamp`: a digest of the outbox's files,
+    if the names were not listed. `is_kept`: the relevant entries came from the cache, not from a scan.
     """
 
     def __init__(self, names: EntryNames, stamp: str = "") -> None:

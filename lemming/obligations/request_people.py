@@ -21,8 +21,7 @@ USUAL_PERSON = "human"
 def choose_person(snapshot: RequestsSnapshot, name: str | None, *, candidates: Iterable[str] | None = None) -> str:
     """Return the acting person: the named one, else `human`, else the only person.
 
-    With `of`, choose only among these persons. Raises `UsageError` if there is no person or the choice is
-    ambiguous.
+    With `of`, choose only among these persons. Raises `UsageError` if there is no person or the choice is ambiguous.
     """
     if name is not None:
         require_person(snapshot, name)

@@ -38,10 +38,9 @@ class Assignment:
 class RequestView:
     """A request as built from entries. `identity`, `parent` and `children` have the form `author/TICK_ID`.
 
-    `required_answers`: the number of answers needed. `deadline` is the last tick and `not_after` the last
-    time for an answer. `end` is None while the request is open. Afterwards `end_tick` is the tick of the
-    outcome, and `closed_by` the entry that ended the request: None after expiry or after a cancellation with
-    the parent.
+    `required_answers`: the number of answers needed. `deadline` is the last tick and `not_after` the last time for an
+    answer. `end` is None while the request is open. Afterwards `end_tick` is the tick of the outcome, and `closed_by`
+    the entry that ended the request: None after expiry or after a cancellation with the parent.
     """
 
     name: EntryName

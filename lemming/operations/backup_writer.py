@@ -1,9 +1,7 @@
-"""Backup: an archive of an organisation's files in the state between two ticks, with or without a running
-engine.
+"""Backup: an archive of an organisation's files in the state between two ticks, with or without a running engine.
 
-Without an engine the backup holds the lock. With an engine, the journals prove the absence of a tick between
-the first and the last read file; otherwise the backup starts again. The archive gets its final name only when
-complete.
+Without an engine the backup holds the lock. With an engine, the journals prove the absence of a tick between the first
+and the last read file; otherwise the backup starts again. The archive gets its final name only when complete.
 """
 
 from __future__ import annotations
@@ -66,9 +64,8 @@ class Backup:
 def create_backup(org: Organisation, file: Path, *, wait_s: float, replace: bool = False) -> Backup:
     """Write an archive of an organisation, and wait at most `wait_s` seconds for a pause between ticks.
 
-    A failed backup leaves no file behind.
-
-    Raises: UsageError for an unsuitable target, OrgBusy without a pause in time, CorruptState, DiskError.
+    A failed backup leaves no file behind. Raises: UsageError for an unsuitable target, OrgBusy without a pause in time,
+    CorruptState, DiskError.
     """
     _require_valid_target(org.base, file, replace=replace)
     deadline = Deadline(wait_s)

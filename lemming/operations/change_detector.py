@@ -60,8 +60,7 @@ class ChangeDetector:
     def is_unchanged(self) -> bool:
         """True if nothing has changed since the last scan, checked by a `stat` for each file.
 
-        False after a scan with a very recent change, because a further change may not alter the `stat`
-        values.
+        False after a scan with a very recent change, because a further change may not alter the `stat` values.
         """
         return bool(self._stable_identities) and all(
             _stat_identity(path) == identity for path, identity in self._stable_identities

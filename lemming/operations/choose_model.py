@@ -23,11 +23,8 @@ RECORDED_KEY = "recorded"
 def set_default_model(base: OrgPath, key: str) -> tuple[bool, str]:
     """Set the entry of key "default" to the entry of another key.
 
-    Return True for a change, and the old model's key.
-
-    Recorded answers without a key get the key "recorded".
-
-    Raises: UnknownModel for an unknown key, ConfigError for an invalid file, DiskError.
+    Return True for a change, and the old model's key. Recorded answers without a key get the key "recorded". Raises:
+    UnknownModel for an unknown key, ConfigError for an invalid file, DiskError.
     """
     load_config(base).model(key)
     with edit_file(base, MODELS_FILE) as models_file:

@@ -36,9 +36,7 @@ def open_to_run(
 ) -> Iterator[Runtime]:
     """Hold the lock of an organisation for the length of the block.
 
-    With `watch`, model answers are reported during the call.
-
-    Raises: the errors of `open_org`.
+    With `watch`, model answers are reported during the call. Raises: the errors of `open_org`.
     """
     runtime: Runtime | None = None
     if batch:

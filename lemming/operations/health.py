@@ -38,9 +38,8 @@ HealthCheck = Callable[[dict[str, str]], Health]
 def serve_health(port: int, check: HealthCheck, base: OrgPath) -> Iterator[int]:
     """Serve /healthz on a loopback port for the length of the block (0: any free port), and yield the port.
 
-    The status is 200 for a healthy organisation and 503 otherwise, both with the facts.
-
-    Raises: UsageError if the port is not available.
+    The status is 200 for a healthy organisation and 503 otherwise, both with the facts. Raises: UsageError if the port
+    is not available.
     """
     server = bind_server(lambda address: _HealthServer(address, _HealthHandler), HOST, port)
     server.check = check

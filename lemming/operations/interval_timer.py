@@ -30,9 +30,8 @@ class IntervalTimer:
     def sleep(self, report: TickReport, interval_s: float, max_ticks: float) -> int:
         """Sleep after a tick until the next tick is due, or until the engine stops.
 
-        Return the number of missed ticks.
-
-        At most `max_ticks` further ticks may be counted, including the tick run after the sleep.
+        Return the number of missed ticks. At most `max_ticks` further ticks may be counted, including the tick run
+        after the sleep.
         """
         self.runtime.stop.wait(max(0.0, interval_s - self._since_tick.elapsed()))
         return 0

@@ -1,11 +1,10 @@
 """Workspace trust: the permissions a person has granted to an organisation on this machine.
 
 An organisation is a folder from an arbitrary author. Every setting beyond plain turns becomes a sentence
-(`lemming.queries.permissions_required`), bound to its subject: the contents of files, or the exact text of a
-command. The grants are stored outside the folder, in `$XDG_STATE_HOME/lemming/agreed/` (else
-`~/.local/state/...`), in one readable file for each organisation. A random word in the grants and in the
-organisation's `.lemming/made-here` marks an organisation created on this machine by `lemming init`. Deleting
-the file revokes all grants.
+(`lemming.queries.permissions_required`), bound to its subject: the contents of files, or the exact text of a command.
+The grants are stored outside the folder, in `$XDG_STATE_HOME/lemming/agreed/` (else `~/.local/state/...`), in one
+readable file for each organisation. A random word in the grants and in the organisation's `.lemming/made-here` marks an
+organisation created on this machine by `lemming init`. Deleting the file revokes all grants.
 """
 
 from __future__ import annotations

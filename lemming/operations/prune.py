@@ -45,9 +45,8 @@ def find_prunable_items(
 ) -> list[PrunableItem]:
     """Return the items to remove.
 
-    `keep_journals`: number of ticks with journals to keep, overriding the settings.
-
-    Logs and archived items must be older than `older_than_s` seconds.
+    `keep_journals`: number of ticks with journals to keep, overriding the settings. Logs and archived items must be
+    older than `older_than_s` seconds.
     """
     age_limit = current_time.timestamp() - older_than_s
     kept_ticks = config.org.kept_journals if keep_journals is None else keep_journals

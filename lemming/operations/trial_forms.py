@@ -69,9 +69,8 @@ class WayResult:
 class WayTrial:
     """Trial of the ways with the model of an entry. An equal prompt is sent once for all ways.
 
-    `make` builds the provider of an entry, `ask` sends a request, and `refused_parts` returns the request
-    parts refused by the server. `prompt` is the entry's prompt setting. `has_json`: the provider supports the
-    option `json`.
+    `make` builds the provider of an entry, `ask` sends a request, and `refused_parts` returns the request parts refused
+    by the server. `prompt` is the entry's prompt setting. `has_json`: the provider supports the option `json`.
     """
 
     entry: ModelEntry

@@ -172,8 +172,7 @@ class _AgentLifetime:
 def compute_costs(base: OrgPath, by: By, *, since: int = 0, progress: Progress = no_progress) -> CostReport:
     """Return the cost report; with `since`, only costs of turns from tick `since` onwards.
 
-    `progress` is called for each old journal that is unpacked. Raises `CorruptState` for an unreadable
-    ledger.
+    `progress` is called for each old journal that is unpacked. Raises `CorruptState` for an unreadable ledger.
     """
     with localcontext(prec=_DIGITS):
         states = {name: read_state(base, name) for name in list_ledger_agents(base)}
@@ -188,9 +187,8 @@ def list_ledger_agents(base: OrgPath) -> list[str]:
 def load_removed_costs(base: OrgPath) -> Mapping[str, Cost]:
     """Return the spending of agents without a ledger, by name, as far as journals record it.
 
-    Spending of agents with a damaged ledger is not included; `load_accounts` reports damaged ledgers. An
-    `Organisation` caches the result until a folder appears or disappears, or a ledger is restarted, damaged
-    or repaired.
+    Spending of agents with a damaged ledger is not included; `load_accounts` reports damaged ledgers. An `Organisation`
+    caches the result until a folder appears or disappears, or a ledger is restarted, damaged or repaired.
     """
     return Organisation.from_path(base).get_cache(_RemovedCostCache).get_costs()
 

@@ -28,11 +28,10 @@ AgentPresence = Literal["present", "broken", "removed", "retired"]
 class Account:
     """Spending and spending limits of an agent; a limit is null when the agent has none.
 
-    `standing`: "present" with a readable resume, "broken" with a resume (and so limits) that cannot be read,
-    "removed" with the ledger gone, "retired" for an agent whose part a person or a channel has taken over.
-    `used_up`: credits counted against `max_credits`: `spent`, including `judged` on judges, plus the credits
-    `passed_on` to created agents. `overrides`: the limit in the resume, when config/credits.json replaces
-    this limit.
+    `standing`: "present" with a readable resume, "broken" with a resume (and so limits) that cannot be read, "removed"
+    with the ledger gone, "retired" for an agent whose part a person or a channel has taken over. `used_up`: credits
+    counted against `max_credits`: `spent`, including `judged` on judges, plus the credits `passed_on` to created
+    agents. `overrides`: the limit in the resume, when config/credits.json replaces this limit.
     """
 
     agent: str

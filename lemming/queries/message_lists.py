@@ -1,6 +1,4 @@
-"""Message lists: the inbox of an agent's next turn, the entries an agent wrote, and a person's unread
-entries.
-"""
+"""Message lists: the inbox of an agent's next turn, the entries an agent wrote, and a person's unread entries."""
 
 from __future__ import annotations
 

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 class AgentStatus:
     """Status of an agent: its next turn, the outcome of its last turn, and its spending.
 
-    `next_tick` and `next_at` (for agents with a clock schedule) are None if the agent is never due.
-    `reason_code`: the reason for a turn, or for no turn, in the next tick; `reason` is the description,
-    possibly empty.
+    `next_tick` and `next_at` (for agents with a clock schedule) are None if the agent is never due. `reason_code`: the
+    reason for a turn, or for no turn, in the next tick; `reason` is the description, possibly empty.
     """
 
     agent: str
@@ -166,8 +165,7 @@ class OrgStatus:
 def load_org_status(
     base: OrgPath, *, max_age_s: float | None = None, extra_issues: Sequence[HealthIssue] = ()
 ) -> OrgStatus:
-    """Return the status of an organisation, with `extra_issues`; a tick older than `max_age_s` seconds is an
-    issue.
+    """Return the status of an organisation, with `extra_issues`; a tick older than `max_age_s` seconds is an issue.
 
     Raises `ConfigError` and `CorruptState` if the organisation cannot be read.
     """

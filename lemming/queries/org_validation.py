@@ -132,8 +132,7 @@ def _validate_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
 
 
 def validate_agents(base: OrgPath, config: Config | None, only: str | None) -> Iterator[Problem]:
-    """Yield the problems of resumes and of agents' use of capabilities; `only` restricts the search to one
-    agent.
+    """Yield the problems of resumes and of agents' use of capabilities; `only` restricts the search to one agent.
 
     Without settings, because the settings are broken, each resume is only checked by itself.
     """

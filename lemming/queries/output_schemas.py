@@ -1,8 +1,7 @@
-"""Schemas of the `--json` output of read-only commands, one for each object `type`, for `lemming schema
-shown`.
+"""Schemas of the `--json` output of read-only commands, one for each object `type`, for `lemming schema shown`.
 
-Objects with a Python type take the schema from the type; all other schemas are written here. Objects are
-closed, except for objects that contain content of agents, settings or logs.
+Objects with a Python type take the schema from the type; all other schemas are written here. Objects are closed, except
+for objects that contain content of agents, settings or logs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Splits a prompt into parts: instructions, reply format, tools, and content from other authors.
 
-A part of the user message is the difference between the full message and the message built without a kind of
-content.
+A part of the user message is the difference between the full message and the message built without a kind of content.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ from lemming.kernel.turn.turn_values import TurnInputs
 
 
 def load_inspection_settings(org: OrgPath) -> Config:
-    """Load the settings without tool files and without importing plugins: read-only commands run no foreign
-    code.
+    """Load the settings without tool files and without importing plugins: read-only commands run no foreign code.
 
     Names that only foreign code defines, such as its tools, stay unknown. Raises `ConfigError`.
     """
@@ -112,8 +111,7 @@ class TickPreview:
     def build_prompt(self, name: str) -> PreparedPrompt:
         """Return an agent's prompt with its sources, even if the agent would skip the turn.
 
-        Raises `UsageError` for an agent that waits for other agents: their answers are part of the next
-        prompt.
+        Raises `UsageError` for an agent that waits for other agents: their answers are part of the next prompt.
         """
         if name in self.started and name not in self.ended:
             return PreparedPrompt(from_record(self.started[name], self.tick))

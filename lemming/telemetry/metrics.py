@@ -1,8 +1,7 @@
 """Metrics of an organisation, from its ledgers and newest journals.
 
-Counters are totals of the ledgers: they survive restarts and the removal of journals. Durations exist in
-journals only; they cover the newest journals, and are not counters. Labels are agents, models, tools and
-closed lists of words.
+Counters are totals of the ledgers: they survive restarts and the removal of journals. Durations exist in journals only;
+they cover the newest journals, and are not counters. Labels are agents, models, tools and closed lists of words.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Start and end of each step of a turn, in milliseconds since 1970, from its journal.
 
-An answer has its arrival time and duration, a tool call its duration. A step without a time follows the
-previous step. An answer from a recording has the time of the original answer, but counts where it was used.
-Pure.
+An answer has its arrival time and duration, a tool call its duration. A step without a time follows the previous step.
+An answer from a recording has the time of the original answer, but counts where it was used. Pure.
 """
 
 from __future__ import annotations

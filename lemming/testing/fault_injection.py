@@ -85,11 +85,10 @@ def watch_crash_points(
 ) -> Iterator[None]:
     """Call `on_point` at every disk change below `base` with the image left by an end at this moment.
 
-    kill: everything done so far. torn: the same, and half of the bytes being written. strict: only synced
-    data. names: every current name, with synced bytes only. random: for each unsynced name the old or the
-    new, and for unsynced bytes any prefix; drawn from `seed`. blocks: as random, but any blocks of the
-    unsynced bytes, with zeros for missing blocks. The power models also report the moment after the last
-    change. `is_wanted` selects points by number.
+    kill: everything done so far. torn: the same, and half of the bytes being written. strict: only synced data. names:
+    every current name, with synced bytes only. random: for each unsynced name the old or the new, and for unsynced
+    bytes any prefix; drawn from `seed`. blocks: as random, but any blocks of the unsynced bytes, with zeros for missing
+    blocks. The power models also report the moment after the last change. `is_wanted` selects points by number.
     """
     watcher = _Watcher(base, end, on_point, is_wanted or (lambda _: True), seed)
     with contextlib.closing(watcher.disk), use_disk(watcher), fs.observe_changes(watcher.on_change):

@@ -48,9 +48,8 @@ Answer = str | dict[str, Any] | None
 class ScriptedPerson:
     """A person who answers requests by the first matching pattern of a script.
 
-    Each of `answers` is a pair of a pattern (a regular expression searched in the request's text) and an
-    answer, or a function of the request that returns an answer. A request without a match stays open, as for
-    a sleeping person.
+    Each of `answers` is a pair of a pattern (a regular expression searched in the request's text) and an answer, or a
+    function of the request that returns an answer. A request without a match stays open, as for a sleeping person.
     """
 
     def __init__(self, name: str, *answers: tuple[str, Answer | Callable[[RequestView], Answer]]) -> None:

@@ -126,8 +126,7 @@ class AnthropicBatchApi(BatchApi[AnthropicProvider]):
     ) -> str | None:
         """Find a batch of this size among the newest ones. A finished batch must contain these ids.
 
-        A single unfinished batch is assumed to be ours: if not, none of the results match and the calls go
-        live.
+        A single unfinished batch is assumed to be ours: if not, none of the results match and the calls go live.
         """
         unfinished: list[str] = []
         pages = client.messages.batches.with_raw_response.list

@@ -1,6 +1,4 @@
-"""Batches as a capability of the engine: the calls of a tick are sent together if the provider supports
-batches.
-"""
+"""Batches as a capability of the engine: the calls of a tick are sent together if the provider supports batches."""
 
 from __future__ import annotations
 

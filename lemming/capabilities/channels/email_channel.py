@@ -155,9 +155,8 @@ class MailChannel(Channel):
     def _receive_mail(self, context: ChannelContext, imap: imaplib.IMAP4, number: str, deadline: Deadline) -> None:
         """Create the entry of one mail and mark the mail as seen.
 
-        A mail of a sender over the limit stays unseen.
-
-        An unreadable mail is saved as a file beside the attachments, and the log has the reason.
+        A mail of a sender over the limit stays unseen. An unreadable mail is saved as a file beside the attachments,
+        and the log has the reason.
         """
         raw = b""
         try:

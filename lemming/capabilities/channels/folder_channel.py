@@ -1,8 +1,7 @@
 """Folder channel: dropped files become entries, and answers are files.
 
-A file is received once no process writes to it. Its entry is written and flushed first, then the file is
-moved, then the log is written. An interrupted step is finished the next time, by the name and the digest in
-the entry.
+A file is received once no process writes to it. Its entry is written and flushed first, then the file is moved, then
+the log is written. An interrupted step is finished the next time, by the name and the digest in the entry.
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ _PREFIX = "whsec_"
 def verify_webhook(headers: Mapping[str, str], body: bytes, secret: str, now_s: float) -> str:
     """Return the id of a correctly signed webhook.
 
-    `headers` have lower-case names. A Standard Webhook must be at most five minutes old.
-
-    Raises: PermissionDenied with the reason.
+    `headers` have lower-case names. A Standard Webhook must be at most five minutes old. Raises: PermissionDenied with
+    the reason.
     """
     if "webhook-signature" in headers:
         return _verify_standard_webhook(headers, body, secret, now_s)

@@ -1,10 +1,9 @@
 """Model calls made by the workers of a `distributed` cluster, for organisations too large for one machine.
 
-Only the call moves: the engine runs the turns, and reads and writes every file itself. Answers return to the
-engine like local ones, so journal, recovery and replay are independent of the cluster. If a worker dies
-during a call, the scheduler gives the call to another worker, which refuses the call: the engine alone
-decides about paying for another attempt. Reasons for this design and for Dask:
-docs/decisions/0005-executors.md.
+Only the call moves: the engine runs the turns, and reads and writes every file itself. Answers return to the engine
+like local ones, so journal, recovery and replay are independent of the cluster. If a worker dies during a call, the
+scheduler gives the call to another worker, which refuses the call: the engine alone decides about paying for another
+attempt. Reasons for this design and for Dask: docs/decisions/0005-executors.md.
 """
 
 from __future__ import annotations

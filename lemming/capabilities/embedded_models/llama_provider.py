@@ -138,9 +138,8 @@ class _LoadedModel:
     def answer(self, request: Request, on_delta: DeltaCallback | None, stop: threading.Event | None) -> Reply:
         """Return the model's answer.
 
-        Raises `TimedOut` at the deadline, which includes the wait for other requests.
-
-        A stop interrupts the answer: nobody bills for the answer, and completion may take minutes.
+        Raises `TimedOut` at the deadline, which includes the wait for other requests. A stop interrupts the answer:
+        nobody bills for the answer, and completion may take minutes.
         """
         location = f"local {request.model_name}"
         streamed = _StreamedAnswer(on_delta=on_delta)

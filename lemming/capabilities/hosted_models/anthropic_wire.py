@@ -32,12 +32,11 @@ def to_anthropic_tool(tool: Json) -> Json:
 
 
 def mark_cached_prefix(fields: Json, cache: str) -> Json:
-    """Return the fields of a request with a cache mark on instructions and tools, the constant prefix of all
-    turns.
+    """Return the fields of a request with a cache mark on instructions and tools, the constant prefix of all turns.
 
-    With "auto", only a prefix large enough for the API's cache is marked: the API ignores a mark on a smaller
-    prefix, and a mark on a large prefix saves tokens as soon as the agent sends another request within five
-    minutes. Tools precede the instructions in the cache, so a single mark at the end covers both.
+    With "auto", only a prefix large enough for the API's cache is marked: the API ignores a mark on a smaller prefix,
+    and a mark on a large prefix saves tokens as soon as the agent sends another request within five minutes. Tools
+    precede the instructions in the cache, so a single mark at the end covers both.
     """
     if cache == "auto" and _constant_tokens(fields) < MIN_CACHED_TOKENS:
         return fields

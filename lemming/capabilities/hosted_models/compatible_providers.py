@@ -1,6 +1,4 @@
-"""Providers for the servers of `lemming.libraries.compatible_servers`: a class for each, by
-name.
-"""
+"""Providers for the servers of `lemming.libraries.compatible_servers`: a class for each, by name."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ from lemming.libraries.compatible_servers import SERVERS, ModelServer
 class OpenAICompatibleProvider(OpenAIProvider):
     """Provider for a server with OpenAI's chat completions, at its default address or at `base_url`.
 
-    The server's key is sent only to its own address. Another `base_url` gets no key unless `api_key_env`
-    names one.
+    The server's key is sent only to its own address. Another `base_url` gets no key unless `api_key_env` names one.
     """
 
     host: ClassVar[ModelServer]

@@ -194,8 +194,7 @@ _PARTS: dict[ApiForm, tuple[str, Callable[[Image], dict[str, Any]]]] = {
 
 
 def with_images(messages: list[Any], request: Request, api_form: ApiForm) -> list[Any]:
-    """Return the messages with the request's images in the first message that starts with
-    `request.images_with`.
+    """Return the messages with the request's images in the first message that starts with `request.images_with`.
 
     Without images, the same list object is returned.
     """

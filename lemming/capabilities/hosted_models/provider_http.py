@@ -137,10 +137,8 @@ class HttpBackend(Backend, Generic[C]):
     def run(self, work: Callable[[C], Coroutine[Any, Any, T]], deadline_s: float) -> T:
         """Run an operation with the client.
 
-        Stopping the engine cancels a call to the user's own server: such a call is free, and the next run
-        repeats the call. A call with possible costs is awaited.
-
-        Raises: TimedOut after the deadline.
+        Stopping the engine cancels a call to the user's own server: such a call is free, and the next run repeats the
+        call. A call with possible costs is awaited. Raises: TimedOut after the deadline.
         """
         client = self._client.get(key := self._api_key())
         is_free = self.is_local and key == "none"

@@ -1,7 +1,6 @@
 """Request parts rejected by servers, so each server rejects a part only once.
 
-The only state is `.lemming/servers.json`. After deleting the file, every part is tried again. Format:
-docs/formats.md.
+The only state is `.lemming/servers.json`. After deleting the file, every part is tried again. Format: docs/formats.md.
 """
 
 from __future__ import annotations
@@ -70,9 +69,8 @@ class ServerProfiles:
     def may_learn(self, model: str, error: RequestRejected) -> bool:
         """Return True if a minimal probe request may confirm a rejection.
 
-        Each probe is sent once per process.
-
-        A rejection for the content of one schema says nothing about other schemas and is not probed.
+        Each probe is sent once per process. A rejection for the content of one schema says nothing about other schemas
+        and is not probed.
         """
         if _ONE_SCHEMA.search(error.message) or error.refused in self.rejected_parts(model):
             return False

@@ -121,9 +121,8 @@ class SdkBackend(HttpBackend[C]):
     async def _post(self, client: C, path: str, request: Request) -> httpx2.Response:
         """Send a request with the SDK's HTTP client and return the response.
 
-        The SDK's own `post` takes as much CPU to build a request as to send the request.
-
-        Raises: ProviderError for a failed connection or an error status.
+        The SDK's own `post` takes as much CPU to build a request as to send the request. Raises: ProviderError for a
+        failed connection or an error status.
         """
         import aiohttp
         import httpx2

@@ -1,8 +1,7 @@
-"""Session with one MCP server, by the official SDK: opened on first use, cached, and reopened after a
-failure.
+"""Session with one MCP server, by the official SDK: opened on first use, cached, and reopened after a failure.
 
-All sessions run on the background loop. Errors become a `ToolError` or a `TimedOut` with messages free of
-secrets, and every operation has a time limit.
+All sessions run on the background loop. Errors become a `ToolError` or a `TimedOut` with messages free of secrets, and
+every operation has a time limit.
 """
 
 from __future__ import annotations

@@ -44,9 +44,8 @@ _MARGIN_S, _CLOSING_TIME_S = 2.0, 15.0
 class ServerListing:
     """Current tools of a server.
 
-    `rejected`: unusable tools with reasons. `problem`: the reason for an empty listing.
-
-    `is_starting`: no answer yet, but possibly later. `took_ms`: duration of the listing.
+    `rejected`: unusable tools with reasons. `problem`: the reason for an empty listing. `is_starting`: no answer yet,
+    but possibly later. `took_ms`: duration of the listing.
     """
 
     tools: LockedServer = field(default_factory=LockedServer)

@@ -1,7 +1,6 @@
 """Validation and repair of an answer against a schema. Pure.
 
-Models give the right content in slightly wrong forms: fields in a JSON text, another case, null for absent
-fields.
+Models give the right content in slightly wrong forms: fields in a JSON text, another case, null for absent fields.
 """
 
 from __future__ import annotations

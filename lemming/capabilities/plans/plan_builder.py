@@ -116,9 +116,8 @@ _KEYS = step_keys()
 class StepKeys(TypedDict, total=False):
     """Keys common to all kinds of steps; docs/plans.md describes each key.
 
-    `routes`: conditions, each with a target. `choose`: a field of the answer, and a target for each of its
-    values. `output`: a JSON Schema, or a type with fields. `each`: a list; the step runs for each `item` of
-    the list.
+    `routes`: conditions, each with a target. `choose`: a field of the answer, and a target for each of its values.
+    `output`: a JSON Schema, or a type with fields. `each`: a list; the step runs for each `item` of the list.
     """
 
     context: Sequence[Template]

@@ -41,11 +41,10 @@ def _no_plan(_: str) -> AgentPlan | None:
 class PlanValidationContext:
     """Agents, people and tools of the organisation, and the permissions of the plan's agent.
 
-    `tool_classes` maps known tools to their classes; plugins may add more unless `knows_all_tools`.
-    `hint_for_tool`: hint for an unknown tool. `refusal_reason`: reason the agent may not call a tool.
-    `find_approval_gate`: gate with "ask" for calls of a tool. `unreadable_reason`: reason the agent may not
-    read a file. `find_plan`: plan of another agent. `find_parameters`: JSON Schema of a tool's arguments, if
-    known.
+    `tool_classes` maps known tools to their classes; plugins may add more unless `knows_all_tools`. `hint_for_tool`:
+    hint for an unknown tool. `refusal_reason`: reason the agent may not call a tool. `find_approval_gate`: gate with
+    "ask" for calls of a tool. `unreadable_reason`: reason the agent may not read a file. `find_plan`: plan of another
+    agent. `find_parameters`: JSON Schema of a tool's arguments, if known.
     """
 
     agents: Mapping[str, Agent]

@@ -20,9 +20,8 @@ Phase = Literal["asked", "called", "waiting", "verifying", "done", "failed"]
 class ActionState:
     """State of one step or of one parallel action.
 
-    `call`: index of the tool call among the calls of the turn, or in `wait` the id of a call with unknown
-    outcome. `failures`: attempts without an answer. `rejections`: answers rejected by verification. `wait`:
-    the awaited event.
+    `call`: index of the tool call among the calls of the turn, or in `wait` the id of a call with unknown outcome.
+    `failures`: attempts without an answer. `rejections`: answers rejected by verification. `wait`: the awaited event.
     """
 
     phase: Phase

@@ -1,8 +1,7 @@
 """Prices of models in dollars: per million tokens, for a call, and the maximum for a call.
 
-Prices come from the model's entry in `config/models.json`, else from the shipped list (`prices.json`), with
-its date and sources. The list covers only the vendors' own servers: prices of another server must be in its
-entry.
+Prices come from the model's entry in `config/models.json`, else from the shipped list (`prices.json`), with its date
+and sources. The list covers only the vendors' own servers: prices of another server must be in its entry.
 """
 
 from __future__ import annotations

@@ -145,8 +145,7 @@ def _to_text(messages: list[Message]) -> str:
 
 
 def _exchange(process: subprocess.Popen[bytes], prompt: bytes, deadline: Deadline) -> tuple[bytes, bytes]:
-    """Send the prompt to the program and collect output and error tail until both streams close or the
-    program ends.
+    """Send the prompt to the program and collect output and error tail until both streams close or the program ends.
 
     Output beyond `OUTPUT_LIMIT_BYTES` ends the exchange. Raises `TimeoutError` at the deadline.
     """

@@ -15,9 +15,8 @@ from lemming.kernel.providers import Backend, Reply, Request
 class ReplayProvider(Backend):
     """Answers each call (agent, tick, number in the turn) with the recorded answer and its time.
 
-    `journals` is the folder `logs/ticks` of the recorded organisation, absolute or relative to this
-    organisation's folder. The provider opens the folder at the first call. Raises `ConfigError` for a path
-    with another ending.
+    `journals` is the folder `logs/ticks` of the recorded organisation, absolute or relative to this organisation's
+    folder. The provider opens the folder at the first call. Raises `ConfigError` for a path with another ending.
     """
 
     keeps_deadline = True

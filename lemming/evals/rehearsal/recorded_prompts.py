@@ -88,9 +88,8 @@ class _PromptRecorder(RecordedAnswers):
 def hash_prompt(entry: ModelEntry, request: Request) -> str:
     """Return the SHA-256 (hex) of everything in a prompt that can influence the answer.
 
-    Included are the model (provider, options, name), messages, images, schema, temperature, seed, output
-    limit and extra fields. Not included are deadline, price, tick and agent; the seed already depends on tick
-    and agent.
+    Included are the model (provider, options, name), messages, images, schema, temperature, seed, output limit and
+    extra fields. Not included are deadline, price, tick and agent; the seed already depends on tick and agent.
     """
     content = {
         "provider": entry.provider,

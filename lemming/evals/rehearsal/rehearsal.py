@@ -161,9 +161,7 @@ def rehearse(
 ) -> RehearsalResult:
     """Run recorded ticks again in `folder` with a change, and return the differences.
 
-    An interrupted rehearsal in the folder continues: prompts with an answer in the fork's journals are not
-    repeated.
-
+    An interrupted rehearsal in the folder continues: prompts with an answer in the fork's journals are not repeated.
     Raises: UsageError for settings or a folder of another rehearsal; DiskError.
     """
     past = open_past(base)

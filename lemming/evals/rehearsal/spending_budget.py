@@ -1,6 +1,4 @@
-"""Budget for model calls: the maximum cost is reserved before each call, and the actual cost counted after
-the answer.
-"""
+"""Budget for model calls: the maximum cost is reserved before each call, and the actual cost counted after the answer."""
 
 from __future__ import annotations
 
@@ -31,10 +29,8 @@ class SpendingBudget:
     def run_within_budget(self, entry: ModelEntry, request: Request, ask: Callable[..., Reply]) -> Reply:
         """Return the result of `ask`, within the budget.
 
-        `ask` takes a function to call before each retry. A failed attempt that may be billed counts with the
-        maximum cost.
-
-        Raises: OverBudget before a call that could exceed the budget.
+        `ask` takes a function to call before each retry. A failed attempt that may be billed counts with the maximum
+        cost. Raises: OverBudget before a call that could exceed the budget.
         """
         failed_attempts = 0
 

@@ -1,8 +1,7 @@
 """Parses the prompt of a recorded turn into entries, memories and files.
 
-The prompt is the record of the content visible to a turn. The full form contains every entry and memory as
-JSON. The brief form, for very small models, contains bare lines; names are then taken from the beginnings of
-the lines.
+The prompt is the record of the content visible to a turn. The full form contains every entry and memory as JSON. The
+brief form, for very small models, contains bare lines; names are then taken from the beginnings of the lines.
 """
 
 from __future__ import annotations
@@ -92,11 +91,9 @@ def parse_prompt(turn: TurnRecord, agents: Collection[str]) -> ParsedPrompt:
 
 
 def _find_missing_entries(entries: Collection[ShownEntry], turn: TurnRecord) -> list[ShownEntry]:
-    """Return the entries of the turn's request that are not in `entries`: the request and the answers to
-    sub-requests.
+    """Return the entries of the turn's request that are not in `entries`: the request and the answers to sub-requests.
 
-    In a prompt an answer appears as the result of a call. An approved call leads to the turn that requested
-    approval.
+    In a prompt an answer appears as the result of a call. An approved call leads to the turn that requested approval.
     """
     assert turn.started is not None
     task = turn.started.task or {}

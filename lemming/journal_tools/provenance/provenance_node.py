@@ -26,10 +26,9 @@ CHANGED = "changed since by hand"
 class ProvenanceNode:
     """A written item: an entry, a memory, a file, or the result of a tool call.
 
-    `by`: the kind of author, as far as the journals record the author. `remark`: further information. `turn`:
-    the turn that wrote the item, if included in the tree; else `cut` is the reason for omission. `is_new`:
-    False for an entry the reading turn already knew. `key`: the key of the turn that wrote the item, or
-    empty.
+    `by`: the kind of author, as far as the journals record the author. `remark`: further information. `turn`: the turn
+    that wrote the item, if included in the tree; else `cut` is the reason for omission. `is_new`: False for an entry
+    the reading turn already knew. `key`: the key of the turn that wrote the item, or empty.
     """
 
     what: NodeKind

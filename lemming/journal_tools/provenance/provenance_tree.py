@@ -1,5 +1,4 @@
-"""Provenance of a target: the turn that wrote the target, the content visible to this turn, and so on
-backwards.
+"""Provenance of a target: the turn that wrote the target, the content visible to this turn, and so on backwards.
 
 The tree shows what a turn could see and what it wrote, and makes no claim of cause and effect.
 """

@@ -133,8 +133,7 @@ def _build_file_node(
 def _resolve_author(
     write_log: WriteLog, reader: TurnRecord, node: ProvenanceNode, is_same: Callable[[bytes], bool]
 ) -> ProvenanceNode:
-    """Return a node with its last author: the turn that wrote the content, unless the reader saw other
-    content.
+    """Return a node with its last author: the turn that wrote the content, unless the reader saw other content.
 
     `is_same` tells if written content equals the visible content.
     """

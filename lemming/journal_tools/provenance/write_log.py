@@ -117,11 +117,10 @@ class WriteLog:
         return (tick for tick in ticks if self._may_name(tick, path))
 
     def _find_creation(self, agent: str, first: int) -> list[int]:
-        """Return the newest tick before `first` whose plan lacks the agent, while the next plan contains the
-        agent.
+        """Return the newest tick before `first` whose plan lacks the agent, while the next plan contains the agent.
 
-        Only a turn of this tick can have created the agent. The agent existed during all ticks with its
-        turns, of which `first` is the first.
+        Only a turn of this tick can have created the agent. The agent existed during all ticks with its turns, of which
+        `first` is the first.
         """
         high = bisect_right(self._ticks, first) - 1
         low, step = high, 1
@@ -189,8 +188,7 @@ class WriteLog:
     def list_lost_ticks(self, *, after_tick: int = 0, before_tick: int | None = None) -> str:
         """Return the ticks with missing or unreadable journals as text, or an empty string.
 
-        `after_tick` and `before_tick` are excluded. Without `before_tick`, the range ends with the newest
-        journal.
+        `after_tick` and `before_tick` are excluded. Without `before_tick`, the range ends with the newest journal.
         """
         end = (self._ticks[-1] + 1 if self._ticks else 0) if before_tick is None else before_tick
         named = list(

@@ -1,9 +1,8 @@
 """Files that came from people, each with the tick of its arrival.
 
-A replay starts from files not written in any turn: resumes, settings, shared files, people's entries. Each
-file is put in place before the tick with its first evidence in the journals: an agent's files before the
-first plan with the agent, a person's entry when written or first in a prompt, all other files at the
-beginning.
+A replay starts from files not written in any turn: resumes, settings, shared files, people's entries. Each file is put
+in place before the tick with its first evidence in the journals: an agent's files before the first plan with the agent,
+a person's entry when written or first in a prompt, all other files at the beginning.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ def find_arrivals(
 ) -> Arrivals:
     """Return the arrivals of all files, dated by the journals, of which at least one must exist.
 
-    `file_changes`: the changes, if already loaded. `files`: the files to date, by default all files that
-    count.
+    `file_changes`: the changes, if already loaded. `files`: the files to date, by default all files that count.
     """
     file_changes = file_changes or load_file_changes(base)
     arrivals = Arrivals()

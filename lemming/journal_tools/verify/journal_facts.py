@@ -106,9 +106,8 @@ def load_journal_facts(
 ) -> JournalFacts:
     """Load the facts from the journals. An unreadable journal is a finding and is skipped.
 
-    `newest`: number of newest journals to parse fully; in older journals only lines with file names are
-    parsed. `only`: number of newest journals to read at all. Raises `CorruptState` if the journals cannot be
-    listed.
+    `newest`: number of newest journals to parse fully; in older journals only lines with file names are parsed. `only`:
+    number of newest journals to read at all. Raises `CorruptState` if the journals cannot be listed.
     """
     facts = JournalFacts(journal_ticks(base) if only is None else newest_journals(base, only))
     facts.skimmed = 0 if newest is None else max(0, len(facts.ticks) - newest)
@@ -220,8 +219,7 @@ def _expected_ledger_line(
 ) -> dict[str, Any]:
     """Return the last line of an agent's ledger after a turn: a failed turn's state is in its record.
 
-    `earlier`: the line after the previous turn in the same tick; both turns may have started from the same
-    state.
+    `earlier`: the line after the previous turn in the same tick; both turns may have started from the same state.
     """
     if ended.state:
         return {key: ended.state[key] for key in ("status", "credits", "input_tokens", "output_tokens")}

@@ -76,8 +76,7 @@ class LastWrites:
     def find_lost_files(self, base: OrgPath) -> Iterator[LostFile]:
         """Yield the lost files, oldest first.
 
-        Files of a removed agent are not lost, and a new agent with the same name has no ledger line of the
-        tick.
+        Files of a removed agent are not lost, and a new agent with the same name has no ledger line of the tick.
         """
         in_ledger = cache(partial(_list_ledger_ticks, base))
         for file, (tick, key, digest) in self.files.items():

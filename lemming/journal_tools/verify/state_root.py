@@ -51,8 +51,7 @@ def compute_state_root(digests: dict[str, str]) -> str:
 
 
 def compute_file_digests(base: OrgPath, steps: ReportProgress = lambda *_: None) -> dict[str, str]:
-    """Return the SHA-256 of every counted file, by path, with `TOO_LARGE` in place of the digest of an
-    oversized file.
+    """Return the SHA-256 of every counted file, by path, with `TOO_LARGE` in place of the digest of an oversized file.
 
     Raises `DiskError` for an unreadable file. `steps` is called with the progress.
     """

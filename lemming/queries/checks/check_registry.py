@@ -158,9 +158,8 @@ def run_checks(
 ) -> Iterator[tuple[Check, list[Problem]]]:
     """Run checks in order and yield each check with its problems.
 
-    An error raised by a check ends the run, or is yielded as a problem if `errors_as_problems` is set.
-    Without the flag, a check that needs broken settings yields no problems, because the settings check
-    reports the error.
+    An error raised by a check ends the run, or is yielded as a problem if `errors_as_problems` is set. Without the
+    flag, a check that needs broken settings yields no problems, because the settings check reports the error.
     """
     with hold_survey(scope.org) if scope.has_org_folder else contextlib.nullcontext():
         for check in checks:

@@ -1,6 +1,4 @@
-"""Checks of hand-written files, and of predictable failures of these files: the selection of `lemming
-validate`.
-"""
+"""Checks of hand-written files, and of predictable failures of these files: the selection of `lemming validate`."""
 
 from __future__ import annotations
 

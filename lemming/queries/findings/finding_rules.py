@@ -1,6 +1,4 @@
-"""The rules for findings: each kind with its meaning and search function, and the functions that apply the
-rules.
-"""
+"""The rules for findings: each kind with its meaning and search function, and the functions that apply the rules."""
 
 from __future__ import annotations
 
@@ -98,9 +96,8 @@ def find_findings(
 ) -> list[Finding]:
     """Return the findings in the newest ticks, for the window set by `findings.window` in `config/org.json`.
 
-    `first` and `last` replace the window by a range of ticks. Findings are sorted by kind, then by age,
-    oldest first; equal files give equal findings. Raises `ConfigError` and `CorruptState` as `scan_ticks`
-    does.
+    `first` and `last` replace the window by a range of ticks. Findings are sorted by kind, then by age, oldest first;
+    equal files give equal findings. Raises `ConfigError` and `CorruptState` as `scan_ticks` does.
     """
     return apply_rules(scan_ticks(base_path, first=first, last=last))
 

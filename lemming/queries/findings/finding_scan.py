@@ -181,9 +181,8 @@ def _scan_tick(org: Organisation, tick: int, prompts: PromptReader) -> tuple[Rec
 def _build_turn_from_entries(org: Organisation, recorded: RecordedTick, key: str) -> TurnRecord | None:
     """Return a turn without tool calls, built from its unchanged entry files.
 
-    Returns None if a replay is needed.
-
-    A replay needs everything that takes turns, and would triple the run time of `lemming status`.
+    Returns None if a replay is needed. A replay needs everything that takes turns, and would triple the run time of
+    `lemming status`.
     """
     report, (agent, turn) = recorded.ended[key].report, split_key(key)
     if report.status not in ("done", "skipped") or any(

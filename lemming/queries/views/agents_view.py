@@ -49,8 +49,7 @@ _SORTS = ("", "name", "spent", "last")
 def build_agents_view(
     org: OrgPath, *, offset: int = 0, limit: int = 50, find: str = "", group: str = "", sort: str = ""
 ) -> Json:
-    """Return the agents whose name or title contains `find`, restricted to `group`, with the size of each
-    group.
+    """Return the agents whose name or title contains `find`, restricted to `group`, with the size of each group.
 
     `sort`: "name", "spent", or "last" (newest turn first); by default agents are sorted by group.
     """

@@ -23,8 +23,7 @@ WATCHED_AGENT_PATHS = ("", "/outbox", "/memory", "/resume.json", "/turns.jsonl")
 def compute_change_token(org: Organisation) -> str:
     """Return the change token: the newest tick with a journal, the size of the journal, and a digest.
 
-    The digest covers the file identities of everything a tick, a person or an editor changes, and the running
-    engine.
+    The digest covers the file identities of everything a tick, a person or an editor changes, and the running engine.
     """
     digest = blake2b(digest_size=9)
     for path in _iter_watched_paths(org.base):

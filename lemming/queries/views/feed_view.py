@@ -44,10 +44,9 @@ def build_feed_view(
 
     The result's `before` is the position to continue from, or None after the last entry.
 
-    `thread`: return only entries of the same request as this entry (`AUTHOR/TICK_ID`), oldest first.
-    `before`: return only entries older than this entry. A search through many entries returns partial results
-    and can be continued. With `threads` 0, entries have no request information, and no other entries are read
-    for it.
+    `thread`: return only entries of the same request as this entry (`AUTHOR/TICK_ID`), oldest first. `before`: return
+    only entries older than this entry. A search through many entries returns partial results and can be continued. With
+    `threads` 0, entries have no request information, and no other entries are read for it.
     """
     builder = _FeedBuilder(Organisation.from_path(org), with_requests=bool(threads or thread))
     if kind and kind not in MESSAGE_KINDS:

@@ -1,10 +1,9 @@
-"""The view of the map: reads, requests and handoffs between agents, their traffic, and the position of each
-agent.
+"""The view of the map: reads, requests and handoffs between agents, their traffic, and the position of each agent.
 
-Columns follow the longest path (with the order of Eades, Lin and Smyth against cycles); within a column,
-agents are sorted by the mean height of their neighbours, as in Sugiyama's method. If nearly every agent reads
-every other, columns carry no information and the layout is a circle. Weights and names decide everything: the
-same map always gets the same layout.
+Columns follow the longest path (with the order of Eades, Lin and Smyth against cycles); within a column, agents are
+sorted by the mean height of their neighbours, as in Sugiyama's method. If nearly every agent reads every other, columns
+carry no information and the layout is a circle. Weights and names decide everything: the same map always gets the same
+layout.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ def build_map_view(
 def build_graph(org: OrgPath, *, ticks: int = DEFAULT_TICKS) -> tuple[dict[str, dict[str, Any]], list[Arrow]]:
     """Return the nodes of all agents, and all arrows between them, heaviest first.
 
-    For an agent that reads every other agent, only arrows with traffic are included, unless there are few
-    agents.
+    For an agent that reads every other agent, only arrows with traffic are included, unless there are few agents.
     """
     org = Organisation.from_path(org)
     survey, config = load_validated_survey(org), load_config(org)

@@ -287,9 +287,8 @@ _ENDS = ("turn_committed", "turn_skipped")
 class CurrentActivity:
     """The current activity of a turn:
 
-    `since` is a lower bound of its start; `tool` is the running tool, or empty.
-
-    `is_over`: the turn has ended, while other turns of the tick continue.
+    `since` is a lower bound of its start; `tool` is the running tool, or empty. `is_over`: the turn has ended, while
+    other turns of the tick continue.
     """
 
     since: str

@@ -230,12 +230,11 @@ def _build_turn_row(record: RecordedTick, name: str) -> dict[str, Any]:
 
 
 def build_timing(record: RecordedTick, names: list[str]) -> dict[str, Any]:
-    """Return the bars of each turn: times of model calls and answers, in milliseconds after the start of the
-    tick.
+    """Return the bars of each turn: times of model calls and answers, in milliseconds after the start of the tick.
 
-    Only answers and failed calls carry times. `is_exact`: the times were measured in this tick,
-    without a restart. Times of an earlier recording or of an interrupted tick are unusable; their bars are
-    stacked by duration instead. A bar without an end belongs to a running turn.
+    Only answers and failed calls carry times. `is_exact`: the times were measured in this tick, without a restart.
+    Times of an earlier recording or of an interrupted tick are unusable; their bars are stacked by duration instead. A
+    bar without an end belongs to a running turn.
     """
     began = parse_timestamp(record.start_record.at) if record.start_record.at else None
     answers = [answer for answer in record.answers.values() if isinstance(answer, ModelReplied)]
@@ -298,9 +297,8 @@ _STATUSES_BY_SEVERITY = ("failed", "waiting", "done", "skipped")
 def build_ticks_view(org: OrgPath, *, before: int | None = None, count: int = DEFAULT_STRIP_TICKS) -> dict[str, Any]:
     """Return the newest ticks with a journal, oldest first; with `before`, ticks before this tick.
 
-    `older` is True if earlier ticks exist; pass the number of the first returned tick as `before` to get
-    them. `quiet_before` is the number of ticks directly before the tick without any turn, or with a removed
-    journal.
+    `older` is True if earlier ticks exist; pass the number of the first returned tick as `before` to get them.
+    `quiet_before` is the number of ticks directly before the tick without any turn, or with a removed journal.
     """
     org, count = Organisation.from_path(org), min(max(count, 1), MAX_STRIP_TICKS)
     numbers = started_journals(org, count + 1, before_tick=before)

@@ -20,12 +20,10 @@ MAX_TEXT_CHARS = 4000
 
 
 def build_why_view(org: OrgPath, *, target: str = "", depth: int = DEFAULT_DEPTH, grep: str = "") -> dict[str, Any]:
-    """Return the provenance tree of a target, `depth` turns deep; with `grep`, only branches containing the
-    text.
+    """Return the provenance tree of a target, `depth` turns deep; with `grep`, only branches containing the text.
 
-    `target`: an entry id, a file of the organisation, or AGENT/memory/KEY; without a target the tree is
-    empty. Long texts are shortened, and `chars` is the original length. Raises `UsageError` for an unknown
-    target.
+    `target`: an entry id, a file of the organisation, or AGENT/memory/KEY; without a target the tree is empty. Long
+    texts are shortened, and `chars` is the original length. Raises `UsageError` for an unknown target.
     """
     if not target:
         return {"depth": depth, "grep": grep, "is_found": False, "target": None, "sources": []}

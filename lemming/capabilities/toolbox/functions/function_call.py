@@ -162,10 +162,8 @@ def _short_path(file: str, base: Path | None) -> str:
 def to_text(value: Any, tool: str) -> str:
     """Return a value as text: texts unchanged, None as an empty text, other values as JSON.
 
-    Raises `ToolError`.
-
-    Pydantic converts dataclasses, models, enumerations, dates, paths and bytes to JSON; other types are
-    converted by `str`.
+    Raises `ToolError`. Pydantic converts dataclasses, models, enumerations, dates, paths and bytes to JSON; other types
+    are converted by `str`.
     """
     from pydantic_core import PydanticSerializationError, to_json
 

@@ -36,8 +36,7 @@ class _SourceLoader(SourceFileLoader):
 class _SourceFinder:
     """Finds modules of our packages among the stored sources only.
 
-    Nobody has approved other files (subfolders, bytecode, libraries), and an agent may be able to write such
-    files.
+    Nobody has approved other files (subfolders, bytecode, libraries), and an agent may be able to write such files.
     """
 
     @classmethod

@@ -51,8 +51,7 @@ class FunctionToolSource(ToolSource):
     def refresh(self, settings: OrgSettings) -> Sequence[Problem]:
         """Scan the files, and load all of them if a file has changed.
 
-        Raises `ConfigError` for problems affecting all agents, and `NotTrusted` for code without the user's
-        approval.
+        Raises `ConfigError` for problems affecting all agents, and `NotTrusted` for code without the user's approval.
         """
         base = self._org.base
         files, problems = find_files(base, settings.tool_files)

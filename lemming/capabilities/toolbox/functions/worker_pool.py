@@ -263,9 +263,8 @@ class WorkerProcess:
     ) -> bytes:
         """Return the reply line to a request. Raises `_WorkerEnded`, and `WorkAbandoned` on a stop.
 
-        The deadline restarts when the worker is ready, because the start is not part of the function's time.
-        The enclosing deadline of the turn limits the start too. `needs_validation`: load the argument
-        validation first.
+        The deadline restarts when the worker is ready, because the start is not part of the function's time. The
+        enclosing deadline of the turn limits the start too. `needs_validation`: load the argument validation first.
         """
         if needs_validation and not self._has_validation:
             self._unsent, self._has_validation = [*self._unsent, b'{"checks":true}\n'], True
