@@ -121,7 +121,6 @@ def history(
         return
     if what is not None:
         require_agent_folder(base, what, other_words=("on", "off"))
-    from lemming.git_history.history_reader import GitHistory
 
     commits = GitHistory(Path(base)).list_commits(agent=what or "", limit=number or None)[::-1]
     facts = [commit if context.as_json else {**commit.as_json(), "short": commit.short} for commit in commits]
@@ -156,7 +155,6 @@ def _rebuild_history(base: OrgPath) -> int:
     from lemming.git_history.recorder import Recorder
     from lemming.journal_tools.git_history_rebuild import rebuild_history
     from lemming.journal_tools.tick_ranges import list_journals
-    from lemming.kernel.tick.runtime import open_org
 
     try:
         with open_org(base, command="history") as runtime:

@@ -74,8 +74,6 @@ def run_once(
         print_next_tick(base, agents, as_json=context.as_json)
         return
     require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
-    from lemming import engine
-    from lemming.commands.signals import stop_on_signals
 
     with stop_on_signals(quiet=quiet) as switch:
         narrator = Narrator(base, switch.stop, as_json=context.as_json, quiet=quiet)

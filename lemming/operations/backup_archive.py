@@ -26,8 +26,7 @@ MANIFEST = ".lemming-backup.json"
 SUFFIXES = (".tar.gz", ".tgz")
 VERSION = 1
 EXCLUDED_NAMES = (".git", ".lemming", MANIFEST)
-"""Names left out of a backup: not the organisation's own files, or rebuilt (the history: `lemming history
-on`)."""
+"""Names left out of a backup: not the organisation's own files, or rebuilt (the history: `lemming history on`)."""
 _CACHE_FOLDERS = ("__pycache__",)
 
 

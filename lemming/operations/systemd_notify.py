@@ -120,8 +120,7 @@ def _parse_watchdog_interval(environment: Mapping[str, str]) -> float | None:
 
 
 MARGIN_S = 120.0
-"""Seconds for work without a deadline of its own: waits for rate limits (a minute at most), packing of
-journals."""
+"""Seconds for work without a deadline of its own: waits for rate limits (a minute at most), packing of journals."""
 
 
 class EngineProgress:

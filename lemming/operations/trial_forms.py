@@ -19,8 +19,7 @@ from lemming.kernel.turn.forms.form_choice import ModelFeatures
 from lemming.operations.trial_questions import TESTER, TRIAL_PROMPTS, TrialRequest, build_prompt
 
 Verdict = Literal["yes", "other", "no", "never", "-"]
-"""`other`: a valid reply that does something else than the question is for. `-`: not asked, as the way never
-can."""
+"""`other`: a valid reply that does something else than the question is for. `-`: not asked, as the way never can."""
 
 VERDICT_LABELS: Mapping[Verdict, str] = {"yes": "yes", "other": "did not", "no": "invalid", "never": "never", "-": "-"}
 _SCHEMA_FIELDS = ("response_format", "text", "output_config", "format", "grammar", "json_schema",

@@ -13,8 +13,7 @@ from typing import Any
 from lemming.kernel.base.jsontext import JsonProblem, parse, to_line
 
 WRAPPER = "action"
-"""The one property of the object around a schema without an object root: one of several actions, or a
-list."""
+"""The one property of the object around a schema without an object root: one of several actions, or a list."""
 
 _WRAPPED = re.compile(r'\s*\{\s*"action"\s*:\s*[{\[]')
 _UNSUPPORTED = ("minLength", "maxLength")

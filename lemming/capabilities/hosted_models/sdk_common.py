@@ -53,8 +53,7 @@ RESERVED_FIELDS = frozenset({
 })  # fmt: skip
 """Fields of a request that `extra` must not replace: the prompt, the tools, and the basis of limits."""
 MAX_CONNECTIONS, KEEPALIVE_S = 1000, 60.0
-"""The connection limit of the SDKs. They drop an idle connection after 5 seconds, but ticks are a minute
-apart."""
+"""The connection limit of the SDKs. They drop an idle connection after 5 seconds, but ticks are a minute apart."""
 OUTPUT_FIELDS = frozenset({"max_completion_tokens", "max_output_tokens", "max_tokens"})
 
 

@@ -31,8 +31,7 @@ _NEGATION = re.compile(
     r"\b(?:not|never|no|nothing|by|from|if|unless|would|should|could|will|until|once|when|for)\b|n['’]t\b",
     re.IGNORECASE,
 )
-"""Words between the verb and the file that make another claim: about another agent, the future, or
-nothing."""
+"""Words between the verb and the file that make another claim: about another agent, the future, or nothing."""
 
 
 def find_false_claims(scan: FindingScan) -> Iterator[Finding]:
