@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from lemming.kernel.base.json_equality import is_equal_json
@@ -24,6 +25,7 @@ from lemming.kernel.turn.turn_effects import (
     Replaced,
     Suspended,
     WriteEntry,
+    WriteMemory,
     effect_content,
 )
 
@@ -86,16 +88,28 @@ class EffectChain:
         return [item for item in self._by_type.get(type(effect), ()) if item.intercept(effect) is not None]
 
     def _descend(
-        self, effect: Effect, interceptors: Sequence[Interceptor], depth: int, approved: Sequence[Effect] = ()
+        self,
+        effect: Effect,
+        interceptors: Sequence[Interceptor],
+        depth: int,
+        approved: Sequence[Effect] = (),
+        before: Any = None,
     ) -> Steps:
-        """Take an effect through the interceptors from `depth` on. `approved`: the effect as persons approved it."""
+        """Take an effect through the interceptors from `depth` on.
+
+        `approved`: the effect as persons approved it. `before`: a copy of its content, if there is one.
+        """
+        if before is None and depth < len(interceptors):
+            before = deepcopy(_changeable(effect))
         while depth < len(interceptors):
             interceptor = interceptors[depth]
             result = interceptor.intercept(effect)
+            if _changeable(effect) != before:
+                return _refuse_change(interceptor)
             if isinstance(result, Outcome):
                 return _checked(interceptor, effect, result, None)
             if result is not None:
-                return (yield from self._drive(result, effect, interceptors, depth, approved))
+                return (yield from self._drive(result, effect, interceptors, depth, approved, before))
             depth += 1
         return (yield from self._perform_last(effect, approved))
 
@@ -106,6 +120,7 @@ class EffectChain:
         interceptors: Sequence[Interceptor],
         depth: int,
         approved: Sequence[Effect],
+        before: Any,
     ) -> Steps:
         """Run an interceptor that yields effects: its own effect goes down the chain, others start at the top."""
         interceptor, reply = interceptors[depth], None
@@ -113,11 +128,15 @@ class EffectChain:
         try:
             request = next(steps)
             while True:
+                if allowed is None and _changeable(effect) != before:
+                    steps.close()
+                    return _refuse_change(interceptor)
                 if problem := _find_violation(interceptor, effect, request):
                     steps.close()
                     return Rejected(problem)
                 if type(request) is type(effect):
-                    reply = allowed = yield from self._descend(request, interceptors, depth + 1, approved)
+                    copied = before if request is effect else None
+                    reply = allowed = yield from self._descend(request, interceptors, depth + 1, approved, copied)
                 else:
                     reply = yield from self.begin(request)
                     if isinstance(request, AskPerson):
@@ -129,7 +148,9 @@ class EffectChain:
         except StopIteration as stop:
             result = stop.value if stop.value is not None else allowed
         if result is None:
-            return (yield from self._descend(effect, interceptors, depth + 1, approved))
+            if _changeable(effect) != before:
+                return _refuse_change(interceptor)
+            return (yield from self._descend(effect, interceptors, depth + 1, approved, before))
         if isinstance(effect, WriteEntry) and isinstance(allowed, Allowed) and not isinstance(result, Allowed):
             raise TypeError(f"{interceptor.name} must decide about an entry before it is written")
         return _checked(interceptor, effect, result, allowed)
@@ -196,3 +217,19 @@ def _is_same_content(first: Effect, second: Effect) -> bool:
     if isinstance(first, RunTool) and isinstance(second, RunTool):
         return is_equal_json([first.call.tool, first.call.args], [second.call.tool, second.call.args])
     return effect_content(first) == effect_content(second)
+
+
+def _changeable(effect: Effect) -> Any:
+    """Return the values of a call or a write that an interceptor could change in place, or None for other effects."""
+    match effect:
+        case WriteEntry():
+            return effect.payload, effect.tags, {**effect.facts}
+        case CallTool():
+            return effect.args, {**effect.facts}
+        case WriteMemory():
+            return effect.value, {**effect.facts}
+    return None
+
+
+def _refuse_change(interceptor: Interceptor) -> Rejected:
+    return Rejected(f"{interceptor.name} changed an effect in place: yield a changed copy")
