@@ -397,5 +397,4 @@ def test_facts_times_and_grants_are_no_content() -> None:
     noted = replace(CALL, facts={"trust": "low"}, at="2026-01-01T00:00:00Z", call_id="x", grant={"id": "g"})
     assert effect_content(noted) == content
     assert effect_content(replace(CALL, args={"n": 2})) != content
-    assert effect_content(replace(CALL, tool="horn")) != content
     assert effect_content(replace(ENTRY, tags=["a"])) != effect_content(ENTRY)
