@@ -220,7 +220,7 @@ def _is_same_content(first: Effect, second: Effect) -> bool:
 
 
 def _changeable(effect: Effect) -> Any:
-    """Return the values of a call or a write that an interceptor could change in place, or None for other effects."""
+    """Return the values of a call or a write that an interceptor could change in place, or None."""
     match effect:
         case WriteEntry():
             return effect.payload, effect.tags, {**effect.facts}
