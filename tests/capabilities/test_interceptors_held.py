@@ -21,6 +21,8 @@ from lemming.testing import journal_lines
 IMPORTS = """
 from dataclasses import replace
 from lemming.ext import Allowed, Rejected, WriteEntry
+
+Bell.parallel = Bell.repeatable = False  # announced before it is made
 """
 CAPABILITY = """
 @register_capability
@@ -34,7 +36,13 @@ class Bold(Capability):
     def intercept(self, effect, turn):
         {body}
 """
-GONG = HEAD[HEAD.index("class Bell") :].replace("Bell", "Gong").replace('"bell"', '"gong"').replace("{text}", "GONG")
+GONG = (
+    HEAD[HEAD.index("class Bell") :]
+    .replace("    parallel = repeatable = True\n", "")
+    .replace("Bell", "Gong")
+    .replace('"bell"', '"gong"')
+    .replace("{text}", "GONG")
+)
 BOTH = """
 for person in ("ann", "bob"):
     yield AskPerson(subject=effect, asked_by="two of " + person, reason="it is loud", persons=(person,))

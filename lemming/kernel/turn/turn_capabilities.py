@@ -33,7 +33,8 @@ class TurnCapabilities:
         if turn_state is None:
             return
         for capability in capabilities:
-            view = TurnView(capability.name, turn_state, snapshots.get(capability.name, {}))
+            snapshot = snapshots.get(capability.name, {})
+            view = TurnView(capability.name, turn_state, snapshot, frozenset(capability.handles))
             self._members.append((capability, view))
             if capability.wraps_turns:
                 self.wraps.append(partial(capability.wrap_turn, view))
@@ -41,17 +42,18 @@ class TurnCapabilities:
         if any(link.handles for link in links):
             self.chain = EffectChain(links, turn_state.perform, turn_state.events.append)
 
-    def reduce_states(self, states: Mapping[str, Json], turn_state: TurnState, *, is_applied: bool) -> dict[str, Json]:
+    def reduce_states(self, states: Mapping[str, Json], *, is_applied: bool) -> dict[str, Json]:
         """Return the states for the ledger, by capability, after the events of the turn that count.
 
-        `is_applied`: all events count. Of a failed turn only calls and answers of models do.
+        `is_applied`: all events count. Of a failed turn only calls and answers of models do. A capability gets the events
+        of the types it handles, whatever others handle.
         """
         reduced = {**states}
         for capability, view in self._members:
             if not capability.reduces_events:
                 continue
             state = states.get(capability.name, {})
-            for event in turn_state.events:
+            for event in view.iter_events():
                 is_outside = isinstance(event, EffectPerformed) and isinstance(event.effect, (CallTool, AskModel))
                 if is_applied or is_outside:
                     state = capability.reduce(state, event, view)

@@ -156,8 +156,7 @@ def _next_state(
         questions = turn_state.approvals.save_state(is_applied=is_written, holds_all=holds_all)
         state.kept = {name: value for name, value in {**state.kept, APPROVALS: questions}.items() if value}
     if turn_state.events:
-        reduce_states = turn_state.capabilities.reduce_states
-        state.kept = reduce_states(state.kept, turn_state, is_applied=holds_all)
+        state.kept = turn_state.capabilities.reduce_states(state.kept, is_applied=holds_all)
     # Nothing was shown to the model: it counts as no turn, and unread entries stay unread.
     if turn_state.only_asks:
         return state

@@ -127,7 +127,8 @@ class Capability:
     def reduce(self, state: Json, event: Event, turn: TurnView) -> Json:
         """Return the capability's state in the ledger after an event of a turn. Called for the events that count.
 
-        All events of a turn count whose files are written; of a failed turn only calls and answers of models do.
+        They are the events of effects of the types in `handles`: all of them if the turn's files are written, of a failed
+        turn only calls and answers of models.
         """
         return state
 

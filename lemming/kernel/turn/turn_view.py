@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.turn.turn_effects import Event, Withdraw
+from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
 
 if TYPE_CHECKING:
     from lemming.kernel.agents import Agent
@@ -36,10 +36,12 @@ class TurnView:
     turn that is resumed or replayed shows the same.
     """
 
-    __slots__ = ("_folds", "_owned", "_state", "name", "snapshot")
+    __slots__ = ("_folds", "_handles", "_owned", "_state", "name", "snapshot")
 
-    def __init__(self, name: str, state: TurnState, snapshot: Json) -> None:
-        self.name, self.snapshot, self._state = name, snapshot, state
+    def __init__(
+        self, name: str, state: TurnState, snapshot: Json, handles: Collection[type[Effect]] = frozenset()
+    ) -> None:
+        self.name, self.snapshot, self._state, self._handles = name, snapshot, state, handles
         self._folds: dict[Any, tuple[int, Any]] = {}
         self._owned: dict[Any, Any] = {}
 
@@ -141,11 +143,18 @@ class TurnView:
         owned: T = self._owned[make]
         return owned
 
+    def iter_events(self, start: int = 0) -> Iterator[Event]:
+        """Yield the events of the turn from `start` on that concern effects of the types that the capability handles."""
+        return (event for event in self._state.events[start:] if type(event.effect) in self._handles)
+
     def fold(self, add: Callable[[T, Event], T], first: T) -> T:
-        """Return the fold of a pure function over the events so far; only new events cost anything."""
+        """Return the fold of a pure function over the events so far, of the types that the capability handles.
+
+        Only new events cost anything.
+        """
         folded: tuple[int, T] = self._folds.get(add, (0, first))
         count, value = folded
-        for event in self._state.events[count:]:
+        for event in self.iter_events(count):
             value = add(value, event)
         self._folds[add] = len(self._state.events), value
         return value
