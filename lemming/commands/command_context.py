@@ -170,14 +170,6 @@ def _find_nearest_org(start: Path) -> Path:
     raise NotAnOrg("no organisation in this folder or above it", where=str(start), hint=hint)
 
 
-def get_agent_path(name: str) -> str:
-    """Return `agents/<name>`. Raises `UsageError` for an invalid agent name."""
-    try:
-        return agent_folder(name)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
 def get_new_agent_path(name: str) -> str:
     """Return `agents/<name>`. Raises `UsageError` for a name unavailable to a new agent."""
     if name_error := new_agent_name_error(name):

@@ -319,7 +319,8 @@ def format_tick_summary(report: TickReport, due: list[str]) -> str:
     if not report.turns and not report.not_due:
         return f"tick {report.tick}: no agents yet (`lemming agents new NAME` creates one); {next_tick_text}"
     if not due:
-        if pause := next(filter(_is_org_paused, (turn.reason for turn in report.turns)), ""):
+        reasons = (turn.reason for turn in report.turns)
+        if pause := next((reason for reason in reasons if reason.startswith("the organisation is paused")), ""):
             return f"tick {report.tick}: {one_line(pause, 300)}; {next_tick_text}"
         broken = f", {totals['failed']} broken (`lemming validate` says why)" if totals["failed"] else ""
         return f"tick {report.tick}: no agent is due{broken}; {next_tick_text}"
@@ -330,10 +331,6 @@ def format_tick_summary(report: TickReport, due: list[str]) -> str:
         parts += [format_count(totals["entries"], "entry", "entries"), format_count(totals["credits"], "credit")]
         parts += [format_usd(totals["cost_usd"])] if totals["cost_usd"] is not None else []
     return f"tick {report.tick} in {report.duration_ms / 1000:.1f}s: {', '.join(parts)}; {next_tick_text}"
-
-
-def _is_org_paused(reason: str) -> bool:
-    return reason.startswith("the organisation is paused")
 
 
 def compute_exit_status(report: TickReport, due: list[str]) -> int:

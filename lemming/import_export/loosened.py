@@ -11,7 +11,6 @@ from typing import Any
 from lemming.kernel.base.jsontext import JsonProblem, parse, to_line
 from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE
 
-Json = dict[str, Any]
 ORG_GUARD_KEYS = (
     "gates", "trust", "shell", "http", "paused", "quota", "tool_files", "plugins", "on_failure", "on_waiting",
     "create_agent_allowed", "create_agent_models", "create_agent_per_turn", "create_agent_max_agents",

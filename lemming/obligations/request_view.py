@@ -10,7 +10,6 @@ from lemming.kernel.inboxes.payload_references import normalize_reference
 from lemming.kernel.messages import EntryName, OutboxEntry
 
 End = Literal["answered", "failed", "refused", "cancelled", "expired"]
-ENDS: tuple[End, ...] = ("answered", "failed", "refused", "cancelled", "expired")
 
 
 class Handoff(NamedTuple):

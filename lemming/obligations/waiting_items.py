@@ -49,7 +49,7 @@ class PersonInboxItem:
         """The summary: requirement, person, age and consequence of the deadline."""
         text = f': "{_truncate(self.text, TEXT_CHARS)}"' if self.text else ""
         text = f": {_truncate(self.text, CALL_CHARS)}" if self.call else text
-        age = f"asked {_format_ticks(self.age_ticks)} ago" if self.age_ticks else "asked just now"
+        age = f"asked {_pluralize(self.age_ticks, 'tick')} ago" if self.age_ticks else "asked just now"
         if self.call:
             return f"{self.asker} asks {self.person} for {self.needs}, {age}; {self.at_deadline}{text}"
         return f"{self.person} owes {self.asker} {self.needs}, {age}; {self.at_deadline}{text}"
@@ -147,7 +147,7 @@ def describe_deadline(request: RequestView, tick: int) -> str:
     if request.deadline is None and not request.not_after:
         return "it waits until it is answered"
     remaining_ticks = 0 if request.deadline is None else request.deadline - tick
-    ticks_text = "with this tick" if remaining_ticks <= 0 else f"in {_format_ticks(remaining_ticks + 1)}"
+    ticks_text = "with this tick" if remaining_ticks <= 0 else f"in {_pluralize(remaining_ticks + 1, 'tick')}"
     times = [*([ticks_text] if request.deadline is not None else []), *_format_time(request.not_after)]
     deadline_text = " or ".join(times)
     if request.has_default:
@@ -158,10 +158,6 @@ def describe_deadline(request: RequestView, tick: int) -> str:
 
 def _format_time(moment: str) -> list[str]:
     return [f"at {moment}"] if moment else []
-
-
-def _format_ticks(number: int) -> str:
-    return _pluralize(number, "tick")
 
 
 def _pluralize(number: int, noun: str) -> str:

@@ -266,11 +266,7 @@ def get_kind(action: StepAction) -> StepKind:
 
 def is_planner(agent: Agent, config: Config) -> bool:
     """Return True if the agent's brain is a plan."""
-    return _is_plan_model(agent.model.key, config)
-
-
-def _is_plan_model(model_key: str, config: Config) -> bool:
-    entry = config.models.get(model_key)
+    entry = config.models.get(agent.model.key)
     return entry is not None and entry.provider == PROVIDER
 
 
