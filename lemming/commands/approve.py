@@ -25,10 +25,7 @@ from lemming.obligations.write_decisions import decide, find_approved, find_pend
 def list_waiting_calls(
     base: OrgPath, *, tool: str | None, agent: str | None, person: str | None
 ) -> list[PersonInboxItem]:
-    """Return the waiting calls, without duplicates. Raises `UsageError` if there are none.
-
-    A call that waits for several people is listed once.
-    """
+    """Return the waiting calls, each once even if several people may decide. Raises `UsageError` without any."""
     waiting = [item for item in what_waits(base) if item.call and tool in (None, item.call["tool"])]
     waiting = [item for item in waiting if person in (None, item.person) and agent in (None, item.asker)]
     items_by_id = {item.identity: item for item in reversed(waiting)}

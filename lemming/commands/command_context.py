@@ -136,10 +136,7 @@ def find_agent(base: OrgPath, name: str) -> Agent:
 
 
 def require_agent_folder(base: OrgPath, name: str, *, other_words: tuple[str, ...] = ()) -> None:
-    """Raise `UsageError` with the nearest name if no agent folder has this name.
-
-    `find_unknown_keywords`: other accepted words, also offered as suggestions.
-    """
+    """Raise `UsageError` with the nearest name if no agent has this name. `other_words`: words also suggested."""
     folders = list_agent_folders(base)
     if name not in folders:
         hint = did_you_mean(name, other_words) or suggest_agent(name, folders)
@@ -231,10 +228,7 @@ def make_command_group(
 
 
 def complete_agent_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return agent names for shell completion.
-
-    Only valid agent names are returned: some shells would execute characters in other folder names.
-    """
+    """Return valid agent names for shell completion: some shells would execute characters in other folder names."""
     try:
         base = find_org(ctx)
     except (NotAnOrg, ConfigError):

@@ -176,11 +176,7 @@ def list_group(name: str) -> Iterable[str]:
 
 
 def replace_old_names(name: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Replace old subcommands and options of a command with the new names.
-
-    Returns:
-        The new arguments, and the new name of each old name, both after `lemming`.
-    """
+    """Return a command's arguments with new subcommands and options, and the new name of each old name in them."""
     new_arguments, renamed = list(arguments), {}
     if new_arguments and (subcommand := OLD_SUBCOMMANDS.get(name, {}).get(new_arguments[0])):
         renamed[f"{name} {new_arguments[0]}"] = f"{name} {subcommand}"

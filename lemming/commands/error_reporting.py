@@ -42,10 +42,7 @@ _SOURCE_WIDTH = 100
 
 
 def run_guarded(run: Callable[[], int], session: CommandSession, *, as_json: bool) -> int:
-    """Run a command and return the exit status of the process; print any error.
-
-    With `as_json` the error is also printed as an object on standard output.
-    """
+    """Run a command, print any error (`as_json`: also as an object on standard output), return the exit status."""
     try:
         status = run()
     except KeyboardInterrupt:

@@ -45,10 +45,7 @@ class ChangePreview(NamedTuple):
 
 
 def preview_changes(base: Path, changes: list[PlannedWrite], names: Iterable[str]) -> ChangePreview:
-    """Preview changes for their target organisation; `names` are the agents concerned.
-
-    Reports only new effects and problems: existing ones are not caused by the document.
-    """
+    """Preview changes for an organisation, of the agents `names`. Existing effects and problems are left out."""
     with TemporaryDirectory(prefix="lemming-apply-") as name:
         old_copy, new_copy = Path(name, "before"), Path(name, "after")
         for folder in (old_copy, new_copy):

@@ -101,10 +101,7 @@ def use_model(
 
 
 def _resolve_key(base: Organisation, typed_model: str, *, is_shown: bool) -> tuple[str, bool]:
-    """Resolve the typed model to a key; return the key and True if the line is new.
-
-    Downloads missing weights. Raises `UnknownModel` if the text is neither a key nor a model.
-    """
+    """Return the key of a typed model, downloaded if missing, and True if its line is new. Raises `UnknownModel`."""
     from lemming.operations.choose_model import add_model_entry
     from lemming.operations.model_detection import make_unknown_model_error, parse_model_name
 

@@ -58,10 +58,7 @@ class _Turn:
 
 
 class TurnProgress:
-    """Follows the engine's events and displays the running turns.
-
-    `is_shown`: the progress owns the last line of the terminal; other lines must be printed above.
-    """
+    """Displays the running turns from the engine's events. `is_shown`: print other lines above the last line."""
 
     def __init__(self, *, is_shown: bool, clock: MonotonicClock = time.monotonic) -> None:
         self.is_shown, self._clock = is_shown, clock

@@ -58,10 +58,7 @@ def stop_on_signals(*, quiet: bool = False) -> Iterator[StopSwitch]:
 
 
 def exit_on_signals_at_startup() -> None:
-    """Make stop signals exit the process with status 0 until `stop_on_signals` takes over. Main thread only.
-
-    No work has started at this point.
-    """
+    """Make stop signals exit with status 0 until `stop_on_signals` takes over: no work has begun. Main thread only."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if not _is_ignored(number):
             signal.signal(number, lambda *_: os._exit(0))

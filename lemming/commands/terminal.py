@@ -112,10 +112,7 @@ def show_progress_bar(verb: str) -> Iterator[Callable[[str, int, int], None]]:
 
 @contextlib.contextmanager
 def open_full_screen() -> Iterator[Callable[[Sequence[str]], None]]:
-    """Use the whole terminal for a block; the yielded function draws lines from the top, cut to the width.
-
-    The previous content of the terminal is restored at the end.
-    """
+    """Use the whole terminal for a block, then restore it. The yielded function draws lines, cut to the width."""
 
     def draw(lines: Sequence[str]) -> None:
         drawn = [_sanitize_output(line).replace("\n", " ") + "\033[0m\033[K" for line in lines]

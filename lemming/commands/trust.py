@@ -188,10 +188,7 @@ def has_workspace_trust(base: OrgPath) -> bool:
 
 
 def load_settings(base: OrgPath) -> Config:
-    """Return the organisation's settings; plugins are imported only with workspace trust.
-
-    Without workspace trust, the settings name no tool files. Raises `ConfigError`.
-    """
+    """Return the settings; without trust, no plugin is imported and no tool file named. Raises `ConfigError`."""
     config = load_config(base)
     code_names = [*config.org.plugins, *config.org.tool_files]
     if not code_names or has_workspace_trust(base):

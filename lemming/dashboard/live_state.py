@@ -42,10 +42,7 @@ class OrgWorker:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lemming-{name}")
 
     async def run(self, work: Callable[[Organisation], T]) -> T:
-        """Run a function on the organisation, after all work queued before.
-
-        Raises: LemmingError for every failure; the page shows the error and continues.
-        """
+        """Run a function on the organisation after earlier work. Raises: LemmingError for every failure."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, self.org)
         except LemmingError:

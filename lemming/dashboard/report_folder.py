@@ -64,10 +64,7 @@ class ReportFolder:
     errors: dict[str, Json] = field(default_factory=dict)
 
     def write_data(self, name: str, values: Mapping[str, Any], *, max_bytes: int | None = None) -> int:
-        """Write a data file with values by key and return the file's length in bytes.
-
-        Returns: 0 if the content is longer than `max_bytes`; nothing is written then.
-        """
+        """Write a data file with values by key. Return its length in bytes, or 0 if over `max_bytes`, unwritten."""
         content = _format_script(name, values)
         if max_bytes is not None and len(content) > max_bytes:
             return 0

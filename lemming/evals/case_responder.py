@@ -85,10 +85,7 @@ class CaseResponder:
         return self.get_or_ask(entry, request, ask, can_ask=self.should_record or self.case.answers == "live")
 
     def get_or_ask(self, entry: ModelEntry, request: Request, ask: Ask, *, can_ask: bool) -> Reply:
-        """Return the cached answer to a prompt, or call the model and cache the answer.
-
-        Raises: NoAnswer if no answer is cached and `can_ask` is False.
-        """
+        """Return the cached answer to a prompt, or ask the model and cache. Raises: NoAnswer unless `can_ask`."""
         prompt_hash = hash_prompt(entry, request)
         answer = self.cache[prompt_hash]
         if answer is None:

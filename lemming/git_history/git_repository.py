@@ -174,10 +174,7 @@ class Repository:
 
     @contextlib.contextmanager
     def open_scratch(self, work_tree: Path | None = None) -> Iterator[Repository]:
-        """Yield the repository with a temporary index and temporary new objects.
-
-        Reads, and checkouts into another work tree, then change nothing in the history.
-        """
+        """Yield the repository with a temporary index and objects: reads and checkouts leave the history unchanged."""
         with tempfile.TemporaryDirectory(prefix="lemming-") as scratch:
             os.mkdir(f"{scratch}/objects")
             yield replace(

@@ -152,10 +152,7 @@ class GitHistory:
         return commits
 
     def find_commit(self, tick: int) -> Commit | None:
-        """Return the newest commit with the changes of a tick, or None for a tick without changes.
-
-        Raises `UsageError` for a future tick, or a tick older than the history.
-        """
+        """Return the newest commit of a tick, or None without changes. Raises `UsageError` outside the history."""
         for commit in self.list_commits():
             if not commit.is_by_hand and commit.first_tick <= tick <= commit.tick:
                 return commit
@@ -163,10 +160,7 @@ class GitHistory:
         return None
 
     def resolve_state(self, reference: str) -> PastState:
-        """Return the state named by a reference: a tick, or a commit as shown by `lemming history`.
-
-        Raises `UsageError` for an invalid or unknown reference.
-        """
+        """Return the state of a tick, or of a commit as in `lemming history`. Raises `UsageError` for others."""
         if _TICK.match(reference):
             return self.state_at_tick(int(reference))
         match = _ID.match(reference)
@@ -207,10 +201,7 @@ class GitHistory:
         return _diff_trees(self.repository, parents[0] if parents else EMPTY_TREE, commit.id, agent)
 
     def changes_between(self, old: str, new: str, *, agent: str = "") -> StateDiff:
-        """Return the changes of the files from `old` to `new`; either may be `now`.
-
-        `now` is the current disk content, read without changing the history.
-        """
+        """Return the changes from `old` to `new`; either may be `now`, the files on disk. The history is unchanged."""
         with (
             self._resolve_tree(old) as (old_repository, old_tree),
             self._resolve_tree(new) as (new_repository, new_tree),

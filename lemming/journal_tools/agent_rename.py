@@ -138,10 +138,7 @@ def rename_in_channel_log(base: OrgPath, name: str, old: str, new: str) -> None:
 
 
 def rename_in_file(base: OrgPath, file: str, old: str, new: str) -> bool:
-    """Replace the name in a resume or settings file, and return True if the file changed.
-
-    Only the name is replaced in the text, so a person's layout is preserved.
-    """
+    """Replace the name in a resume or settings file, keeping the layout, and return True if the file changed."""
     is_own = file == paths.resume_file(new)
     return _rewrite_file(
         base,

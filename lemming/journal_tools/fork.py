@@ -116,10 +116,7 @@ def apply_override(raw: bytes, override: SettingOverride) -> bytes:
 
 
 def require_effect(file: str, old_content: bytes, new_content: bytes, *, request: str) -> None:
-    """Raise `UsageError` for a new key that the engine would ignore, most likely a typing error.
-
-    `request` is the requested change, for the message.
-    """
+    """Raise `UsageError` for a new key without effect, likely a typing error. `request`: for the message."""
     file_type = _find_file_type(file)
     if file_type is None:  # a memory, or a shared file
         return

@@ -116,10 +116,7 @@ def find_pending_approvals(org: Organisation, requests: Iterable[RequestView]) -
 
 
 def find_limit_raises(states: Mapping[str, Json], line: str) -> dict[str, Json]:
-    """Return the approved raises of the limit in a line, by the request that asked for each raise.
-
-    `states`: the state of capabilities in a ledger, or their snapshots for a turn.
-    """
+    """Return approved raises of a line's limit by request. `states`: of capabilities in a ledger, or snapshots."""
     pairs = ((sub_request, sub_request.held[NAME]) for sub_request in iter_person_requests(states))
     return {
         sub_request.request: call["args"]

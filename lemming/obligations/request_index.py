@@ -163,10 +163,7 @@ CACHE_FORMAT = b"1"
 
 
 def outbox_stamp(base: Path, author: str, *, since_ns: int | None = None) -> str:
-    """Return a digest of the files in an outbox, empty if the digest is unreliable.
-
-    With `since_ns`, the digest is also unreliable if a file may have changed since then.
-    """
+    """Return a digest of an outbox's files, "" if unreliable: with `since_ns`, if a file may have changed since."""
     try:
         with open_folder(base / paths.outbox_folder(author)) as folder:
             files = sorted(os.listdir(folder))

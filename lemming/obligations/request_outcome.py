@@ -100,10 +100,7 @@ def get_events(position: Position, entry: OutboxEntry) -> list[RequestEvent]:
 def apply_events(
     request: RequestView, events: Iterable[RequestEvent], facts: RequestEventContext, cutoff: Position | None
 ) -> Position | None:
-    """Apply events to a request. Return the position at which the request ended, or None while open.
-
-    `cutoff` is the position at which the parent request ended.
-    """
+    """Apply events to a request; return the position of its end, or None. `cutoff`: where the parent request ended."""
     expiry_at = expiry_position(request.deadline)
     last_position = min((position for position in (expiry_at, cutoff) if position), default=None)
     for event in _order_events(request, events):

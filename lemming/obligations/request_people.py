@@ -50,10 +50,7 @@ def require_person(snapshot: RequestsSnapshot, name: str) -> None:
 
 
 def require_reachable(snapshot: RequestsSnapshot, asker: str, target: str) -> None:
-    """Raise `UsageError` unless a request of `asker` can reach `target` and the answer can come back.
-
-    The hint gives the line missing from a resume.
-    """
+    """Raise `UsageError` unless a request can reach `target` and return; the hint gives a resume's missing line."""
     if target not in snapshot.agent_names:
         raise UsageError(f'there is no agent "{target}"', hint=suggest_agent(target, sorted(snapshot.agent_names)))
     if target in paths.RESERVED_NAMES:

@@ -209,10 +209,7 @@ def _parse_value(key: str, typed: str) -> Any:
 def preapprove_call(
     base: OrgPath, agent: str, tool: str, args: Json, *, person: str | None = None
 ) -> messages.OutboxEntry:
-    """Approve one call of an agent in advance, with exactly these arguments, and return the entry.
-
-    Raises `UsageError` if the entry would not reach the agent.
-    """
+    """Approve one call with exactly these arguments in advance; return the entry. Raises `UsageError` if unreachable."""
     snapshot = load_requests(base)
     author = choose_person(snapshot, person)
     require_reachable(snapshot, author, agent)

@@ -34,10 +34,7 @@ def load_pause(base: OrgPath, agent: str | None) -> str:
 
 
 def pause_agent(base: OrgPath, agent: str | None, text: str) -> str:
-    """Pause an agent, or all agents (None), unless already paused. Return the pause text.
-
-    Raises: ConfigError for an invalid file, DiskError.
-    """
+    """Pause an agent or all (None), unless paused; return the pause text. Raises: ConfigError, DiskError."""
     load_pause(base, agent)  # raises before any write
     with edit_file(base, _get_settings_file(agent)) as locked_file:
         if not (existing := load_pause(base, agent)):

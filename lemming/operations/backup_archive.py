@@ -96,10 +96,7 @@ class ArchiveMember:
 
 
 def iter_members(base: Path, omitted: list[str]) -> Iterator[ArchiveMember]:
-    """Yield the members of a backup sorted, folders before their contents, and append omissions to `omitted`.
-
-    Raises: DiskError for an unreadable file.
-    """
+    """Yield the members of a backup sorted, folders first, and append omissions to `omitted`. Raises: DiskError."""
     pending = [""]
     while pending:
         folder = pending.pop()

@@ -34,10 +34,7 @@ def open_to_run(
     batch: bool = False,
     watch: bool = False,
 ) -> Iterator[Runtime]:
-    """Hold the lock of an organisation for the length of the block.
-
-    With `watch`, model answers are reported during the call. Raises: the errors of `open_org`.
-    """
+    """Hold the lock of an organisation in the block. `watch`: report answers in calls. Raises as `open_org` does."""
     runtime: Runtime | None = None
     if batch:
         get_capability(BATCHES)  # fail before the start if the capability is not installed

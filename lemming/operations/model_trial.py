@@ -116,10 +116,7 @@ class Trial:
 
 
 def try_model(base: Path, entry: ModelEntry, settings: OrgSettings, clock: Clock, stop: threading.Event) -> Trial:
-    """Call a model with a few small prompts in each way, ignoring the circuit breaker.
-
-    Raises: the ProviderError of the call; UsageError for an entry without a model.
-    """
+    """Call a model with small prompts in each way, without circuit breaker. Raises: ProviderError, UsageError."""
     plugins = settings.plugins
     if (
         entry.provider in PROVIDERS_WITHOUT_MODEL

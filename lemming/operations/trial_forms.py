@@ -187,9 +187,6 @@ def _make_never_result(
 
 
 def choose_way(results: list[WayResult], current: str) -> WayResult | None:
-    """Choose the best way for an entry: complete results first, then valid results, else None.
-
-    Among equal results the current way stays, then the first in order.
-    """
+    """Choose the best way for an entry: complete, then valid results, else None. The current way wins a draw."""
     valid_results = [result for result in results if result.is_valid]
     return min(valid_results, key=lambda result: (not result.is_complete, result.way != current), default=None)

@@ -54,10 +54,7 @@ class WordCount(Tool):
 
 
 class TrialPrompt(NamedTuple):
-    """A first turn: instructions, user text, and a check of the reply.
-
-    `is_request`: the text is a request and needs an answer; otherwise a message.
-    """
+    """A first turn: instructions, user text, check of the reply. `is_request`: the text needs an answer."""
 
     kind: str
     instructions: str

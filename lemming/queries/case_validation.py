@@ -22,10 +22,7 @@ from lemming.queries.case_format import KINDS, LIMIT_BYTES, Case, CaseViolation,
 
 
 def load_case(base: OrgPath, name: str) -> Document[Case]:
-    """Load a case; raise `ConfigError` with every problem in the file.
-
-    An unknown key is an error: an expectation under a misspelled key would always pass.
-    """
+    """Load a case. Raise `ConfigError` with every problem, also unknown keys: such an expectation always passes."""
     file = case_file(name)
     try:
         raw = fs.read_bytes(base / file, LIMIT_BYTES)

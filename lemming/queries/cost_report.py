@@ -231,10 +231,7 @@ def _has_restarted(previous: Cost | None, current: Cost | None) -> bool:
 def _aggregate_costs(
     base: OrgPath, costs: CostReport, since: int, progress: Progress, states: Mapping[str, AgentState | None]
 ) -> CostReport:
-    """Fill in and return the report.
-
-    `states` maps agents to ledgers; a damaged ledger is None and gets all spending since the agent began.
-    """
+    """Fill in and return the report. `states`: agents to ledgers; a damaged ledger is None and gets all spending."""
     valid_states = {name: state for name, state in states.items() if state}
     ledgers = {name: _from_state(state) if state else NOTHING for name, state in states.items()}
     zone_name = load_config(base).org.timezone

@@ -142,10 +142,7 @@ def load_removed_accounts(base: OrgPath) -> list[Account]:
 
 
 def sum_accounts(accounts: Collection[Account]) -> dict[str, Any]:
-    """Return the total spending of all accounts, and the used-up credits and limit of the present agents.
-
-    The total limit is null unless every present agent has a limit.
-    """
+    """Return the total spending, and the present agents' used credits and limit, null if any has no limit."""
     keys = ("turns", "unpriced_calls", "input_tokens", "output_tokens")
     dollars = [account.cost_usd for account in accounts if account.cost_usd is not None]
     present_accounts = [account for account in accounts if account.standing == "present"]

@@ -38,10 +38,7 @@ class PromptPart(NamedTuple):
 
 
 class SentPrompt(NamedTuple):
-    """The request of a turn's first call, its provider, and the `body` the server receives.
-
-    `body` is None for a backend that does not send a JSON object.
-    """
+    """The request of a turn's first call, its provider, and the `body` sent, or None if not a JSON object."""
 
     request: Request
     provider: LLMProvider

@@ -44,10 +44,7 @@ AgentMap = Mapping[str, Agent]
 
 
 def validate_structure(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
-    """Yield a warning for each agent without readers, each endless cycle, and each file with two writers.
-
-    `only`: restrict the warnings to the resume of an agent.
-    """
+    """Yield warnings of agents without readers, endless cycles, files with two writers. `only`: for this agent."""
     org = Organisation.from_path(base)
     survey = survey_agents(org)
     agents = survey.agents

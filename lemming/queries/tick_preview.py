@@ -84,10 +84,7 @@ class TickPreview:
         return bool(self.started or self.ended)
 
     def explain_turn(self, name: str) -> TurnReason:
-        """Return the reason an agent would take a turn in this tick, or skip the turn, in the present state.
-
-        Agents earlier in the tick have not written yet.
-        """
+        """Return the reason an agent would take or skip a turn in this tick, before earlier agents have written."""
         if name in self.ended:
             return TurnReason("ended", f"already {self.ended[name].report.status} in this tick")
         if name in self.survey.broken:
@@ -142,10 +139,7 @@ class TickPreview:
 
 
 def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> TickPreview:
-    """Return a preview of the tick in `tick.json`; an interrupted tick keeps its original plan.
-
-    `agents` restricts the due agents to these names.
-    """
+    """Return a preview of the tick in `tick.json`, or of an interrupted one's plan. `agents`: only these are due."""
     tick = load_tick(base)
     records = read_journal(base, tick)
     recorded_plan = find_plan(records)

@@ -63,10 +63,7 @@ def parse_headers(text: str) -> dict[str, str]:
 
 
 class Collector:
-    """A trace collector. With `is_patient`, an unavailable collector is retried until `stop` is set.
-
-    `tell` receives the reason for retries, once per outage.
-    """
+    """A trace collector. `is_patient`: retry until `stop` is set. `tell`: gets the reason for retries once."""
 
     def __init__(
         self,

@@ -37,10 +37,7 @@ class SpanBuilder:
         self._sources, self._workflow, self._content = sources, workflow, content
 
     def build(self, tick: RecordedTick) -> list[Json]:
-        """Return the spans of a finished tick, the span of the tick first.
-
-        Raises `CorruptState` if a turn began in a journal that no longer exists.
-        """
+        """Return a finished tick's spans, the tick's first. Raises `CorruptState` if a turn began in a lost journal."""
         self._sources.begin_tick(tick.tick)
         trace, began = make_trace_id(tick.start_record), parse_timestamp_ms(tick.start_record.at)
         root, spans, end_ms = make_span_id(trace), list[Json](), began

@@ -69,10 +69,7 @@ def _inspect_file(context: ToolContext, item: Any) -> dict[str, str]:
 
 
 def fill_digests(turn: TurnView, payloads: Sequence[Json], at: str) -> list[PayloadWithDigests]:
-    """Return payloads with the digests of attached files. Agents without the tool have none.
-
-    Invalid attachments are removed from the payload, and the model is told the reason.
-    """
+    """Return payloads with the digests of attached files. An invalid attachment is removed, and the model is told."""
     references = [item for payload in payloads if KEY in payload for item in _attachment_list(payload)]
     if not references or not is_any_match(AttachTool.name, turn.agent.permissions.tools):
         return [PayloadWithDigests(payload) for payload in payloads]

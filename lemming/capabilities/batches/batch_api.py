@@ -115,10 +115,7 @@ class BatchApi(ABC, Generic[P]):
             page_cursor = {cursor: page.data[-1].id}
 
     def parse_replies(self, lines: Iterable[bytes], batch_id: str) -> tuple[dict[str, Reply], str]:
-        """Return the replies in a batch's results by custom id, and the first problem.
-
-        An invalid line has no reply and does not affect the other lines.
-        """
+        """Return the replies in a batch's results by custom id, and the first problem. Invalid lines are skipped."""
         replies: dict[str, Reply] = {}
         problem = ""
         for line in filter(bytes.strip, lines):

@@ -52,10 +52,7 @@ class BatchQueue:
         self._failure: BaseException | None = None
 
     def add_turns(self, turns: int = 1) -> None:
-        """Count turns that begin: nothing is sent until every turn makes a call or ends.
-
-        Turns that begin together are counted together, before the first call.
-        """
+        """Count turns that begin, before their first call: nothing is sent until each makes a call or ends."""
         with self._changed:
             self._running += turns
 

@@ -129,10 +129,7 @@ class Channel(LLMProvider):
 
     @abstractmethod
     def deliver(self, context: ChannelContext, outgoing: OutgoingEntry) -> None:
-        """Send one entry. The same entry may be sent again under the same key.
-
-        Raises: ProviderError. After an error without retry, the entry is abandoned.
-        """
+        """Send one entry, possibly again under the same key. Raises: ProviderError; without retry, it is abandoned."""
 
     @property
     def can_collect(self) -> bool:

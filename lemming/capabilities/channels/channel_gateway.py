@@ -75,10 +75,7 @@ class ChannelGateway:
         return frozenset(outgoing.key for agent in senders for outgoing in addressed.find_pending(agent, survey, tick))
 
     def arrival_folder(self) -> str:
-        """Return the folder with new arrivals since the last poll, or the agent's name without a folder.
-
-        Returns the empty string without new arrivals.
-        """
+        """Return the folder with arrivals since the last poll, or the agent's name without a folder; "" for none."""
         for agent, channel in self._agents:
             if set(channel.pending_arrivals(self._org.base)) - self._remaining.get(agent.name, frozenset()):
                 return channel.watch_folder() or agent.name

@@ -133,10 +133,7 @@ class ChannelLog:
 
     @property
     def history(self) -> ChannelHistory:
-        """Current content of the log. Only lines added since the last read are parsed.
-
-        The log is read again from the start if the last parsed line has moved.
-        """
+        """Current content of the log: new lines are parsed, or the whole log if the last parsed line has moved."""
         with self._lock:
             identity = self._file_identity()
             if identity != self._loaded_identity:

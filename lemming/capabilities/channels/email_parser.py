@@ -83,10 +83,7 @@ def get_sender(mail: EmailMessage) -> str:
 
 
 def refusal_reason(mail: EmailMessage, sender: str, own_address: str, allowed: Sequence[str]) -> str:
-    """Return the reason for rejecting a mail, or the empty string.
-
-    Mails of programs, of the channel itself and of unlisted senders are rejected.
-    """
+    """Return the reason for rejecting a mail, or "": a program's, the channel's own or an unlisted sender's."""
     if not sender:
         return "the mail has no sender"
     if own_address.lower() == sender:

@@ -150,10 +150,7 @@ class DaskCalls:
         return _DaskProvider(self, entry, inner)
 
     def submit(self, entry: WorkerModelEntry, request: Request) -> Reply:
-        """Return a worker's answer. Raises the worker's error, or an error of the cluster.
-
-        A call is withdrawn at the deadline, or when Ctrl-C ends the wait.
-        """
+        """Return a worker's answer, or raise its or the cluster's error. The deadline or Ctrl-C withdraws the call."""
         deadline, attempt = Deadline.after(request.deadline_s), uuid.uuid4().hex
         client = self._get_client(request.deadline_s)
         self._require_workers(client, deadline)
@@ -191,10 +188,7 @@ class DaskCalls:
         self._has_workers = Deadline.after(WORKERS_CACHE_S)
 
     def count_worker_slots(self) -> dict[str, int]:
-        """Return the number of parallel calls of each worker, by address.
-
-        Raises `Unavailable` without a scheduler, or if the scheduler does not answer in time.
-        """
+        """Return the parallel calls of each worker by address. Raises `Unavailable` without a scheduler's answer."""
         client = self._get_client(self.connect_s)
         try:
             identity = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=SCHEDULER_TIMEOUT_S)

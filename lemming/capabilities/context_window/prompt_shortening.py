@@ -47,10 +47,7 @@ def shorten_inbox(inbox: Inbox, room: int) -> tuple[Inbox, int]:
 
 
 class ConversationWindow(NamedTuple):
-    """Visible part of a conversation: the newest entries, the number of omitted ones, and their summary.
-
-    `recap`: the prompt for a new summary of the `fallen` entries, if needed.
-    """
+    """Visible conversation: newest entries, number of omitted ones, summary. `recap`: the prompt to sum up `fallen`."""
 
     thread: Sequence[OutboxEntry]
     omitted_count: int

@@ -42,10 +42,7 @@ class CronCapability(Capability):
 
 
 def find_schedule_due_times(schedule: AgentSchedule, org_zone: str | None, since: str, at: str) -> DueTimes | None:
-    """Return the due times of a cron schedule between two clock times, or None.
-
-    Without an earlier clock time nothing is due: a new schedule has no missed turns.
-    """
+    """Return a cron schedule's due times between two clock times, or None. Without the earlier time, none is due."""
     zone_name = schedule.timezone or org_zone
     # a reading that is no later: the clock was put back, and nothing is due twice
     if schedule.cron is None or zone_name is None or not since or since >= at:

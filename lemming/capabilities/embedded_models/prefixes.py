@@ -61,10 +61,7 @@ class PrefixCache:
         return progress.reused
 
     def _complete_rest(self, body: Json, on_pieces: OnPieces, expected: int | None = None) -> int:
-        """Read the rest and answer; return the number of reused tokens, or 0 for an unexpected number.
-
-        On an unexpected number nothing of the answer was passed on.
-        """
+        """Read the rest and answer. Return the number of reused tokens, or 0 if unexpected, with nothing passed on."""
         progress = _ReuseMonitor(on_pieces, expected)
         self._send({**body, "cache_prompt": True}, progress.on_pieces)
         return 0 if progress.is_unexpected else progress.reused or 0

@@ -249,10 +249,7 @@ def resolve_address(host: str) -> str:
 
 
 def _response_format(request: Request) -> Any:
-    """Return the format of the answer: a schema, "json", or None if the server accepts neither.
-
-    With tools there is no format: a format would prevent calls.
-    """
+    """Return the format of the answer: a schema, "json" or None. A format would prevent calls, so tools get none."""
     if request.schema is None or "json_object" in request.without or collect_tools(request.messages):
         return None
     return "json" if "json_schema" in request.without else request.schema

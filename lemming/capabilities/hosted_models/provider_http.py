@@ -258,10 +258,7 @@ class HttpBackend(Backend, Generic[C]):
 
 
 def to_charged_reply(body: bytes, model_name: str, reason: str) -> Reply | None:
-    """Return a malformed answer as an empty reply with its reported usage, or None without usage.
-
-    The answer was charged, so a retry is not free.
-    """
+    """Return a malformed, but charged answer as an empty reply with its usage, or None if no usage was reported."""
     try:
         plain = parse(body)
     except JsonProblem:

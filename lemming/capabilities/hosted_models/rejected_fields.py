@@ -44,10 +44,7 @@ RejectionTable = dict[str, dict[str, PartRejection]]
 
 
 class ServerProfiles:
-    """Learned server profiles of an organisation. Safe to use from many threads.
-
-    `report` is called with a notice for the user after each new rejection.
-    """
+    """Learned server profiles of an organisation. Thread-safe. `report` gets a notice for each new rejection."""
 
     def __init__(self, base: Path, clock: Clock, report: Callable[[Problem], None]) -> None:
         self._base, self._clock, self._report = base, clock, report

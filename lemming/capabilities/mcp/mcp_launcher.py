@@ -59,10 +59,7 @@ def _exec_program(argv: list[str], output: int, errors: int) -> NoReturn:
 
 
 def _forward_output(output: int, errors: int, over: int, engine: int, limit: int) -> bytes:
-    """Forward output until its end.
-
-    Return the end of the error output, with the reason if the launcher ended the program.
-    """
+    """Forward output to its end. Return the end of the errors, with the reason if the launcher ended the program."""
     poll = select.poll()
     for descriptor in (output, errors, over):
         poll.register(descriptor, select.POLLIN)

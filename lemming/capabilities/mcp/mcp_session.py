@@ -255,10 +255,7 @@ def _tool_to_json(tool: Any) -> dict[str, Any]:
 def make_bounded_client(
     headers: Mapping[str, str], timeout_s: float, limit_bytes: int, on_status: Callable[[int], None]
 ) -> httpx2.AsyncClient:
-    """Return a client with a size limit for responses. `on_status` is called with each status.
-
-    Event streams are not counted: the SDK limits each event itself.
-    """
+    """Return a client that limits responses, except event streams (by the SDK). `on_status` gets each status."""
     import httpx2
 
     class Bounded(httpx2.AsyncByteStream):

@@ -176,10 +176,7 @@ class McpToolSource(ServerSource):
         return match_servers(tools, self.catalogue.servers)
 
     def missing_tool_reason(self, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
-        """Return the reason and hint for a pattern without a tool, or None if a server may have one.
-
-        Only a server knows its tools: a configured server may have the tool tomorrow.
-        """
+        """Return the reason and hint for an `mcp.` name without a tool, or None, also for a server never listed."""
         reason = missing_tool_reason(self._org, pattern)
         if reason is None or today:
             return reason
@@ -242,10 +239,7 @@ def validate_servers(base: OrgPath) -> Iterator[Problem]:
 
 
 def _find_blocked_elicitations(org: Organisation, config: McpConfig) -> Iterator[Problem]:
-    """Yield a warning for each server with questions that some agent cannot forward.
-
-    The default recipient may be missing: most servers ask nothing.
-    """
+    """Yield a warning for each server whose questions some agent cannot forward. Its default need not exist."""
     agents = survey_agents(org).agents
     for name, server in config.servers.items():
         if server.ask == McpServerSettings.ask and server.ask not in agents:
@@ -261,10 +255,7 @@ def _find_blocked_elicitations(org: Organisation, config: McpConfig) -> Iterator
 
 
 def missing_tool_reason(base: OrgPath, pattern: str) -> tuple[str, str] | None:
-    """Return the reason and hint for an `mcp.` name without a tool, or None.
-
-    A name of a server never listed may match a tool: the server's tools are unknown.
-    """
+    """Return the reason and hint for an `mcp.` name without a tool, or None, also for a server never listed."""
     config = load_mcp_config(base)
     server_names = match_servers([pattern], config.servers)
     if not server_names:

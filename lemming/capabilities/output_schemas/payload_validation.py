@@ -37,10 +37,7 @@ REFUSAL_STATUSES = ("failed", "refused")
 
 
 class PayloadValidator:
-    """Validates a turn's entries. `violation`: problem of the last answer, or an empty string.
-
-    `schemas`: answer schemas by identity of the turn's requests.
-    """
+    """Validates a turn's entries. `violation`: the last answer's problem, or "". `schemas`: by request identity."""
 
     def __init__(self, inputs: TurnInputs, schemas: Mapping[str, Json]) -> None:
         self._inputs, self._output, self._task = inputs, get_output_settings(inputs.agent), inputs.task

@@ -22,10 +22,7 @@ NO_ANSWERS: Mapping[str, Json] = {}
 def build_variables(
     plan: AgentPlan, run: PlanRun, values: Mapping[str, Any], new_answers: Mapping[str, Json] = NO_ANSWERS
 ) -> Json:
-    """Return the variables of a run, described in `lemming.capabilities.plans.value_paths.ROOTS`.
-
-    `new_answers`: the answers received in this turn, by agent.
-    """
+    """Return a run's variables, as in `value_paths.ROOTS`. `new_answers`: the answers of this turn, by agent."""
     memory = values.get("memory") or {}
     request = values.get("request") or {}
     return {

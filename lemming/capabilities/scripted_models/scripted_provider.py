@@ -73,10 +73,7 @@ class ScriptLine:
 
 
 class ScriptedProvider(Backend):
-    """Answers from `file`, an absolute path or a path in the organisation, which is read once.
-
-    Raises `ConfigError` with the line for a missing file or an invalid line.
-    """
+    """Answers from `file`, absolute or in the organisation, read once. Raises `ConfigError` for an invalid line."""
 
     keeps_deadline = True
     takes_tools = True

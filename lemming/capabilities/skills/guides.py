@@ -46,10 +46,7 @@ def list_guide_files(agent: Agent) -> list[str]:
 
 
 def load_guides(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> list[Guide]:
-    """Return the existing nonempty guides.
-
-    Raises `ToolError` for an unreadable guide: a link, a folder, a binary file, or a file beyond 256 KiB.
-    """
+    """Return existing nonempty guides. Raises `ToolError` for a link, a folder, a binary file or over 256 KiB."""
     paths_ = [resolve_org_path(base, file, caller="guides") for file in list_guide_files(agent)]
     existing = [path for path in paths_ if is_readable(path, staged)]
     guides = [Guide(path.relative, read_text(path, staged)) for path in existing]

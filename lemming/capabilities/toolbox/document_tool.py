@@ -61,10 +61,7 @@ class ReadDocumentTool(SingleFileReadingTool):
 
 
 def extract_text(raw: bytes, kind: Kind, part: int = 1) -> tuple[str, bool]:
-    """Return one part of a document's text, and True if more text follows.
-
-    Raises `DocumentPackagesMissing`, or `ToolError` with the reason the document cannot be read.
-    """
+    """Return a part of a document's text, and True if more follows. Raises `DocumentPackagesMissing` or `ToolError`."""
     command = [
         sys.executable,
         "-P",

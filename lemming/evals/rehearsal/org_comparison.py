@@ -84,10 +84,7 @@ class Comparison:
 
 
 def compare_orgs(old_base: OrgPath, new_base: OrgPath, span: range | TickRange | None = None) -> Comparison:
-    """Compare two organisations in their current state, with the entries of some ticks.
-
-    Ledgers (see `spent`), logs and the tick counter are left out.
-    """
+    """Compare two organisations now, and their entries of some ticks. Left out: ledgers, logs and the tick counter."""
     sides = old_base, new_base
     names = [{name for name in list_agent_folders(base) if paths.AGENT_NAME.match(name)} for base in sides]
     one_sided = dict.fromkeys(names[0] - names[1], "before") | dict.fromkeys(names[1] - names[0], "after")

@@ -59,10 +59,7 @@ class ProvenanceNode:
 
 @dataclass
 class ProvenanceTurn:
-    """A turn in the tree: visible content in the order of the prompt, followed by tool results.
-
-    `cut_short`: the reason for an early end, or empty.
-    """
+    """A turn in the tree: visible content in prompt order, then tool results. `cut_short`: reason for an early end."""
 
     tick: int
     agent: str

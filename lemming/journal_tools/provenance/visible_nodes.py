@@ -159,10 +159,7 @@ def _resolve_author(
 
 
 def _build_carried_result(write_log: WriteLog, turn: TurnRecord, result: dict[str, Any]) -> ProvenanceNode:
-    """Return the node of a result from the agent's earlier turn, or of a person's note on a call.
-
-    A file read in the earlier turn is traced to its author.
-    """
+    """Return the node of an earlier turn's result or a person's note. A file that was read is traced to its author."""
     node = ProvenanceNode("result", _format_call(result["tool"], result["args"]), result["output"], author=turn.agent)
     if CALL in result:
         action = "had run again" if RETRY in result else "found out about"

@@ -58,10 +58,7 @@ class RepairStep:
 
 @dataclass(frozen=True)
 class Repair:
-    """A problem with its repair. `action` describes the effect of `steps`.
-
-    Without steps the repair is left to a person, and `action` is advice.
-    """
+    """A problem with its repair. `action` describes `steps`, or without steps is advice to a person."""
 
     kind: Kind
     where: str
@@ -162,10 +159,7 @@ def _make_rollback_repair(base: OrgPath, tick: int, ticks: list[int]) -> Repair:
 
 
 def _describe_lost_spending(base: OrgPath, ticks: list[int]) -> str:
-    """Return a sentence with the spending of these ticks, and the commands to keep counting the amount.
-
-    Ticks moved aside no longer count as spending.
-    """
+    """Return a sentence with the spending of ticks moved aside, and the commands to keep counting the amount."""
     spent_by_agent: dict[str, float] = {}
     for tick in ticks:
         with contextlib.suppress(CorruptState):

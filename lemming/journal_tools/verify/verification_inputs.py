@@ -13,10 +13,7 @@ from lemming.kernel.org.organisation import OrgPath
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of a verification. `findings` are sorted: the first finding names the first tick and file.
-
-    `root` is None unless every file was read.
-    """
+    """The result of a verification. `findings` are sorted by tick and file. `root`: None unless every file was read."""
 
     findings: tuple[Mismatch, ...]
     ticks: int

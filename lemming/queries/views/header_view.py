@@ -35,10 +35,7 @@ def build_header_view(org: OrgPath) -> Json:
 
 
 def build_status(org: OrgPath, *, removed: Sequence[Account] = ()) -> Json:
-    """Return the status of an organisation without pending items; for a broken organisation, its errors.
-
-    `removed`: accounts of agents without a ledger, whose spending counts.
-    """
+    """Return an organisation's status without pending items, or its errors. `removed`: accounts without a ledger."""
     try:
         return _build_valid_status(org, removed)
     except LemmingError as error:

@@ -124,10 +124,7 @@ def _classify_speaker(agent: Agent | None, config: Config) -> str:
 
 
 class _Traffic:
-    """Counts of entries written, read and requested in some ticks.
-
-    The keys are the author, the author and reader, and the requester and target.
-    """
+    """Counts of entries written (by author), read (author, reader) and requested (requester, target) in some ticks."""
 
     def __init__(self, org: Organisation, survey: Survey, config: Config, ticks: list[int]) -> None:
         self._index, self._agent_names = (org.get_cache(EntryIndex), frozenset((*survey.agents, *survey.broken)))

@@ -27,10 +27,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,12}", re.ASCII)
 
 
 def build_view(org: OrgPath, name: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return a view as JSON values; `parameters` are strings from an address.
-
-    Raises `UsageError` for an unknown view or parameter, and the errors of the view.
-    """
+    """Return a view as JSON values; `parameters` are strings. Raises `UsageError` for unknown ones, and its errors."""
     function = find_view_function(name)
     return function(org, **_parse_arguments(name, function, parameters or {}))
 

@@ -112,10 +112,7 @@ _FILE_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirector
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return True if a retry may succeed after an error: a connection, a server, a rate limit.
-
-    A missing, forbidden or otherwise unusable file fails again on a retry.
-    """
+    """Return True if a retry may succeed: a connection, server or rate limit failed, not a file."""
     if isinstance(error, (ToolError, *_FILE_ERRORS)):
         return False
     if isinstance(error, ConnectionError | TimeoutError):

@@ -44,10 +44,7 @@ def attach_effects(tool: Tool, context: ToolContext, function_result: FunctionRe
 
 
 def truncate_output(context: ToolContext, text: str, tool: str, limit_bytes: int) -> tuple[str, tuple[FileEffect, ...]]:
-    """Return a text truncated for the prompt, and the effect that saves the full text in that case.
-
-    Without room in the workspace for the file, the text is only truncated.
-    """
+    """Return a text cut for the prompt, with the effect that saves all of it if the workspace has room."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= limit_bytes:
         return raw.decode(), ()

@@ -100,10 +100,7 @@ class FunctionTool(Tool):
         return self.signature.schema
 
     def parse_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return valid arguments unchanged. Raise `InvalidArguments` with every invalid argument.
-
-        The worker process converts the arguments to the function's types.
-        """
+        """Return valid arguments unchanged, for the worker to convert. Raise `InvalidArguments` with all others."""
         self.parse_native(arguments)
         return arguments
 

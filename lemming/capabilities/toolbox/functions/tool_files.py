@@ -107,10 +107,7 @@ class FunctionToolSource(ToolSource):
 
 
 def load_all(base: Path, files: Sequence[str], sources: Sources) -> OrgTools:
-    """Return the tools in files, and the agents excluded by problems in their own files.
-
-    Raises `ConfigError` with every problem in the files shared by all agents.
-    """
+    """Return the tools in files, and agents whose own files have problems. Raises `ConfigError` for shared files."""
     unload({(base / file).parent for file in files})
     shared_tools: dict[str, Tool] = {}
     by_agent: dict[str, dict[str, Tool]] = {}
