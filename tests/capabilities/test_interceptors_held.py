@@ -203,7 +203,7 @@ def test_an_entry_that_was_written_is_not_rejected_afterwards(tmp_path: Path, mo
     base = make_bold(tmp_path / "org", monkeypatch, "WriteEntry", "yield effect\nreturn Rejected('too late')")
     tick(base)
     assert read_outbox_entries(base, "ada") == []
-    assert "bold must decide about an entry before it is written" in str(journal_lines(base, 1))
+    assert "must decide about an entry before it is written" in str(journal_lines(base, 1))
 
 
 def test_an_approval_that_a_capability_asked_for_is_no_answer_to_a_gate(

@@ -193,7 +193,12 @@ def test_a_memory_is_the_value_that_the_rest_of_the_chain_has_seen(base: Path, p
     "code",
     [
         rule("CallTool", 'return Suspended(AskPerson(subject=effect, reason="loud"))'),
-        rule("CallTool", 'yield AskPerson(subject=effect, reason="loud")', "return (yield effect)")
+        rule(
+            "CallTool",
+            'yield AskPerson(subject=effect, reason="loud")',
+            "return (yield effect)",
+            head='name, asks_persons = "rule", True',
+        )
         + rule("AskPerson", "return Suspended(effect)", head='name = "second"'),
     ],
     ids=["by itself", "for another"],

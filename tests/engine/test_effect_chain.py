@@ -313,7 +313,7 @@ def test_code_after_a_question_runs_only_once_a_person_has_approved(reply: Outco
         went_on.append((yield AskPerson(subject=effect, reason="loud")))
         return (yield effect)
 
-    question = AskPerson(subject=CALL, reason="loud")
+    question = AskPerson(subject=CALL, reason="loud", asked_by="a")
     answer = Suspended(question) if reply is None else reply
     world = World(link("a", ask, CallTool), answers=lambda effect: answer)
     assert world.chain.dispatch(CALL) is answer

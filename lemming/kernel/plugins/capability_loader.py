@@ -54,10 +54,17 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 def register_capability(kind: Any) -> Any:
     """Register a class as the capability of its name, in a plugin module. Usable as a decorator.
 
-    What its `provides` declares is registered too. Raises `ValueError` for the name of a shipped capability, an
-    invalid name, settings that are not a dataclass, or items that a plugin cannot provide.
+    What its `provides` declares is registered too.
+
+    Raises:
+        TypeError: A hook or an attribute is misspelled, or has a wrong type.
+        ValueError: A shipped capability has the name, the name is invalid, settings are not a dataclass, or a plugin
+            cannot provide an item.
     """
     instance = kind()
+    if not hasattr(kind, "check_declaration"):
+        raise TypeError(f"{kind.__module__}.{kind.__qualname__} must be derived from lemming.ext.Capability")
+    kind.check_declaration(instance)
     if not _NAME.match(instance.name):
         raise ValueError(f'a capability\'s name must be of a-z, 0-9, - and _, got "{instance.name}"')
     if invalid := [

@@ -71,6 +71,11 @@ def register(kind: Kind, name: str, value: Any, *, defined_by: Any, shipped: Map
         if (registration.kind, registration.name) == (kind, name) and (
             registration.plugin == new.plugin or is_reloaded
         ):
+            if kind == "capability" and new.plugin != EVERYBODY and registration.origin != new.origin:
+                raise ValueError(
+                    f'{".".join(new.origin)} cannot be the {kind} "{name}": {".".join(registration.origin)} of the same '
+                    "plugin has that name; choose another name"
+                )
             _registrations[index] = replace(new, plugin=registration.plugin)
             break
     else:

@@ -18,6 +18,7 @@ from lemming.kernel.journal.engine_events import is_observer_error
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.plugins.plugin_registry import module_registrations
 from lemming.kernel.plugins.provider_errors import describe_exception, relative_module_file
+from lemming.kernel.turn.capability_errors import HookError
 
 T = TypeVar("T")
 
@@ -54,10 +55,12 @@ def to_turn_error(error: Exception) -> TurnBroke:
         return TurnBroke(error.message, where=error.where, hint=error.hint)
     if isinstance(error, LemmingError):
         raise error
+    hint = "fix the capability, or remove its block; the other agents continue"
+    if isinstance(error, HookError):  # the message has the place
+        return TurnBroke(redact_untrusted(str(error)[:_MAX_CHARS]), hint=hint)
     steps = [*_iter_traceback(error)]
     text = redact_untrusted(describe_exception(error)[:_MAX_CHARS])
     if blamed := _blame_capability(steps):
-        hint = "fix the capability, or remove its block; the other agents continue"
         return TurnBroke(f"{text}, in the capability {blamed}", hint=hint)
     files = ", ".join(dict.fromkeys(_entry_files_in_frames(steps)))
     while_reading = f", while the turn read {files}" if files else ""

@@ -89,7 +89,8 @@ def _perform(effect: Effect) -> Any:
 
 def _make_interceptor(phase: LivePhase, capability: Capability) -> Interceptor:
     turn = LiveTurn(capability.name, phase, phase.inputs.given.get(capability.name, {}))
-    return Interceptor(capability.name, capability.handles, capability.facts, partial(capability.intercept, turn=turn))
+    intercept = partial(capability.intercept, turn=turn)
+    return Interceptor(capability.name, capability.handles, capability.facts, intercept, capability.may_ask)
 
 
 _HANDLED = (*LIVE_EFFECTS, AskPerson)

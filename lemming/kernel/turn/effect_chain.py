@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lemming.kernel.base.json_equality import is_equal_json
+from lemming.kernel.turn.capability_errors import HookError, capability_error
 from lemming.kernel.turn.live_effects import CheckResult, RunTool, StartTool
 from lemming.kernel.turn.turn_effects import (
     UNCOMPARED,
@@ -38,12 +40,16 @@ Steps = Generator[Effect, Any, Outcome]
 
 
 class Interceptor(NamedTuple):
-    """A capability's part in one turn: effect types it handles, facts it may write, and `intercept` for this turn."""
+    """A capability's part in one turn: effect types it handles, facts it may write, and `intercept` for this turn.
+
+    `may_ask`: it may yield an `AskPerson`.
+    """
 
     name: str
     handles: Sequence[type[Effect]]
     facts: Sequence[str]
     intercept: Callable[[Any], Interception]
+    may_ask: bool = True
 
 
 class EffectChain:
@@ -109,6 +115,8 @@ class EffectChain:
             if isinstance(result, Outcome):
                 return _checked(interceptor, effect, result, None)
             if result is not None:
+                if not isinstance(result, Generator):
+                    raise _invalid(interceptor, "return None, an outcome, or a generator that yields effects", result)
                 return (yield from self._drive(result, effect, interceptors, depth, approved, before))
             depth += 1
         return (yield from self._perform_last(effect, approved))
@@ -128,9 +136,13 @@ class EffectChain:
         try:
             request = next(steps)
             while True:
+                if not isinstance(request, Effect):
+                    raise _invalid(interceptor, "yield effects", request)
                 if allowed is None and _changeable(effect) != before:
                     steps.close()
                     return _refuse_change(interceptor)
+                if isinstance(request, AskPerson):
+                    request = _check_question(interceptor, request)
                 if problem := _find_violation(interceptor, effect, request):
                     steps.close()
                     return Rejected(problem)
@@ -151,8 +163,11 @@ class EffectChain:
             if _changeable(effect) != before:
                 return _refuse_change(interceptor)
             return (yield from self._descend(effect, interceptors, depth + 1, approved, before))
+        if not isinstance(result, Outcome):
+            raise _invalid(interceptor, "return an outcome or None at its end", result)
         if isinstance(effect, WriteEntry) and isinstance(allowed, Allowed) and not isinstance(result, Allowed):
-            raise TypeError(f"{interceptor.name} must decide about an entry before it is written")
+            late = "must decide about an entry before it is written: `return (yield effect)`"
+            raise capability_error(interceptor.name, interceptor.intercept, late)
         return _checked(interceptor, effect, result, allowed)
 
     def _perform_last(self, effect: Effect, approved: Sequence[Effect]) -> Steps:
@@ -172,6 +187,8 @@ def _checked(interceptor: Interceptor, effect: Effect, outcome: Outcome, allowed
     """Return an interceptor's outcome. An allowed write must be the one that the rest of the chain has seen."""
     if outcome is allowed:
         return outcome
+    if isinstance(outcome, Allowed) and isinstance(outcome.effect, AskPerson) and not isinstance(effect, AskPerson):
+        raise _invalid(interceptor, "return the outcome of its own effect, `return (yield effect)`,", outcome)
     if isinstance(outcome, Suspended) and not isinstance(effect, (AskPerson, *UNCOMPARED)):
         return Rejected(f"{interceptor.name} suspended what no person was asked about: yield an AskPerson")
     if not isinstance(outcome, Allowed):
@@ -183,6 +200,33 @@ def _checked(interceptor: Interceptor, effect: Effect, outcome: Outcome, allowed
     ):
         return Rejected(f"{interceptor.name} allowed what later capabilities have not seen")
     return Allowed(outcome.effect, outcome.answer)  # only `begin` compares
+
+
+def _check_question(interceptor: Interceptor, question: AskPerson) -> AskPerson:
+    """Return a question to persons with the name of the capability that asks, unless it names a rule."""
+    if not interceptor.may_ask:
+        raise capability_error(
+            interceptor.name, interceptor.intercept, "yields AskPerson without `asks_persons = True`"
+        )
+    if question.persons is not None and (
+        isinstance(question.persons, str) or not isinstance(question.persons, Collection)
+    ):
+        persons = f"persons of AskPerson must be a list of names, got {question.persons!r}"
+        raise capability_error(interceptor.name, interceptor.intercept, persons)
+    return question if question.asked_by else replace(question, asked_by=interceptor.name)
+
+
+def _invalid(interceptor: Interceptor, expected: str, value: Any) -> HookError:
+    """Return the error for a value that an interceptor returned or yielded."""
+    fix = ""
+    if isinstance(value, Effect):
+        fix = ": write `return (yield ...)`"
+    elif isinstance(value, type) and issubclass(value, Outcome):
+        fix = f": write {value.__name__}(...)"
+    got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    if isinstance(value, Allowed) and isinstance(value.effect, AskPerson):
+        got = "the answer of AskPerson"
+    return capability_error(interceptor.name, interceptor.intercept, f"must {expected}, got {got}{fix}")
 
 
 def _find_violation(interceptor: Interceptor, before: Effect, after: Effect) -> str:

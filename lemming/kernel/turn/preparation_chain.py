@@ -35,6 +35,7 @@ from lemming.kernel.plugins.capability_table import (
     find_asked_capabilities,
     find_key_owners,
 )
+from lemming.kernel.turn.capability_errors import check_json
 from lemming.kernel.turn.effect_chain import EffectChain
 from lemming.kernel.turn.loop_breaker import select_request_counts
 from lemming.kernel.turn.preparation import Block, Continue, Preparation, Wake, Watch
@@ -188,20 +189,17 @@ class PreparationChain:
         return {
             name: snapshot
             for name, (capability, turn) in self._by_name.items()
-            if (snapshot := _checked(capability, capability.prepare(turn)))
+            if (snapshot := _checked(capability, capability.prepare(turn))) is not None
+            and (snapshot or name not in LISTED)  # of a capability that ships, an empty one takes no part
         }
 
 
 def _checked(capability: Capability, snapshot: Any) -> Json | None:
-    """Return a snapshot. Raises `TypeError` for another value, such as the object of a hook of 0.2.0."""
-    if snapshot is None or isinstance(snapshot, dict):
-        return snapshot
-    code = getattr(capability.prepare, "__code__", None)
-    place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
-    raise TypeError(
-        f"{capability.name}.prepare{place} must return a JSON object or None, got {type(snapshot).__name__}: "
-        "see docs/capabilities.md"
-    )
+    """Return a snapshot. Raises `HookError` for another value, such as the object of a hook of 0.2.0."""
+    if snapshot is not None and (capability.name not in LISTED or not isinstance(snapshot, dict)):
+        check_json(capability.name, capability.prepare, snapshot, "a JSON object or None")
+    checked: Json | None = snapshot
+    return checked
 
 
 def _perform(effect: Effect) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
+from lemming.kernel.plugins.capability_table import LISTED
+from lemming.kernel.turn.capability_errors import check_json
 from lemming.kernel.turn.effect_chain import EffectChain
 from lemming.kernel.turn.turn_context import RunTurn
 from lemming.kernel.turn.turn_effects import AskModel, CallTool, EffectPerformed
@@ -57,6 +59,8 @@ class TurnCapabilities:
                 is_outside = isinstance(event, EffectPerformed) and isinstance(event.effect, (CallTool, AskModel))
                 if is_applied or is_outside:
                     state = capability.reduce(state, event, view)
+            if capability.name not in LISTED and is_applied:  # a failed turn must keep the states of the others
+                check_json(capability.name, capability.reduce, state, "the state to keep, a JSON object")
             reduced[capability.name] = state
         return {name: state for name, state in reduced.items() if state}
 

@@ -19,6 +19,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
+from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
 from lemming.kernel.turn.effect_chain import Interceptor
@@ -94,6 +95,13 @@ class Capability:
         if "describe" in vars(cls) and not cls.describes:
             raise TypeError(f"{cls.__name__}.describes must list the kinds that describe yields, got none")
 
+    @classmethod
+    def check_declaration(cls, capability: Capability) -> None:
+        """Raise `TypeError` for a misspelled hook, a hook with other parameters, or a wrong attribute."""
+        from lemming.kernel.turn.capability_errors import check_declaration
+
+        check_declaration(capability, Capability)
+
     def due(self, turn: Preparation) -> Iterable[Due]:
         """Yield reasons for a turn, requests that wait or continue, and files whose change is news.
 
@@ -104,9 +112,10 @@ class Capability:
     def prepare(self, turn: Preparation) -> Json | None:
         """Return the snapshot of a turn, recorded as `given.<name>`, or None to take no part in the turn.
 
-        Called last before the turn: the rest of it uses this record alone, and reads no file.
+        Called last before the turn: the rest of it uses this record alone, and reads no file. The default is an
+        empty snapshot for a capability with a hook in the turn.
         """
-        return None
+        return {} if self._turn_effects or self.wraps_turns or self.reduces_events else None
 
     def intercept(self, effect: Any, turn: Any) -> Interception:
         """Return the outcome of an effect, None to take no part, or a generator that yields effects.
@@ -132,6 +141,11 @@ class Capability:
         """
         return state
 
+    @cached_property
+    def may_ask(self) -> bool:
+        """True if `intercept` may ask persons: of a capability that ships, its gates say so."""
+        return self.asks_persons or self.name in LISTED
+
     @property
     def wraps_turns(self) -> bool:
         """True if `wrap_turn` is overridden."""
@@ -145,11 +159,11 @@ class Capability:
     def preparer(self, turn: Preparation) -> Interceptor:
         """Return the part of the effect chain of a turn in preparation. Overridden where it depends on the turn."""
         handles = [kind for kind in self.handles if issubclass(kind, PreparationEffect) or kind is AskPerson]
-        return Interceptor(self.name, handles, self.facts, partial(self.intercept, turn=turn))
+        return Interceptor(self.name, handles, self.facts, partial(self.intercept, turn=turn), self.may_ask)
 
     def interceptor(self, turn: TurnView) -> Interceptor:
         """Return the part of the effect chain of a turn. Overridden where `handles` depends on the turn."""
-        return Interceptor(self.name, self._turn_effects, self.facts, partial(self.intercept, turn=turn))
+        return Interceptor(self.name, self._turn_effects, self.facts, partial(self.intercept, turn=turn), self.may_ask)
 
     @cached_property
     def _turn_effects(self) -> Sequence[type[Effect]]:
