@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,9 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.kernel.turn.capability_errors import HookError
+from lemming.kernel.turn.effect_chain import EffectChain, Interceptor
+from lemming.kernel.turn.turn_effects import AskPerson, CallTool, Event
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 HEAD = """
@@ -141,3 +145,13 @@ def test_a_question_without_a_name_goes_to_its_persons_alone(take: Take, tmp_pat
 def test_persons_as_a_text_fail_the_turn(take: Take) -> None:
     body = intercept("yield AskPerson(subject=effect, reason='r', persons='bob')", head=HANDLES + ASKS)
     assert "persons of AskPerson must be a list of names, got 'bob'" in take(body).reason
+
+
+def test_the_answer_to_a_question_is_no_outcome_of_the_effect() -> None:
+    def ask(effect: CallTool) -> Iterator[Any]:
+        return (yield AskPerson(subject=effect, reason="loud"))
+
+    events: list[Event] = []
+    chain = EffectChain([Interceptor("rule", (CallTool,), (), ask)], lambda effect: "done", events.append)
+    with pytest.raises(HookError, match="got the answer of AskPerson"):
+        chain.dispatch(CallTool(tool="bell", args={}))

@@ -29,7 +29,6 @@ from lemming.ext import (
     effect_content,
 )
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.turn.capability_errors import HookError
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor
 from lemming.kernel.turn.live_effects import LIVE_EFFECTS
 from lemming.kernel.turn.turn_effects import EFFECT_TYPES, UNCOMPARED, WRITES, LiveEffect
@@ -399,12 +398,3 @@ def test_facts_times_and_grants_are_no_content() -> None:
     assert effect_content(noted) == content
     assert effect_content(replace(CALL, args={"n": 2})) != content
     assert effect_content(replace(ENTRY, tags=["a"])) != effect_content(ENTRY)
-
-
-def test_the_answer_to_a_question_is_no_outcome_of_the_effect() -> None:
-    def ask(effect: Any) -> Iterator[Any]:
-        return (yield AskPerson(subject=effect, reason="loud"))
-
-    world = World(link("a", ask, CallTool))
-    with pytest.raises(HookError, match="got the answer of AskPerson"):
-        world.chain.dispatch(CALL)
