@@ -47,9 +47,7 @@ def find_skip_reason(org: Organisation, names: Collection[str], clock: Clock | N
     snapshot = _take_snapshot(org, clock)
     skip_reasons = [_find_agent_skip_reason(snapshot, name) for name in names]
     text = "; ".join(
-        f"{name} {skip_reason.reason}"
-        for name, skip_reason in zip(names, skip_reasons, strict=True)
-        if skip_reason.reason
+        f"{name} {reason.reason}" for name, reason in zip(names, skip_reasons, strict=True) if reason.reason
     )
     return SkipReason(text, any(skip_reason.resolves_itself for skip_reason in skip_reasons))
 

@@ -95,9 +95,7 @@ def approve(
       lemming approve --in-advance ada shell '{"command": "git push"}'
     """
     base = context.org
-    modes = [
-        option_name for option_name, value in (("ID", reference), ("--all", every), ("--in-advance", ahead)) if value
-    ]
+    modes = [name for name, value in (("ID", reference), ("--all", every), ("--in-advance", ahead)) if value]
     if len(modes) != 1:
         hint = "lemming approve ID, or --all --tool TOOL, or --in-advance AGENT TOOL ARGS"
         raise UsageError(

@@ -198,11 +198,7 @@ def _count_problems(label: str, rows: list[_ReportedProblem], scope: CheckScope)
 
 def _print_summary(name: str, counts: Counts) -> None:
     """Print the summary line of a command."""
-    parts = [
-        format_count(counts[f"{check_row}s"], check_row)
-        for check_row in ("error", "warning", "note")
-        if counts.get(f"{check_row}s")
-    ]
+    parts = [format_count(counts[f"{kind}s"], kind) for kind in ("error", "warning", "note") if counts.get(f"{kind}s")]
     level = style_text("fail", "red") if counts["errors"] else style_text("ok  ", "green")
     root = f"; state root {counts['root']}" if counts.get("root") else ""
     print_data(f"{level}  {name:<8}  {', '.join(parts) or 'all is well'}{root}")
@@ -352,9 +348,7 @@ def verify(
 
 def _run_verification(scope: CheckScope, ticks: list[int] | None = None) -> Verification:
     """Run the checks of `verify` on the given ticks (default: all)."""
-    problem_list = (
-        check_row for _, problems in run_checks(list_checks("verify", scope), scope) for check_row in problems
-    )
+    problem_list = (problem for _, problems in run_checks(list_checks("verify", scope), scope) for problem in problems)
     return scope.records.build_report(
         (check_row for check_row in problem_list if isinstance(check_row, _import_mismatch_type())), ticks
     )

@@ -109,11 +109,7 @@ GROUPS = {
 """The commands in a group; each also works alone: `lemming history diff` is `lemming diff`."""
 
 COMMANDS = {
-    title: {
-        command_name: text
-        for name in names
-        for command_name, text in ((name, names[name]), *GROUPS.get(name, {}).items())
-    }
+    title: {command: text for name in names for command, text in ((name, names[name]), *GROUPS.get(name, {}).items())}
     for title, names in SECTIONS.items()
 }
 """All commands, each after the main command of the group."""

@@ -257,9 +257,7 @@ _LIMITS = {
     "MAX": lambda agent_account: _format_limit(agent_account, agent_account.max_credits),
     "LEFT": lambda agent_account: _format_limit(agent_account, agent_account.left),
     "SOFT CAP": "soft_cap",
-    "COST": lambda agent_account: format_usd(
-        agent_account.cost_usd, calls=agent_account.unpriced_calls, unpriced=agent_account.unpriced_calls
-    ),
+    "COST": lambda account: format_usd(account.cost_usd, calls=account.unpriced_calls, unpriced=account.unpriced_calls),
     "TOKENS": lambda agent_account: f"{agent_account.input_tokens:,} in, {agent_account.output_tokens:,} out",
 }
 

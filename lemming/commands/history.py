@@ -87,10 +87,8 @@ COLUMNS = {
     "WHEN (UTC)": lambda commit_row: commit_row["at"][:16].replace("T", " "),
     "CHANGE": "subject",
     "AGENTS": lambda commit_row: ", ".join(commit_row["agents"]),
-    "SPENT": lambda commit_row: (
-        f"{format_count(commit_row['credits'], 'credit')}, {format_usd(commit_row['cost_usd'])}"
-        if commit_row["calls"]
-        else ""
+    "SPENT": lambda row: (
+        f"{format_count(row['credits'], 'credit')}, {format_usd(row['cost_usd'])}" if row["calls"] else ""
     ),
 }
 

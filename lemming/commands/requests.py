@@ -84,11 +84,9 @@ def requests(
         levels = snapshot.requests.iter_tree(root)
     else:
         matches = [
-            request_view
-            for request_view in snapshot.requests
-            if (request_view.is_open or not is_open)
-            and of in (None, request_view.asker)
-            and (to is None or request_view.was_assignee(to))
+            view
+            for view in snapshot.requests
+            if (view.is_open or not is_open) and of in (None, view.asker) and (to is None or view.was_assignee(to))
         ]
         levels = [(0, request_view) for request_view in matches[-number:]]
     with report_progress("adding up") as progress:

@@ -222,9 +222,7 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
         print_notice(f"nobody sees it before {format_moment(delivery_time)} ({remaining_time}){then}")
     elif readers:
         next_turns = [(find_next_turn(base, agent, config, entry.tick), agent.name) for agent in readers]
-        next_turns.sort(
-            key=lambda turn_and_name: (turn_and_name[0].tick is None, turn_and_name[0].tick, turn_and_name[1])
-        )
+        next_turns.sort(key=lambda pair: (pair[0].tick is None, pair[0].tick, pair[1]))
         reader_list = _format_readers(
             [f"{name} {'in ' if turn.at is None else ''}{turn.description}" for turn, name in next_turns]
         )

@@ -136,8 +136,7 @@ def list_tools(context: CommandContext, agent: AsAgent = None, limit: Limit = No
     toolset = get_toolset(settings, base)
     available = _collect_tools(toolset, [agent] if agent else list(agents))
     callers = [
-        [tool_row.name for tool_row in selected_agents if _can_call(tool, tool_row, toolset, settings)]
-        for tool in available
+        [agent.name for agent in selected_agents if _can_call(tool, agent, toolset, settings)] for tool in available
     ]
     rows = [tool_to_json(*pair) for pair in zip(available, callers, strict=True) if pair[1] or not agent]
     context.print_list("tool", rows, COLUMNS, limit)

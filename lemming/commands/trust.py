@@ -110,11 +110,7 @@ def require_trust_for_copy(
     """
     grants = PermissionGrants(Path(base))
     missing_grants = grants.find_missing([*_list_required_permissions(copy), *case_permissions])
-    if missing := [
-        missing_permission
-        for missing_permission in missing_grants
-        if missing_permission.permission.needs_agreement or calls_models
-    ]:
+    if missing := [grant for grant in missing_grants if grant.permission.needs_agreement or calls_models]:
         _confirm_trust(base, grants, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
 
 

@@ -57,9 +57,7 @@ def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identi
 
 
 def _has_request(open_request: OpenRequest, identity: str) -> bool:
-    return any(
-        sub_request.request == identity and NAME in sub_request.held for sub_request in open_request.open_sub_requests
-    )
+    return any(request.request == identity and NAME in request.held for request in open_request.open_sub_requests)
 
 
 def _load_pending_calls(org: Organisation, agent: str) -> dict[str, Json]:
@@ -67,9 +65,7 @@ def _load_pending_calls(org: Organisation, agent: str) -> dict[str, Json]:
         state = read_state(org, agent)
     except CorruptState:
         return {}
-    open_sub_requests = [
-        sub_request for open_request in state.requests for sub_request in open_request.open_sub_requests
-    ]
+    open_sub_requests = [sub_request for request in state.requests for sub_request in request.open_sub_requests]
     open_sub_requests += [sub_request for sub_request in iter_person_requests(state.kept) if not sub_request.end]
     return {
         sub_request.request: sub_request.held[NAME] for sub_request in open_sub_requests if NAME in sub_request.held

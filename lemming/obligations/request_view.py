@@ -200,10 +200,7 @@ class AllRequests:
         if name in self._by_id:
             return self._by_id[name]
         return [
-            request
-            for id_, same_id_requests in self._by_id.items()
-            if name and id_.startswith(name)
-            for request in same_id_requests
+            request for id_, requests in self._by_id.items() if name and id_.startswith(name) for request in requests
         ]
 
     def iter_tree(self, root: RequestView) -> list[tuple[int, RequestView]]:

@@ -57,9 +57,7 @@ def _find_name_lists(value: Any) -> dict[str, list[Any]]:
 
 def _find_referring_keys(resume: Any, name: str) -> list[str]:
     return [
-        key_path
-        for key_path, items in _find_name_lists(resume).items()
-        if any(_is_reference(item, name) for item in items)
+        path for path, items in _find_name_lists(resume).items() if any(_is_reference(item, name) for item in items)
     ]
 
 

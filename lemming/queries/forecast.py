@@ -49,9 +49,7 @@ def _iter_scheduled_events(
     if uses := get_capability_uses(org, survey, config):
         tick, since = load_counter(org)
         view = TickView(org, config, survey, tick, timestamp(current_time), since)
-        for events in (
-            events_of_schedule for use in uses for events_of_schedule in iter_upcoming(use, view, current_time)
-        ):
+        for events in (series for use in uses for series in iter_upcoming(use, view, current_time)):
             yield from takewhile(lambda event: event.at <= until, islice(events, MAX_EVENTS_PER_SCHEDULE))
 
 

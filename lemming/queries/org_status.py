@@ -176,9 +176,7 @@ def load_org_status(
         text = f"the last tick ended {age:.0f} s ago"
         issues.append(HealthIssue(text, hint="start the engine if it is not running", about="tick"))
     reported = {issue.about for issue in issues}
-    unreported = (
-        agent_status for agent_status in agent_statuses if agent_status.problem and agent_status.agent not in reported
-    )
+    unreported = (status for status in agent_statuses if status.problem and status.agent not in reported)
     issues += [HealthIssue(agent_status.problem, about=agent_status.agent) for agent_status in unreported]
     return OrgStatus(
         base=base,

@@ -21,9 +21,7 @@ def list_pending_questions(state: AgentState) -> list[SubRequest]:
 def describe_pending(state: AgentState) -> str:
     """Return a description of the answer or approval an agent waits for, or an empty string."""
     questions = list_pending_questions(state)
-    if tools := sorted(
-        {str(pending_call.get("tool")) for sub_request in questions for pending_call in sub_request.held.values()}
-    ):
+    if tools := sorted({str(call.get("tool")) for sub_request in questions for call in sub_request.held.values()}):
         return f"waits for approval: {', '.join(tools)}"
     return f"waits for {', '.join(sorted({sub_request.to for sub_request in questions}))}" if questions else ""
 

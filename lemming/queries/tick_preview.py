@@ -162,9 +162,7 @@ def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> T
         own_entries = (
             read_outbox_entries(base, record.agent_name, 2 * entry_counts[record.agent_name]) if entry_ids else []
         )
-        snapshot.mail.add(
-            record.agent_name, [turn_end for turn_end in own_entries if turn_end.id in entry_ids], record.turn
-        )
+        snapshot.mail.add(record.agent_name, [entry for entry in own_entries if entry.id in entry_ids], record.turn)
     started_turns = {record.agent: record for record in records if isinstance(record, TurnStarted)}
     ended_turn_keys = {record.turn_key for record in turn_ends}
     # an agent is done once the last of its turns that began is

@@ -195,9 +195,7 @@ class _TickDurations:
                 case ToolFinished():
                     self.calls.append((record.tool, record.duration_ms))
                 case TurnEnded():
-                    self.call_outcomes += [
-                        (agent_state["tool"], agent_state.get("outcome") or "") for agent_state in record.report.tools
-                    ]
+                    self.call_outcomes += [(use["tool"], use.get("outcome") or "") for use in record.report.tools]
                     if record.report.status != "skipped":
                         self.turn_ends.append((record.report.status, record.report.end or record.report.status))
                     self.error_codes += [error_code(record.report.error)] if record.report.error else []

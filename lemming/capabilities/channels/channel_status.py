@@ -58,10 +58,7 @@ def _channel_status(org: Organisation, survey: Survey, config: Config, agent: Ag
 
 def _failed_deliveries(traffic: ChannelHistory) -> list[dict[str, Any]]:
     failed = list(traffic.failed_deliveries.items())[:MAX_SHOWN]
-    return [
-        {"entry": key, "attempts": failed_delivery.attempts, "why": failed_delivery.reason}
-        for key, failed_delivery in failed
-    ]
+    return [{"entry": key, "attempts": delivery.attempts, "why": delivery.reason} for key, delivery in failed]
 
 
 def _make_channel(config: Config, agent: Agent, org: Organisation) -> tuple[Channel | None, str]:

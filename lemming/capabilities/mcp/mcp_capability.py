@@ -32,9 +32,7 @@ def iter_permissions(
 ) -> Iterator[RequiredPermission]:
     """Yield the permissions for servers used by agents, and for servers named by a person."""
     mcp_settings = load_mcp_config(org)
-    agent_servers = match_servers(
-        {item for granted_agent in agents for item in granted_agent.permissions.tools}, mcp_settings.servers
-    )
+    agent_servers = match_servers({item for agent in agents for item in agent.permissions.tools}, mcp_settings.servers)
     for name in dict.fromkeys([*agent_servers, *(item for item in servers if item in mcp_settings.servers)]):
         server, variables = mcp_settings.servers[name], referenced_variables(mcp_settings.servers[name])
         variables_note = f", and what the variables {', '.join(variables)} hold," if variables else ""

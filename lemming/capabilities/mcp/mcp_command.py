@@ -147,9 +147,7 @@ def accept(
         print_notice(one_line(f"{server}: {problem}", 600), style="red")
     locked_servers = load_lock(base).servers
     current_tools = {server: server_row.tools for server, server_row in listings.items() if not server_row.problem}
-    changed = {
-        server: server_row for server, server_row in current_tools.items() if locked_servers.get(server) != server_row
-    }
+    changed = {server: tools for server, tools in current_tools.items() if locked_servers.get(server) != tools}
     for server, server_row in changed.items():
         _print_differences(server, locked_servers.get(server, LockedServer()), server_row, as_json=context.as_json)
     if changed and (yes or not sys.stdin.isatty() or typer.confirm("Accept?", err=True)):

@@ -38,9 +38,7 @@ def _find_ended(org: Organisation, name: str) -> Iterator[_EndedRun]:
     """Yield the ended runs, including runs of closed requests regardless of their status."""
     try:
         keys = [key for key in list_memories(org, name) if key.startswith(PREFIX)]
-        open_keys = {
-            run_key(open_request.request.rpartition("_")[2]) for open_request in read_state(org, name).requests
-        }
+        open_keys = {run_key(request.request.rpartition("_")[2]) for request in read_state(org, name).requests}
     except CorruptState:  # told elsewhere
         return
     values = load_memories(org, name).values if keys else {}

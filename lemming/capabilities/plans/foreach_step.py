@@ -15,9 +15,7 @@ from lemming.kernel.base.integers import to_int
 from lemming.libraries.conditions.predicates import MISSING, get_field
 
 Json = dict[str, Any]
-_ACTION_FIELDS = tuple(
-    field_info.name for field_info in fields(StepAction) if field_info.name not in ("name", "writes")
-)
+_ACTION_FIELDS = tuple(field.name for field in fields(StepAction) if field.name not in ("name", "writes"))
 
 
 class NotAList(ValueError):
@@ -74,9 +72,7 @@ def next_actions(
     running_count = sum(field_info.phase not in ("done", "failed") for field_info in states)
     if not step.keeps_failures and any(field_info.phase == "failed" for field_info in states):
         return []
-    return [field_info for field_info in actions if field_info.name not in states_by_name][
-        : step.at_once - running_count
-    ]
+    return [field for field in actions if field.name not in states_by_name][: step.at_once - running_count]
 
 
 def collect_answers(actions: Sequence[StepAction], states: Mapping[str, ActionState]) -> Json:

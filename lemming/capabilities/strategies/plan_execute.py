@@ -153,10 +153,7 @@ def _replan(turn: Turn, plan: MemoryPlan, index: int) -> Generator[Yielded, Any,
         except ContractError as error:
             turn.remark(f"no other plan was made: {error}")
     if steps is None:
-        remaining_steps = [
-            replace(open_step, status="skipped") if open_step.status == "open" else open_step
-            for open_step in plan.steps
-        ]
+        remaining_steps = [replace(step, status="skipped") if step.status == "open" else step for step in plan.steps]
         plan = replace(plan, steps=remaining_steps)
     else:
         plan = replace(plan, steps=[*past_steps, *steps], replans=plan.replans + 1)

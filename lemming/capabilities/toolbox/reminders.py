@@ -87,9 +87,7 @@ class RemindMeTool(EngineTool):
 def _build_entry(context: ToolContext, text: str, start_time: str) -> OutboxEntry:
     name, tick = context.agent.name, context.tick
     used_ids = {
-        name_or_id.id
-        for name_or_id in (*list_outbox(context.base, name), *_staged_entries(context))
-        if name_or_id.tick == tick
+        entry.id for entry in (*list_outbox(context.base, name), *_staged_entries(context)) if entry.tick == tick
     }
     turn = context.turn
     ids = (entry_id(tick, name, REMINDERS_FROM + number, turn) for number in range(ENTRIES_PER_TURN))

@@ -87,9 +87,7 @@ def _compare_ledger(
         if (
             tick in facts.ticks
             and tick not in facts.damaged
-            and not any(
-                _matches(lines[tick], turns_by_tick[tick]) for turns_by_tick in former_turns if tick in turns_by_tick
-            )
+            and not any(_matches(lines[tick], turns[tick]) for turns in former_turns if tick in turns)
         ):
             yield make_mismatch(tick, file, "unaccounted", f"has a line for tick {tick}, which has no turn")
 

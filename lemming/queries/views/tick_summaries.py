@@ -261,10 +261,7 @@ class TurnOutcomeCache:
 
 
 def _describe_effects(line: dict[str, Any]) -> str:
-    files = [
-        str(file_report["path"] if isinstance(file_report, dict) else file_report)
-        for file_report in line.get("files") or ()
-    ]
+    files = [str(file["path"] if isinstance(file, dict) else file) for file in line.get("files") or ()]
     written = [path for path in files if "/outbox/" not in path and "/memory/" not in path]
     entries, memories = len(line.get("entries") or ()), [*(line.get("memory") or ())]
     effects = [f"wrote {format_count(entries, 'entry', 'entries')}"] if entries else []

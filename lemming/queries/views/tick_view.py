@@ -86,11 +86,7 @@ def load_recorded_tick(org: OrgPath, number: int | None) -> RecordedTick:
             stopped_turns = sorted(
                 load_unfinished_turns(org, until=number).values(), key=lambda stopped_turn: stopped_turn.agent
             )
-            skipped = {
-                stopped_turn.agent: stopped_turn.reason
-                for stopped_turn in stopped_turns
-                if stopped_turn.status == "skipped"
-            }
+            skipped = {turn.agent: turn.reason for turn in stopped_turns if turn.status == "skipped"}
             return make_quiet_tick(
                 number,
                 skipped,
@@ -196,9 +192,7 @@ def _build_turn_row(record: RecordedTick, name: str) -> dict[str, Any]:
     ended = record.ended.get(name)
     report = ended.report if ended else None
     tools = [record_of_turn for record_of_turn in record.turn_records(name) if isinstance(record_of_turn, ToolFinished)]
-    answers = [
-        record_of_turn for record_of_turn in record.turn_records(name) if isinstance(record_of_turn, ModelReplied)
-    ]
+    answers = [line for line in record.turn_records(name) if isinstance(line, ModelReplied)]
     return {
         "agent": name,
         "status": report.status if report else ("working" if record.turn_records(name) else "not begun"),
