@@ -186,8 +186,7 @@ def _count_problems(label: str, rows: list[_ReportedProblem], scope: CheckScope)
     levels = [row.problem.severity for row in rows]
     other_levels = {"validate": ["warning"], "doctor": ["warning"], "verify": ["note"]}
     counts: Counts = {
-        f"{check_row}s": levels.count(check_row)
-        for check_row in ("error", *other_levels.get(label, ["warning", "note"]))
+        f"{level}s": levels.count(level) for level in ("error", *other_levels.get(label, ["warning", "note"]))
     }
     if label == "doctor":
         counts["checks"] = len(rows)
@@ -231,7 +230,7 @@ def validate(
         reports = _find_file_problems(scope)
     for report in reports:
         _print_problem(context, report, scope)
-    errors = sum(check_row.problem.severity == "error" for check_row in reports)
+    errors = sum(report.problem.severity == "error" for report in reports)
     if not context.as_json:
         warnings = len(reports) - errors
         parts = [format_count(errors, "error")] * bool(errors) + [format_count(warnings, "warning")] * bool(warnings)
@@ -245,9 +244,9 @@ def validate(
 def _find_file_problems(scope: CheckScope) -> list[_ReportedProblem]:
     """Find problems in hand-written files: settings first, then each agent's files."""
     reports = [
-        _ReportedProblem("validate", "", check_row)
+        _ReportedProblem("validate", "", problem)
         for _, problems in run_checks(list_checks("validate", scope), scope)
-        for check_row in problems
+        for problem in problems
     ]
     return sorted(reports, key=lambda row: row.problem.file.partition("agents/")[2].partition("/")[0])
 
@@ -350,7 +349,7 @@ def _run_verification(scope: CheckScope, ticks: list[int] | None = None) -> Veri
     """Run the checks of `verify` on the given ticks (default: all)."""
     problem_list = (problem for _, problems in run_checks(list_checks("verify", scope), scope) for problem in problems)
     return scope.records.build_report(
-        (check_row for check_row in problem_list if isinstance(check_row, _import_mismatch_type())), ticks
+        (problem for problem in problem_list if isinstance(problem, _import_mismatch_type())), ticks
     )
 
 

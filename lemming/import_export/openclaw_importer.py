@@ -98,9 +98,7 @@ def _find_entry(folder: str, entries: list[dict[str, Any]], *, is_only: bool) ->
         workspace_name = str(entry.get("workspace") or "").rstrip("/").rpartition("/")[2]
         if folder in (workspace_name, entry.get("id"), f"workspace-{entry.get('id')}"):
             return entry
-    default = next(
-        (candidate for candidate in entries if candidate.get("default") or candidate.get("id") == "main"), None
-    )
+    default = next((item for item in entries if item.get("default") or item.get("id") == "main"), None)
     if default and not default.get("workspace") and folder in ("workspace", "clawd"):
         return default
     return entries[0] if is_only and len(entries) == 1 else {}

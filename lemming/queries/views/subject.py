@@ -78,9 +78,7 @@ def find_references(value: Any) -> set[str]:
         case str():
             return {*_REFERENCES.findall(value)}
         case Mapping():
-            return {
-                reference for key, child in value.items() if key != "schema" for reference in find_references(child)
-            }
+            return {item for key, child in value.items() if key != "schema" for item in find_references(child)}
         case list() | tuple():
             return {reference for child in value for reference in find_references(child)}
     return set()

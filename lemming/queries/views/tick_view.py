@@ -191,7 +191,7 @@ def _build_turn_row(record: RecordedTick, name: str) -> dict[str, Any]:
     """Return a turn as a table row; only the final records of the turn are parsed. `name`: the turn key."""
     ended = record.ended.get(name)
     report = ended.report if ended else None
-    tools = [record_of_turn for record_of_turn in record.turn_records(name) if isinstance(record_of_turn, ToolFinished)]
+    tools = [line for line in record.turn_records(name) if isinstance(line, ToolFinished)]
     answers = [line for line in record.turn_records(name) if isinstance(line, ModelReplied)]
     return {
         "agent": name,
@@ -202,21 +202,14 @@ def _build_turn_row(record: RecordedTick, name: str) -> dict[str, Any]:
         "saw": len(record.started[name].entries) if name in record.started else 0,
         "calls": report.calls if report else len(answers),
         "tools": len(tools),
-        "tools_failed": sum(
-            record_of_turn.success is False and record_of_turn.outcome not in ("pending", "deferred")
-            for record_of_turn in tools
-        ),
+        "tools_failed": sum(tool.success is False and tool.outcome not in ("pending", "deferred") for tool in tools),
         "verdicts": len(report.verdicts) if report else 0,
         "memories": len(report.memory) if report else 0,
         "files": len(report.files) if report else 0,
-        "credits": report.credits if report else sum(record_of_turn.credits for record_of_turn in answers),
+        "credits": report.credits if report else sum(answer.credits for answer in answers),
         "cost_usd": report.cost_usd if report else None,
-        "input_tokens": report.input_tokens
-        if report
-        else sum(record_of_turn.input_tokens for record_of_turn in answers),
-        "output_tokens": report.output_tokens
-        if report
-        else sum(record_of_turn.output_tokens for record_of_turn in answers),
+        "input_tokens": report.input_tokens if report else sum(answer.input_tokens for answer in answers),
+        "output_tokens": report.output_tokens if report else sum(answer.output_tokens for answer in answers),
     }
 
 
