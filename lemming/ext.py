@@ -1,152 +1,136 @@
-"""Everything a capability is written with. docs/capabilities.md builds one in ten minutes.
+"""Everything that a capability is written with. docs/capabilities.md builds one in ten minutes.
 
 A capability is one class: it reads files in `prepare`, decides about effects in `intercept`, keeps state in `reduce`.
+A name is loaded from the kernel when it is first used, so that a small capability loads little.
 """
 
-from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
-from lemming.kernel.base.errors import ConfigError, ContractError, LemmingError, Problem
-from lemming.kernel.base.paths import resume_file
-from lemming.kernel.files.fast_decoder import describe_field
-from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
-from lemming.kernel.org.capability_usage import parse_agent_settings, parse_org_settings
-from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.plugins.capability_loader import find_fact, register_capability
-from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck
-from lemming.kernel.turn.descriptions import (
-    AuxiliaryPrompt,
-    ClockSchedule,
-    DescribeQuery,
-    ExpiredMemory,
-    OptionalReadPath,
-    OrgQuery,
-    ReadPath,
-    ScheduleQuery,
-    TickView,
-)
-from lemming.kernel.turn.guards import SharedResource
-from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest, StartTool
-from lemming.kernel.turn.preparation import Block, Continue, Due, Preparation, Wake, Watch
-from lemming.kernel.turn.preparation_effects import (
-    BuildPrompt,
-    LabelPrompt,
-    ReceiveEntry,
-    SelectContext,
-    ShowEarlierResult,
-    ShowEntry,
-    ShowFile,
-    ShowMemory,
-)
-from lemming.kernel.turn.turn_context import RetentionHold
-from lemming.kernel.turn.turn_effects import (
-    Allowed,
-    AskModel,
-    AskPerson,
-    CallTool,
-    CarryOut,
-    Deferred,
-    Effect,
-    EffectFinished,
-    EffectPerformed,
-    EffectStarted,
-    EndTurn,
-    Event,
-    Interception,
-    Outcome,
-    Rejected,
-    Replaced,
-    Seal,
-    ShowResult,
-    Suspended,
-    TakeReply,
-    TakeResult,
-    Withdraw,
-    WriteEntry,
-    WriteFile,
-    WriteMemory,
-    WriteNotes,
-    effect_content,
-)
-from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus, SkipReason
-from lemming.kernel.turn.turn_view import TurnView
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "AgentCheck",
-    "Allowed",
-    "AskModel",
-    "AskPerson",
-    "AuxiliaryPrompt",
-    "Block",
-    "BuildPrompt",
-    "CallNote",
-    "CallTool",
-    "Capability",
-    "CapabilityStatus",
-    "CarryOut",
-    "CheckResult",
-    "CheckSubject",
-    "ClockSchedule",
-    "ConfigError",
-    "Continue",
-    "ContractError",
-    "Deferred",
-    "DescribeQuery",
-    "Due",
-    "Effect",
-    "EffectFinished",
-    "EffectPerformed",
-    "EffectStarted",
-    "EndTurn",
-    "Event",
-    "ExpiredMemory",
-    "Interception",
-    "LabelPrompt",
-    "LemmingError",
-    "ModelEntry",
-    "NewEntry",
-    "OptionalReadPath",
-    "OrgCheck",
-    "OrgQuery",
-    "Outcome",
-    "Preparation",
-    "Problem",
-    "ReadPath",
-    "ReceiveEntry",
-    "Rejected",
-    "Replaced",
-    "RetentionHold",
-    "RunTool",
-    "ScheduleQuery",
-    "Seal",
-    "SelectContext",
-    "SendRequest",
-    "SharedResource",
-    "ShowEarlierResult",
-    "ShowEntry",
-    "ShowFile",
-    "ShowMemory",
-    "ShowResult",
-    "SkipReason",
-    "StartTool",
-    "StateQuery",
-    "Suspended",
-    "TakeReply",
-    "TakeResult",
-    "TickView",
-    "ToolCall",
-    "TurnReply",
-    "TurnView",
-    "Wake",
-    "Watch",
-    "Withdraw",
-    "WriteEntry",
-    "WriteFile",
-    "WriteMemory",
-    "WriteNotes",
-    "describe_field",
-    "effect_content",
-    "find_fact",
-    "parse_agent_settings",
-    "parse_org_settings",
-    "register_capability",
-    "resume_file",
-]
+# fmt: off
+# isort: off
+_NAMES = {
+    "lemming.kernel.base.contract": "NewEntry ToolCall TurnReply",
+    "lemming.kernel.base.errors": "ConfigError ContractError LemmingError Problem",
+    "lemming.kernel.base.paths": "resume_file",
+    "lemming.kernel.files.fast_decoder": "describe_field",
+    "lemming.kernel.inboxes.capability_state": "CallNote StateQuery",
+    "lemming.kernel.org.capability_usage": "parse_agent_settings parse_org_settings",
+    "lemming.kernel.org.model_entries": "ModelEntry",
+    "lemming.kernel.plugins.capability_loader": "find_fact register_capability",
+    "lemming.kernel.tick.firing_plan": "find_channels find_people has_model_turns",
+    "lemming.kernel.tick.first_clock_readings": "find_first_reading",
+    "lemming.kernel.tick.tick_counter": "load_tick",
+    "lemming.kernel.tick.validation.inventory": "Inventory PointerProblem",
+    "lemming.kernel.turn.approved_calls": "list_grants",
+    "lemming.kernel.turn.check_subjects": "AgentCheck CheckSubject OrgCheck ReferenceCheck ResumeCheck to_problems",
+    "lemming.kernel.turn.descriptions":
+        "AuxiliaryPrompt ClockSchedule DescribeQuery ExpiredMemory OptionalReadPath OrgQuery OutsideFile OutsideRoot "
+        "ReadPath ScheduleQuery TickView ToolReference",
+    "lemming.kernel.turn.effect_chain": "Interceptor",
+    "lemming.kernel.turn.forms.task_wording": "describe_task",
+    "lemming.kernel.turn.guards": "SharedResource",
+    "lemming.kernel.turn.live_effects": "CheckResult RunTool SendRequest StartTool",
+    "lemming.kernel.turn.live_phase": "LivePhase TickScope",
+    "lemming.kernel.turn.preparation": "Block Continue Due Preparation Wake Watch",
+    "lemming.kernel.turn.preparation_effects":
+        "BuildPrompt LabelPrompt ReceiveEntry SelectContext ShowEarlierResult ShowEntry ShowFile ShowMemory",
+    "lemming.kernel.turn.prompt_labels": "PLAIN PromptLabels",
+    "lemming.kernel.turn.prompt_prefix": "TickContext",
+    "lemming.kernel.turn.tool_results": "render_result",
+    "lemming.kernel.turn.turn_context": "CapabilityStatus RetentionHold RunTurn SkipReason TurnContext",
+    "lemming.kernel.turn.turn_effects":
+        "Allowed AskModel AskPerson BindFiles CallTool CarriedOut CarryOut CheckEntries Deferred Effect EffectFinished "
+        "EffectPerformed EffectStarted EndTurn Event Interception LiveEffect Outcome Rejected Replaced Seal ShowResult "
+        "Suspended TakeReply TakeResult Withdraw WriteEntry WriteFile WriteMemory WriteNotes effect_content",
+    "lemming.kernel.turn.turn_hooks": "Capability",
+    "lemming.kernel.turn.turn_values": "Steps TurnInputs",
+    "lemming.kernel.turn.turn_view": "TurnView",
+    "lemming.kernel.turn.verdict": "VERDICT_SCHEMA",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+if TYPE_CHECKING:  # the same names, for editors and type checkers
+    from lemming.kernel.base.contract import NewEntry as NewEntry, ToolCall as ToolCall, TurnReply as TurnReply
+    from lemming.kernel.base.errors import (
+        ConfigError as ConfigError, ContractError as ContractError, LemmingError as LemmingError, Problem as
+        Problem,
+    )
+    from lemming.kernel.base.paths import resume_file as resume_file
+    from lemming.kernel.files.fast_decoder import describe_field as describe_field
+    from lemming.kernel.inboxes.capability_state import CallNote as CallNote, StateQuery as StateQuery
+    from lemming.kernel.org.capability_usage import (
+        parse_agent_settings as parse_agent_settings, parse_org_settings as parse_org_settings,
+    )
+    from lemming.kernel.org.model_entries import ModelEntry as ModelEntry
+    from lemming.kernel.plugins.capability_loader import (
+        find_fact as find_fact, register_capability as register_capability,
+    )
+    from lemming.kernel.tick.firing_plan import (
+        find_channels as find_channels, find_people as find_people, has_model_turns as has_model_turns,
+    )
+    from lemming.kernel.tick.first_clock_readings import find_first_reading as find_first_reading
+    from lemming.kernel.tick.tick_counter import load_tick as load_tick
+    from lemming.kernel.tick.validation.inventory import Inventory as Inventory, PointerProblem as PointerProblem
+    from lemming.kernel.turn.approved_calls import list_grants as list_grants
+    from lemming.kernel.turn.check_subjects import (
+        AgentCheck as AgentCheck, CheckSubject as CheckSubject, OrgCheck as OrgCheck, ReferenceCheck as
+        ReferenceCheck, ResumeCheck as ResumeCheck, to_problems as to_problems,
+    )
+    from lemming.kernel.turn.descriptions import (
+        AuxiliaryPrompt as AuxiliaryPrompt, ClockSchedule as ClockSchedule, DescribeQuery as DescribeQuery,
+        ExpiredMemory as ExpiredMemory, OptionalReadPath as OptionalReadPath, OrgQuery as OrgQuery, OutsideFile
+        as OutsideFile, OutsideRoot as OutsideRoot, ReadPath as ReadPath, ScheduleQuery as ScheduleQuery,
+        TickView as TickView, ToolReference as ToolReference,
+    )
+    from lemming.kernel.turn.effect_chain import Interceptor as Interceptor
+    from lemming.kernel.turn.forms.task_wording import describe_task as describe_task
+    from lemming.kernel.turn.guards import SharedResource as SharedResource
+    from lemming.kernel.turn.live_effects import (
+        CheckResult as CheckResult, RunTool as RunTool, SendRequest as SendRequest, StartTool as StartTool,
+    )
+    from lemming.kernel.turn.live_phase import LivePhase as LivePhase, TickScope as TickScope
+    from lemming.kernel.turn.preparation import (
+        Block as Block, Continue as Continue, Due as Due, Preparation as Preparation, Wake as Wake, Watch as
+        Watch,
+    )
+    from lemming.kernel.turn.preparation_effects import (
+        BuildPrompt as BuildPrompt, LabelPrompt as LabelPrompt, ReceiveEntry as ReceiveEntry, SelectContext as
+        SelectContext, ShowEarlierResult as ShowEarlierResult, ShowEntry as ShowEntry, ShowFile as ShowFile,
+        ShowMemory as ShowMemory,
+    )
+    from lemming.kernel.turn.prompt_labels import PLAIN as PLAIN, PromptLabels as PromptLabels
+    from lemming.kernel.turn.prompt_prefix import TickContext as TickContext
+    from lemming.kernel.turn.tool_results import render_result as render_result
+    from lemming.kernel.turn.turn_context import (
+        CapabilityStatus as CapabilityStatus, RetentionHold as RetentionHold, RunTurn as RunTurn, SkipReason as
+        SkipReason, TurnContext as TurnContext,
+    )
+    from lemming.kernel.turn.turn_effects import (
+        Allowed as Allowed, AskModel as AskModel, AskPerson as AskPerson, BindFiles as BindFiles, CallTool as
+        CallTool, CarriedOut as CarriedOut, CarryOut as CarryOut, CheckEntries as CheckEntries, Deferred as
+        Deferred, Effect as Effect, EffectFinished as EffectFinished, EffectPerformed as EffectPerformed,
+        EffectStarted as EffectStarted, EndTurn as EndTurn, Event as Event, Interception as Interception,
+        LiveEffect as LiveEffect, Outcome as Outcome, Rejected as Rejected, Replaced as Replaced, Seal as Seal,
+        ShowResult as ShowResult, Suspended as Suspended, TakeReply as TakeReply, TakeResult as TakeResult,
+        Withdraw as Withdraw, WriteEntry as WriteEntry, WriteFile as WriteFile, WriteMemory as WriteMemory,
+        WriteNotes as WriteNotes, effect_content as effect_content,
+    )
+    from lemming.kernel.turn.turn_hooks import Capability as Capability
+    from lemming.kernel.turn.turn_values import Steps as Steps, TurnInputs as TurnInputs
+    from lemming.kernel.turn.turn_view import TurnView as TurnView
+    from lemming.kernel.turn.verdict import VERDICT_SCHEMA as VERDICT_SCHEMA
+# isort: on
+# fmt: on
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_MODULES)

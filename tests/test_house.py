@@ -205,7 +205,40 @@ def not_below(name: str, *, types_only: bool) -> set[str]:
 def test_the_package_does_not_go_through_its_own_doors() -> None:
     """They are for whoever is outside; inside, a name has one place."""
     users = {name: own_imports(name) | own_imports(name, types_only=True) for name in TREES}
-    assert {name for name, used in users.items() if used & (DOORS - {"errors"})} == set()
+    doors = DOORS - {"errors"}
+    found = {
+        name for name, used in users.items() if used & (doors - {"ext"} if name.startswith(CAPABILITIES) else doors)
+    }
+    assert found == set()
+
+
+def test_capabilities_reach_turns_and_ticks_through_one_module_but_for_those_that_the_page_lists() -> None:
+    page = (PACKAGE.parent / "docs" / "capabilities.md").read_text()
+    section = page.partition("## What a capability imports")[2].partition("\n## ")[0]
+    listed = {*re.findall(r"`((?:turn|tick)\.[\w.]+)`", section)}
+    used = {
+        node.module.removeprefix("lemming.kernel.")
+        for name in TREES
+        if name.startswith(CAPABILITIES)
+        for node in nodes(name)
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith(("lemming.kernel.turn", "lemming.kernel.tick"))
+    }
+    assert used == listed
+    assert len(listed) <= 26, "from here on only fewer"
+
+
+def test_the_two_lists_of_the_module_for_capabilities_are_one() -> None:
+    ext = import_module("lemming.ext")
+    typed = {
+        alias.name: node.module
+        for node in nodes("ext.py")
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if (node.module or "").startswith("lemming.kernel")
+    }
+    assert {name: ext._MODULES[name] for name in dir(ext)} == typed
+    assert all(getattr(ext, name) is not None for name in typed)
 
 
 def test_a_door_hands_on_all_that_is_its_own() -> None:

@@ -189,6 +189,9 @@ class Watching(Capability):
 
     def prepare(self, turn):
         return {"is": "here"}
+
+    def intercept(self, effect, turn):
+        return None
 """
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.capabilities.approvals.read_decisions import parse_preapproval, read_entry
+from lemming.ext import TickContext, TurnInputs
 from lemming.kernel.base.json_equality import is_equal_json
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.ledger import read_state
@@ -13,8 +14,6 @@ from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.obligations.decisions import parse_decision
 from lemming.kernel.obligations.pending_approvals import NAME
 from lemming.kernel.obligations.request_payloads import references_entry
-from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_values import TurnInputs
 
 
 def approval_mismatch(inputs: TurnInputs, tick_context: TickContext) -> str:

@@ -16,22 +16,33 @@ from lemming.capabilities.approvals.read_decisions import (
 )
 from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_agent
-from lemming.kernel.base.errors import Problem
+from lemming.ext import (
+    AskPerson,
+    CallNote,
+    Capability,
+    CheckSubject,
+    DescribeQuery,
+    Effect,
+    Interception,
+    Interceptor,
+    OrgCheck,
+    Preparation,
+    Problem,
+    ReceiveEntry,
+    ResumeCheck,
+    RunTool,
+    SelectContext,
+    ShowEarlierResult,
+    ShowEntry,
+    StateQuery,
+    TurnView,
+    Wake,
+)
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
 from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.journal.open_requests import SubRequest, iter_person_requests
 from lemming.kernel.obligations.pending_approvals import NAME
 from lemming.kernel.org.capability_usage import asks_persons
-from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck, ResumeCheck
-from lemming.kernel.turn.descriptions import DescribeQuery
-from lemming.kernel.turn.effect_chain import Interceptor
-from lemming.kernel.turn.live_effects import RunTool
-from lemming.kernel.turn.preparation import Preparation, Wake
-from lemming.kernel.turn.preparation_effects import ReceiveEntry, SelectContext, ShowEarlierResult, ShowEntry
-from lemming.kernel.turn.turn_effects import AskPerson, Effect, Interception
-from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_view import TurnView
 
 MAX_STORED_DENIALS = 256
 """Maximum number of denied calls that are remembered, the latest."""

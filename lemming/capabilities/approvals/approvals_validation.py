@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_agent
+from lemming.ext import Problem, find_people, has_model_turns
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tick.firing_plan import find_people, has_model_turns
 from lemming.kernel.tools import Tool, get_toolset
 
 Agents = Mapping[str, Agent]

@@ -14,13 +14,12 @@ from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_format import Gate
 from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_agent
 from lemming.capabilities.gates.spending_limit import AMOUNTS
+from lemming.ext import Allowed, AskPerson, Deferred, Outcome, Preparation, Rejected
 from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.journal.person_requests import SHOW
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.pending_approvals import NAME, PendingAction
 from lemming.kernel.org.capability_usage import asks_persons
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Deferred, Outcome, Rejected
 
 MAX_REVIEW_REQUESTS = 16
 """Approximate maximum of new requests in a turn; the next turn asks about the rest."""

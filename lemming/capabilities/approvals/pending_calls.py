@@ -14,7 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.gates.gate_settings import find_approvers
-from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.ext import (
+    Allowed,
+    AskPerson,
+    Deferred,
+    LivePhase,
+    NewEntry,
+    Outcome,
+    Rejected,
+    RunTool,
+    Suspended,
+    ToolCall,
+    list_grants,
+)
 from lemming.kernel.base.json_equality import is_equal_json
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.files import fs
@@ -30,10 +42,6 @@ from lemming.kernel.obligations.file_bindings import (
 from lemming.kernel.obligations.pending_approvals import NAME, PendingAction, action_digest, too_many_message
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.turn.approved_calls import list_grants
-from lemming.kernel.turn.live_effects import RunTool
-from lemming.kernel.turn.live_phase import LivePhase
-from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Deferred, Outcome, Rejected, Suspended
 
 Json = dict[str, Any]
 MAX_REQUEST_BYTES = ENTRY_LIMIT_BYTES // 2

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from lemming.ext import render_result
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.json_equality import is_equal_json
 from lemming.kernel.files.field_types import Json
@@ -25,7 +26,6 @@ from lemming.kernel.obligations.pending_approvals import NAME
 from lemming.kernel.obligations.request_deadlines import extend_deadlines
 from lemming.kernel.obligations.request_entry_kinds import EntryClassifier
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.tool_results import render_result
 
 PENDING_NOTE = "(it is made as this turn begins)"
 

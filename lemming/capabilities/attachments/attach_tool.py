@@ -10,17 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from lemming.capabilities.toolbox.file_tools import FileReadingTool
+from lemming.ext import TurnView, describe_field
 from lemming.kernel.access.agent_files import compute_file_digest
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.name_patterns import is_any_match
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.guards import PayloadWithDigests
-from lemming.kernel.turn.turn_view import TurnView
 
 FILES_LIMIT = 20
 KEY = "attachments"

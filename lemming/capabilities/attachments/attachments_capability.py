@@ -11,6 +11,21 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lemming.capabilities.attachments.attach_tool import KEY, AttachTool, fill_digests
+from lemming.ext import (
+    Allowed,
+    BindFiles,
+    BuildPrompt,
+    Capability,
+    DescribeQuery,
+    Interception,
+    Interceptor,
+    OptionalReadPath,
+    OrgQuery,
+    Preparation,
+    SelectContext,
+    SendRequest,
+    TurnView,
+)
 from lemming.kernel.access.agent_files import compute_file_digest, read_raw
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.grant_syntax import grant_error
@@ -21,14 +36,6 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.providers import Image, get_provider_class
-from lemming.kernel.turn.descriptions import DescribeQuery, OptionalReadPath, OrgQuery
-from lemming.kernel.turn.effect_chain import Interceptor
-from lemming.kernel.turn.live_effects import SendRequest
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.preparation_effects import BuildPrompt, SelectContext
-from lemming.kernel.turn.turn_effects import Allowed, BindFiles, Interception
-from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_view import TurnView
 
 
 class AttachmentsCapability(Capability):

@@ -25,12 +25,12 @@ from lemming.capabilities.batches.batch_records import (
     BatchSent,
     BatchWaiting,
 )
+from lemming.ext import ModelEntry
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import AuthenticationFailed, ProviderError, Unavailable
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.llm.model_call import guard_provider_work, validate_reply
-from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Reply, Request
 from lemming.kernel.turn.guards import BatchContext
 

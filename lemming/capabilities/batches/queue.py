@@ -20,9 +20,8 @@ from lemming.capabilities.batches.batch_client import (
     split_into_batches,
 )
 from lemming.capabilities.batches.batch_records import BatchAnnounced, BatchAwaited, BatchNotSent, BatchSent
-from lemming.kernel.base.errors import LemmingError
+from lemming.ext import LemmingError, ModelEntry
 from lemming.kernel.base.jsontext import dump_compact
-from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Reply, Request
 from lemming.kernel.turn.guards import BatchContext
 

@@ -18,6 +18,7 @@ from lemming.capabilities.calendars.calendar_file import (
 from lemming.capabilities.calendars.calendar_jobs import JobHistory, get_job_schedule
 from lemming.commands.command_context import CommandContext, Limit
 from lemming.commands.terminal import print_data, print_notice
+from lemming.ext import TickView
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
@@ -27,7 +28,6 @@ from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_counter
-from lemming.kernel.turn.descriptions import TickView
 from lemming.libraries.cron_expressions import describe_cron, find_cron_error, next_occurrence
 
 NAME_WORDS = 4

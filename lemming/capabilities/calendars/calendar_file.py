@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal
 
+from lemming.ext import ConfigError, Problem, describe_field
 from lemming.kernel.agents import suggest_agent
-from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import did_you_mean, locate
 from lemming.kernel.base.times.zones import zone_error
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation

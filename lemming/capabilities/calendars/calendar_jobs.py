@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from lemming.capabilities.calendars.calendar_file import Calendar, CalendarJob, find_calendar_agent, load_calendar
+from lemming.ext import TickView, find_first_reading, find_people
 from lemming.kernel.agents import Survey, list_agent_folders
 from lemming.kernel.base.clock import is_timestamp, parse_timestamp, timestamp
 from lemming.kernel.base.times.zones import zone_error
@@ -19,9 +20,6 @@ from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.memory import load_memories
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.firing_plan import find_people
-from lemming.kernel.tick.first_clock_readings import find_first_reading
-from lemming.kernel.turn.descriptions import TickView
 from lemming.libraries.cron_expressions import DueTimes, find_cron_error, find_due_times, iter_occurrences
 from lemming.obligations.all_requests import build_requests
 from lemming.obligations.request_index import RequestEntryIndex

@@ -15,16 +15,23 @@ from lemming.capabilities.calendars.calendar_jobs import (
     schedule_name,
     schedule_text,
 )
+from lemming.ext import (
+    BuildPrompt,
+    Capability,
+    CheckSubject,
+    ClockSchedule,
+    ConfigError,
+    DescribeQuery,
+    Interception,
+    OrgCheck,
+    Preparation,
+    Problem,
+    ScheduleQuery,
+    TickView,
+)
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
-from lemming.kernel.turn.descriptions import ClockSchedule, DescribeQuery, ScheduleQuery, TickView
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.preparation_effects import BuildPrompt
-from lemming.kernel.turn.turn_effects import Interception
-from lemming.kernel.turn.turn_hooks import Capability
 
 
 class CalendarsCapability(Capability):

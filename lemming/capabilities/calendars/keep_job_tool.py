@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from lemming.capabilities.calendars.calendar_file import load_calendar
 from lemming.capabilities.calendars.calendar_jobs import MEMORY, TOOL, parse_agent_job
+from lemming.ext import describe_field
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.memory import decode_memory, load_memory, make_memory_effect
 from lemming.kernel.tools import EngineTool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext

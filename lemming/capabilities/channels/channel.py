@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from lemming.capabilities.channels.channel_log import ChannelHistory, ChannelLog, ChannelLogs
+from lemming.ext import ConfigError
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_fields, accept_old_keywords, accept_old_names, old_names_of
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.entry_kinds import MessageKind
-from lemming.kernel.base.errors import ConfigError, DiskError, ProviderError, RateLimited, RequestRejected, Unavailable
+from lemming.kernel.base.errors import DiskError, ProviderError, RateLimited, RequestRejected, Unavailable
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact, dump_pretty
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.files import fs

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Literal
 from lemming.capabilities.channels.channel import Channel, ChannelContext, OutgoingEntry, wrap_provider_errors
 from lemming.capabilities.channels.channel_log import ChannelLog, Did
 from lemming.capabilities.channels.outgoing_entries import AddressedEntries
+from lemming.ext import LemmingError, Problem
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import LemmingError, Problem, ProviderError
+from lemming.kernel.base.errors import ProviderError
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import is_channel, make_provider

@@ -21,9 +21,10 @@ from lemming.capabilities.channels.channel_gateway import ChannelGateway, Report
 from lemming.capabilities.channels.http_channel import HttpChannel, get_variable
 from lemming.capabilities.channels.http_server import MetricsSource, serve_http
 from lemming.capabilities.channels.outgoing_entries import AddressedEntries
+from lemming.ext import ConfigError, LemmingError, Problem, load_tick
 from lemming.kernel.agents import Survey, survey_agents
 from lemming.kernel.base.clock import Clock, SystemClock
-from lemming.kernel.base.errors import ConfigError, LemmingError, OrgBusy, Problem, UsageError
+from lemming.kernel.base.errors import OrgBusy, UsageError
 from lemming.kernel.base.recent_values import RecentValues
 from lemming.kernel.files.org_lock import FolderLock, load_lock_holder
 from lemming.kernel.org.config import Config, load_config
@@ -31,7 +32,6 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.plugin_registry import load_plugins
 from lemming.kernel.tick.executors.thread_pool import get_pool
-from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
 
 HOST, PORT = "127.0.0.1", 8420

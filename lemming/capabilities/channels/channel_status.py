@@ -9,13 +9,11 @@ from lemming.capabilities.channels.channel import Channel
 from lemming.capabilities.channels.channel_gateway import make_channel
 from lemming.capabilities.channels.channel_log import ChannelHistory, ChannelLogs
 from lemming.capabilities.channels.outgoing_entries import AddressedEntries
+from lemming.ext import LemmingError, Problem, find_channels, load_tick
 from lemming.kernel.agents import Agent, Survey, suggest_agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import LemmingError, Problem
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tick.firing_plan import find_channels
-from lemming.kernel.tick.tick_counter import load_tick
 from lemming.queries.channel_states import ChannelStatus
 
 MAX_SHOWN = 5

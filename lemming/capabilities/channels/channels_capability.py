@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.channels.channel_status import validate_channels
+from lemming.ext import Capability, CheckSubject, OrgCheck, Problem
 from lemming.kernel.access.permission_bindings import program_permission
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent, survey_agents
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
-from lemming.kernel.turn.turn_hooks import Capability
 
 
 class ChannelsCapability(Capability):

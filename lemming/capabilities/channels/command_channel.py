@@ -20,8 +20,9 @@ from lemming.capabilities.channels.channel import (
     require_name,
 )
 from lemming.capabilities.program_models.program_provider import CliProvider
+from lemming.ext import ConfigError
 from lemming.kernel.base.entry_kinds import MessageKind
-from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
+from lemming.kernel.base.errors import RateLimited, RequestRejected, Unavailable
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.providers import Message as Asked
 from lemming.kernel.providers import Request

@@ -43,11 +43,12 @@ from lemming.capabilities.channels.email_parser import (
 )
 from lemming.capabilities.channels.exchange import Exchange, open_exchange
 from lemming.capabilities.channels.http_channel import get_variable
+from lemming.ext import ConfigError
 from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.entry_kinds import MessageKind
-from lemming.kernel.base.errors import ConfigError, RateLimited, RequestRejected, Unavailable
+from lemming.kernel.base.errors import RateLimited, RequestRejected, Unavailable
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.redaction.secrets import redact_content
 from lemming.kernel.files import fs

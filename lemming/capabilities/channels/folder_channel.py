@@ -31,8 +31,9 @@ from lemming.capabilities.channels.channel import (
     require_name,
     to_utf8_safe,
 )
+from lemming.ext import ConfigError, LemmingError
 from lemming.kernel.base.entry_kinds import MessageKind
-from lemming.kernel.base.errors import ConfigError, DiskError, LemmingError, RequestRejected, Unavailable
+from lemming.kernel.base.errors import DiskError, RequestRejected, Unavailable
 from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file
 from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, parse_identities, read_entry

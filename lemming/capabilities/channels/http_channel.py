@@ -26,9 +26,10 @@ from lemming.capabilities.channels.channel import (
 )
 from lemming.capabilities.channels.exchange import Exchange, open_exchange
 from lemming.capabilities.channels.webhook_signatures import decode_secret, sign_webhook, verify_webhook
+from lemming.ext import ConfigError
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.entry_kinds import MessageKind
-from lemming.kernel.base.errors import ConfigError, PermissionDenied, RequestRejected, TimedOut, Unavailable
+from lemming.kernel.base.errors import PermissionDenied, RequestRejected, TimedOut, Unavailable
 from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse

@@ -21,10 +21,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from lemming.capabilities.channels.channel import ChannelContext
 from lemming.capabilities.channels.channel_gateway import ReportProblem, make_channel
 from lemming.capabilities.channels.http_channel import HttpChannel
+from lemming.ext import LemmingError, Problem, load_tick
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.clock import Clock
-from lemming.kernel.base.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
+from lemming.kernel.base.errors import PermissionDenied, RateLimited, RequestRejected
 from lemming.kernel.base.integers import parse_int
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact, redact_json, redacted_excerpt
@@ -33,7 +34,6 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
-from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.concurrency.connection_limits import BoundedHandler, BoundedServer, bind_server, run_server
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_view import RequestView

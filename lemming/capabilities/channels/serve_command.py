@@ -16,7 +16,8 @@ from lemming.commands.command_context import CommandContext, Quiet, Trust, find_
 from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import one_line, print_json, print_notice
 from lemming.commands.trust import require_workspace_trust
-from lemming.kernel.base.errors import Problem, UsageError
+from lemming.ext import Problem
+from lemming.kernel.base.errors import UsageError
 
 
 def serve(

@@ -21,8 +21,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from lemming.ext import LemmingError
 from lemming.kernel.base.blocking_deadline import Deadline
-from lemming.kernel.base.errors import LemmingError, ProviderError, Unavailable, Unusable
+from lemming.kernel.base.errors import ProviderError, Unavailable, Unusable
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.version import __version__

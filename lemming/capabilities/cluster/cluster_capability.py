@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from lemming.ext import Capability
 from lemming.kernel.access.permission_bindings import code_permission
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.turn.turn_hooks import Capability
 
 
 class ClusterCapability(Capability):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from lemming.ext import PromptLabels
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.paths import MEMORY_KEY
@@ -21,7 +22,6 @@ from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.llm.token_usage import estimate_prompt_tokens
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.prompt_labels import PromptLabels
 
 PREFIX = "summary."
 MAX_NAME_CHARS = 80

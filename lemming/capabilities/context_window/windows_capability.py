@@ -17,21 +17,27 @@ from lemming.capabilities.context_window.prompt_shortening import (
     take_newest,
 )
 from lemming.capabilities.context_window.windows_settings import MemoryWindowSettings
+from lemming.ext import (
+    AgentCheck,
+    AuxiliaryPrompt,
+    Capability,
+    CheckSubject,
+    ContractError,
+    DescribeQuery,
+    Interception,
+    Preparation,
+    Problem,
+    RunTurn,
+    SelectContext,
+    StateQuery,
+    TurnView,
+    has_model_turns,
+)
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ContractError, OutOfCredits, Problem, ProviderError
+from lemming.kernel.base.errors import OutOfCredits, ProviderError
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.providers import require_usable_finish
-from lemming.kernel.tick.firing_plan import has_model_turns
-from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
-from lemming.kernel.turn.descriptions import AuxiliaryPrompt, DescribeQuery
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.preparation_effects import SelectContext
-from lemming.kernel.turn.turn_context import RunTurn
-from lemming.kernel.turn.turn_effects import Interception
-from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_view import TurnView
 
 KEY = "memory"
 SUMMARY_PROMPTS = (None, "fit", "full")

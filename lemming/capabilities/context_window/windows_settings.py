@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lemming.kernel.files.fast_decoder import describe_field
+from lemming.ext import describe_field
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,15 +6,20 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import cache, partial
 
+from lemming.ext import (
+    BuildPrompt,
+    Capability,
+    ClockSchedule,
+    DescribeQuery,
+    Interception,
+    Preparation,
+    ScheduleQuery,
+    TickView,
+    find_first_reading,
+)
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.times.format_times import format_moment
 from lemming.kernel.org.schedule import AgentSchedule
-from lemming.kernel.tick.first_clock_readings import find_first_reading
-from lemming.kernel.turn.descriptions import ClockSchedule, DescribeQuery, ScheduleQuery, TickView
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.preparation_effects import BuildPrompt
-from lemming.kernel.turn.turn_effects import Interception
-from lemming.kernel.turn.turn_hooks import Capability
 from lemming.libraries.cron_expressions import MAX_COUNTED, DueTimes, find_due_times, iter_occurrences
 
 

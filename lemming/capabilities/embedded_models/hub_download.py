@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from lemming.kernel.base.errors import ConfigError, Unavailable
+from lemming.ext import ConfigError
+from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.files import fs

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.capabilities.embedded_models.model_weights import verify_weights
 from lemming.capabilities.embedded_models.prefixes import MEMORY_MIB, PrefixCache
+from lemming.ext import ConfigError
 from lemming.kernel.base.blocking_deadline import Deadline, wait_slices
-from lemming.kernel.base.errors import ConfigError, RequestRejected, Unavailable, UnknownModel, Unusable
+from lemming.kernel.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.redaction.secrets import redacted_excerpt

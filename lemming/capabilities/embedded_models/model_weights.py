@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from lemming.kernel.base.errors import DiskError, LemmingError, OrgBusy, Unavailable, UnknownModel
+from lemming.ext import LemmingError
+from lemming.kernel.base.errors import DiskError, OrgBusy, Unavailable, UnknownModel
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.files import fs
 from lemming.kernel.files.org_lock import FolderLock

@@ -14,14 +14,12 @@ from lemming.capabilities.gates.gate_format import GateRule
 from lemming.capabilities.gates.gate_settings import rules_for_agent
 from lemming.capabilities.gates.information_flows import FlowGraph
 from lemming.capabilities.gates.outcome_prediction import PredictedOutcome, possible_outcomes, predict_outcomes
+from lemming.ext import ConfigError, find_channels, find_people, has_model_turns, load_tick
 from lemming.kernel.agents import Agent, Survey
-from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.journal.verdicts import At
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import missing_reason
-from lemming.kernel.tick.firing_plan import find_channels, find_people, has_model_turns
-from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ANYWHERE, EngineTool, Tool, get_server_sources
 from lemming.kernel.tools.toolset import ServerSource, Toolset
 

@@ -10,16 +10,14 @@ from lemming.capabilities.gates.call_gates import CallGates, common_approvers
 from lemming.capabilities.gates.gate_evaluation import Facts, evaluate_gates
 from lemming.capabilities.gates.gate_format import SETTLES, Gate, GateRule
 from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_agent
+from lemming.ext import LemmingError, ToolCall, find_people, load_tick
 from lemming.kernel.agents import Agent, Survey, suggest_agent
-from lemming.kernel.base.contract import ToolCall
-from lemming.kernel.base.errors import LemmingError, UsageError
+from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.times.parse_times import Expiry
 from lemming.kernel.journal.verdicts import Then
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.firing_plan import find_people
-from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import Tool, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.guards import CheckFunctionError

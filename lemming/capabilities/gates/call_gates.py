@@ -21,10 +21,20 @@ from lemming.capabilities.gates.gate_evaluation import (
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.gate_settings import rules_for_agent
 from lemming.capabilities.gates.path_conditions import resolve_rule_paths
+from lemming.ext import (
+    Allowed,
+    AskPerson,
+    CheckResult,
+    Interception,
+    LemmingError,
+    LivePhase,
+    Rejected,
+    RunTool,
+    ToolCall,
+)
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.contract import ToolCall
-from lemming.kernel.base.errors import LemmingError, ToolError
+from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.redaction.secrets import redact_untrusted
 from lemming.kernel.base.times.parse_times import Expiry
 from lemming.kernel.files.effects import FileEffect
@@ -35,9 +45,6 @@ from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.guards import CheckFinding
-from lemming.kernel.turn.live_effects import CheckResult, RunTool
-from lemming.kernel.turn.live_phase import LivePhase
-from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Interception, Rejected
 
 
 class CallNotPlannable(ToolError):

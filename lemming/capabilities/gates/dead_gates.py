@@ -9,6 +9,7 @@ from typing import Any, get_args
 from lemming.capabilities.gates.condition_tests import ConditionTest, iter_tests
 from lemming.capabilities.gates.dead_paths import validate_paths
 from lemming.capabilities.gates.gate_format import VISIBLE_FIELDS, Gate
+from lemming.ext import Inventory, PointerProblem
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS, ToolClass
 from lemming.kernel.base.errors import Outcome
@@ -17,7 +18,6 @@ from lemming.kernel.base.name_patterns import is_any_match, is_match
 from lemming.kernel.journal.verdicts import At
 from lemming.kernel.messages import EVERYBODY
 from lemming.kernel.plugins.capability_loader import missing_for_gate
-from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
 from lemming.libraries.conditions.predicates import compile_condition
 from lemming.libraries.conditions.schema_typos import find_schema_typos
 

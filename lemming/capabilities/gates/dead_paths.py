@@ -8,11 +8,11 @@ from typing import Any
 
 from lemming.capabilities.gates.condition_tests import LITERAL, PATH_OPS, ROOT_FAULT, TOP_FOLDERS, ConditionTest
 from lemming.capabilities.gates.gate_format import Gate
+from lemming.ext import Inventory, PointerProblem
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import correct_typo
 from lemming.kernel.files.canonical_path import canonical_path
-from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
 
 
 def validate_paths(

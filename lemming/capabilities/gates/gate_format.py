@@ -12,13 +12,14 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from lemming.capabilities.gates.spending_limit import AMOUNTS, Per, parse_window
+from lemming.ext import describe_field
 from lemming.kernel.base.entry_kinds import ToolClass
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.name_patterns import InvalidPattern, is_any_match
 from lemming.kernel.base.times.parse_times import DURATIONS, parse_duration
-from lemming.kernel.files.fast_decoder import MAX_AMOUNT, TypeMismatch, describe_field, field_with_key, file_key
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT, TypeMismatch, field_with_key, file_key
 from lemming.kernel.journal.verdicts import At, Then
 from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.plugins.capability_table import JUDGES

@@ -29,14 +29,13 @@ from lemming.capabilities.judges.judge_prompts import (
     resolve_gate_judge,
 )
 from lemming.capabilities.judges.judges_settings import JudgeSettings
+from lemming.ext import TickContext, ToolCall
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
-from lemming.kernel.turn.prompt_prefix import TickContext
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_view import TurnView
+    from lemming.ext import TurnView
 
 Json = dict[str, Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from lemming.capabilities.gates.gate_format import GATE_POINTER, GATES, Gate, GateRule
 from lemming.capabilities.gates.spending_limit import get_limits, parse_window
+from lemming.ext import describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.org.config import OrgSettings
 
 

@@ -10,33 +10,38 @@ from lemming.capabilities.gates.gate_format import GATES
 from lemming.capabilities.gates.gate_settings import get_gates, rules_for_agent
 from lemming.capabilities.gates.input_gates import InputGates, make_snapshot
 from lemming.capabilities.gates.output_gates import OutputGates
-from lemming.kernel.access.workspace_trust import RequiredPermission
-from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import Problem
-from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.capability_state import StateQuery
-from lemming.kernel.org.config import Config, OrgSettings
-from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tick.validation.inventory import PointerProblem
-from lemming.kernel.turn.check_subjects import (
+from lemming.ext import (
     AgentCheck,
+    Capability,
+    CheckResult,
     CheckSubject,
+    DescribeQuery,
+    Interception,
+    Interceptor,
+    LiveEffect,
+    ModelEntry,
     OrgCheck,
+    OrgQuery,
+    PointerProblem,
+    Preparation,
+    Problem,
     ReferenceCheck,
     ResumeCheck,
+    RunTool,
+    SendRequest,
+    SharedResource,
+    StateQuery,
+    TickContext,
+    ToolReference,
+    TurnInputs,
+    TurnView,
     to_problems,
 )
-from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, ToolReference
-from lemming.kernel.turn.effect_chain import Interceptor
-from lemming.kernel.turn.guards import SharedResource
-from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_effects import Interception, LiveEffect
-from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_values import TurnInputs
-from lemming.kernel.turn.turn_view import TurnView
+from lemming.kernel.access.workspace_trust import RequiredPermission
+from lemming.kernel.agents import Agent
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.org.config import Config, OrgSettings
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 
 class GatesCapability(Capability):

@@ -17,9 +17,9 @@ from lemming.capabilities.gates.gate_format import SETTLES, Gate, GateRule
 from lemming.capabilities.gates.gate_settings import get_gates, iter_rules
 from lemming.capabilities.gates.spending_limit import parse_window
 from lemming.capabilities.pricing.prices import get_price
+from lemming.ext import ConfigError, Problem, has_model_turns
 from lemming.kernel.agents import Agent, list_agent_folders, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact
 from lemming.kernel.base.name_patterns import is_any_match, is_match
 from lemming.kernel.llm.call_cost import CALL_OVERHEAD_TOKENS
@@ -27,7 +27,6 @@ from lemming.kernel.org.config import ORG_FILE, Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import NO_MODELS, PREFIXES
 from lemming.kernel.plugins.plugin_registry import find_unimported
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tools import Tool, get_toolset, missing_server_tool_reason
 from lemming.kernel.tools.toolset import Toolset
 

@@ -11,21 +11,24 @@ from lemming.capabilities.gates.check_functions import make_check_runner
 from lemming.capabilities.gates.gate_evaluation import GateResult, content_digest, evaluate_gates, rules_at_stage
 from lemming.capabilities.gates.gate_format import GateRule
 from lemming.capabilities.gates.gate_settings import rules_for_agent
-from lemming.kernel.base import paths
-from lemming.kernel.base.errors import StoppedByGate
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries
-from lemming.kernel.turn.interceptor_chain import find_trust_labeler
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.preparation_effects import (
+from lemming.ext import (
+    AskPerson,
     BuildPrompt,
+    Effect,
+    Interception,
+    Outcome,
+    Preparation,
     ReceiveEntry,
     ShowEarlierResult,
     ShowEntry,
     ShowFile,
     ShowMemory,
 )
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import StoppedByGate
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.turn.interceptor_chain import find_trust_labeler
 from lemming.kernel.turn.shown_context import withhold_payload, withhold_value
-from lemming.kernel.turn.turn_effects import AskPerson, Effect, Interception, Outcome
 
 RECENT_ENTRIES = 200
 """Number of the agent's newest entries that `dedupe` compares with."""

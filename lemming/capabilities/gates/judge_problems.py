@@ -8,12 +8,12 @@ from pathlib import Path
 from lemming.capabilities.gates.gate_judges import get_judge
 from lemming.capabilities.gates.gate_settings import get_gates
 from lemming.capabilities.judges.judges_validation import program_permission, validate_judge_name
+from lemming.ext import LemmingError, Problem
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_org_path
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import LemmingError, Problem
 from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.organisation import OrgPath
 

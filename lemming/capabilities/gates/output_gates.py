@@ -20,12 +20,7 @@ from lemming.capabilities.gates.gate_evaluation import (
     rules_at_stage,
 )
 from lemming.capabilities.gates.gate_format import GATE_POINTER, Gate, GateRule
-from lemming.kernel.files.json_documents import to_value
-from lemming.kernel.inboxes.payload_references import parse_references
-from lemming.kernel.messages import parse_targets
-from lemming.kernel.turn.approved_calls import list_grants
-from lemming.kernel.turn.guards import CheckFinding
-from lemming.kernel.turn.turn_effects import (
+from lemming.ext import (
     AskPerson,
     CallTool,
     Effect,
@@ -36,11 +31,16 @@ from lemming.kernel.turn.turn_effects import (
     WriteEntry,
     WriteMemory,
     WriteNotes,
+    list_grants,
 )
+from lemming.kernel.files.json_documents import to_value
+from lemming.kernel.inboxes.payload_references import parse_references
+from lemming.kernel.messages import parse_targets
+from lemming.kernel.turn.guards import CheckFinding
 
 if TYPE_CHECKING:
     from lemming.capabilities.gates.gate_judges import GateJudges
-    from lemming.kernel.turn.turn_view import TurnView
+    from lemming.ext import TurnView
 
 
 class OutputGates:

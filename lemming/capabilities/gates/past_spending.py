@@ -9,8 +9,8 @@ from functools import reduce
 from typing import NamedTuple
 
 from lemming.capabilities.gates.spending_limit import NOTHING, ZERO, LimitWindow, SpendAmount
+from lemming.ext import LemmingError
 from lemming.kernel.base.clock import parse_timestamp, timestamp
-from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import AgentState

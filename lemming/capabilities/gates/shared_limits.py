@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lemming.capabilities.gates.gate_settings import rules_for_agent
+from lemming.ext import SharedResource
 from lemming.kernel.agents import Agent
 from lemming.kernel.org.config import OrgSettings
-from lemming.kernel.turn.guards import SharedResource
 
 
 def find_shared_limits(agents: Mapping[str, Agent], settings: OrgSettings) -> Iterator[SharedResource]:

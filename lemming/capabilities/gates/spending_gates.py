@@ -13,12 +13,11 @@ from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_settings import get_gates, rules_for_agent
 from lemming.capabilities.gates.tick_spending import TickSpending
 from lemming.capabilities.gates.turn_spending import TurnSpendingLimits
+from lemming.ext import LivePhase, TickContext, TickScope
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.ledger import AgentState, read_state
-from lemming.kernel.turn.live_phase import LivePhase, TickScope
-from lemming.kernel.turn.prompt_prefix import TickContext
 
 
 class TickSpendingLimits(TickSpending):

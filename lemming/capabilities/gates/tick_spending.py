@@ -20,6 +20,7 @@ from lemming.capabilities.gates.past_spending import (
 )
 from lemming.capabilities.gates.shared_limits import group_families
 from lemming.capabilities.gates.spending_limit import LimitWindow, SpendAmount, parse_window, sum_raises
+from lemming.ext import TickContext
 from lemming.kernel.base.entry_ids import find_turn_number
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.turn_numbers import list_turn_keys, split_key, turn_key
@@ -27,7 +28,6 @@ from lemming.kernel.journal.journal_file import Journal, journal_ticks
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.journal.write_offs import WriteOff
-from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.obligations.ledger_calls import find_limit_raises
 
 

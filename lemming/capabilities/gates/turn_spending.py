@@ -21,19 +21,15 @@ from lemming.capabilities.gates.spending_limit import (
 )
 from lemming.capabilities.gates.tick_spending import SpendingScope, TickSpending
 from lemming.capabilities.pricing.prices import max_call_cost
+from lemming.ext import Interception, LivePhase, ModelEntry, Rejected, SendRequest, TurnInputs
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.llm.call_cost import max_input_tokens
-from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.providers import Request
-from lemming.kernel.turn.live_effects import SendRequest
-from lemming.kernel.turn.live_phase import LivePhase
-from lemming.kernel.turn.turn_effects import Interception, Rejected
-from lemming.kernel.turn.turn_values import TurnInputs
 
 
 class TurnSpendingLimits:

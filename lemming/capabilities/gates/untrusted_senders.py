@@ -12,14 +12,13 @@ from functools import cache
 
 from lemming.capabilities.gates.gate_settings import get_gates
 from lemming.capabilities.gates.information_flows import FlowGraph, InformationFlow
+from lemming.ext import Problem, has_model_turns
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.name_patterns import is_any_match
 from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.providers import is_channel
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tools import Tool, get_toolset
 
 OUTSIDE_TOOLS = ("mcp.*", "http_*")

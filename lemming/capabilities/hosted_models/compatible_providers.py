@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.capabilities.hosted_models.openai_wire import JsonMode
-from lemming.kernel.base.errors import ConfigError
+from lemming.ext import ConfigError
 from lemming.libraries.compatible_servers import SERVERS, ModelServer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lemming.kernel.turn.turn_hooks import Capability
+from lemming.ext import Capability
 
 
 class HostedModelsCapability(Capability):

@@ -24,7 +24,8 @@ from lemming.capabilities.hosted_models.native_formats import (
     with_images,
 )
 from lemming.capabilities.hosted_models.provider_http import HttpBackend, error_body
-from lemming.kernel.base.errors import ConfigError, ProviderError, TimedOut
+from lemming.ext import ConfigError
+from lemming.kernel.base.errors import ProviderError, TimedOut
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.redaction.secrets import register_secret_variables, strip_userinfo
 from lemming.kernel.llm.streaming import DeltaCallback

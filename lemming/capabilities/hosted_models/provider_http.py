@@ -18,9 +18,9 @@ from pydantic import ValidationError
 
 from lemming.capabilities.hosted_models.bounded_response import get_host
 from lemming.capabilities.hosted_models.rate_headers import rejection_wait_s, retry_after_s
+from lemming.ext import ConfigError
 from lemming.kernel.base.errors import (
     AuthenticationFailed,
-    ConfigError,
     ProviderError,
     RateLimited,
     RequestRejected,

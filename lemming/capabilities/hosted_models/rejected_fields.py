@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from lemming.ext import Problem
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import Clock, is_timestamp, parse_timestamp, timestamp
-from lemming.kernel.base.errors import DiskError, Problem, RequestRejected
+from lemming.kernel.base.errors import DiskError, RequestRejected
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import to_value

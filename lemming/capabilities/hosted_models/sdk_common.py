@@ -23,7 +23,8 @@ from lemming.capabilities.hosted_models.provider_http import (
     error_body,
     split_extra_fields,
 )
-from lemming.kernel.base.errors import ConfigError, ProviderError, TimedOut
+from lemming.ext import ConfigError
+from lemming.kernel.base.errors import ProviderError, TimedOut
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.providers import Request

@@ -23,7 +23,8 @@ from lemming.capabilities.judges.judge_prompts import (
 )
 from lemming.capabilities.judges.judges_settings import UNVERIFIED
 from lemming.capabilities.judges.reply_rollback import DraftWrites
-from lemming.kernel.base.errors import ContractError, NotVerified, OutOfCredits, ProviderError
+from lemming.ext import PLAIN, ContractError, RunTurn, Steps, TurnView
+from lemming.kernel.base.errors import NotVerified, OutOfCredits, ProviderError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.payload_text import QUOTED_LINE_START, quote_text
 from lemming.kernel.base.untrusted_quoting import fence_text, make_marker
@@ -34,10 +35,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.forms.form_user_message import describe_result
 from lemming.kernel.turn.notices import without_notices
-from lemming.kernel.turn.prompt_labels import PLAIN
-from lemming.kernel.turn.turn_context import RunTurn
-from lemming.kernel.turn.turn_values import Act, Steps
-from lemming.kernel.turn.turn_view import TurnView
+from lemming.kernel.turn.turn_values import Act
 
 MAX_SHOWN_CHARS = 40_000
 """Maximum characters of the author's prompt, and of its tool results, in a judge's prompt."""

@@ -19,28 +19,40 @@ from lemming.capabilities.judges.judges_validation import (
 )
 from lemming.capabilities.judges.reply_rollback import DraftWrites
 from lemming.capabilities.requests.team_tools import build_team_tools
+from lemming.ext import (
+    AgentCheck,
+    Allowed,
+    BuildPrompt,
+    CallTool,
+    Capability,
+    CarryOut,
+    CheckSubject,
+    DescribeQuery,
+    Effect,
+    Interception,
+    Interceptor,
+    ModelEntry,
+    Preparation,
+    Problem,
+    ReferenceCheck,
+    Rejected,
+    RunTurn,
+    StateQuery,
+    TakeReply,
+    TurnView,
+    describe_task,
+    resume_file,
+    to_problems,
+)
 from lemming.kernel.access.workspace_trust import RequiredPermission
-from lemming.kernel.base.errors import NotVerified, Problem
-from lemming.kernel.base.paths import resume_file
+from lemming.kernel.base.errors import NotVerified
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_table import JUDGES
-from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
 from lemming.kernel.turn.current_request import NOT_ANSWERED
-from lemming.kernel.turn.descriptions import DescribeQuery
-from lemming.kernel.turn.effect_chain import Interceptor
-from lemming.kernel.turn.forms.task_wording import describe_task
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.preparation_effects import BuildPrompt
-from lemming.kernel.turn.turn_context import RunTurn
-from lemming.kernel.turn.turn_effects import Allowed, CallTool, CarryOut, Effect, Interception, Rejected, TakeReply
-from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_view import TurnView
 
 
 class JudgesCapability(Capability):

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 
 from lemming.capabilities.requests.requests_settings import TeamMember
+from lemming.ext import describe_field
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field, fit_value
+from lemming.kernel.files.fast_decoder import TypeMismatch, fit_value
 from lemming.kernel.files.json_documents import find_problems
 from lemming.kernel.org.resume import Agent
 

@@ -12,21 +12,19 @@ from lemming.capabilities.judges.judges_settings import (
     parse_judge_target,
 )
 from lemming.capabilities.requests.requests_settings import get_team
+from lemming.ext import Inventory, ModelEntry, Problem
 from lemming.kernel.access import permission_bindings
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.providers import is_channel, is_person
-from lemming.kernel.tick.validation.inventory import Inventory
 
 
 def judge_error(inventory: Inventory, by: JudgeReference) -> tuple[str, str] | None:

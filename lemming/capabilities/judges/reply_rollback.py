@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lemming.ext import CarriedOut
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.turn.turn_effects import CarriedOut
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_view import TurnView
+    from lemming.ext import TurnView
 
 
 @dataclass

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lemming.capabilities.mcp.mcp_lock_file import plain_text
+from lemming.ext import ConfigError, NewEntry
 from lemming.kernel.agents import get_latest_survey
-from lemming.kernel.base.contract import NewEntry
-from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.inboxes.answer_payload import parse_answer
 from lemming.kernel.messages import parse_identities, read_entry

@@ -6,14 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 
 from lemming.capabilities.mcp.mcp_settings import load_mcp_config, match_servers, referenced_variables
 from lemming.capabilities.mcp.mcp_tools import validate_servers
+from lemming.ext import Capability, CheckSubject, OrgCheck, Problem
 from lemming.kernel.access.permission_bindings import code_permission, digest_command
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
-from lemming.kernel.turn.turn_hooks import Capability
 
 
 class McpCapability(Capability):

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.ext import ConfigError, Problem, describe_field
 from lemming.kernel.base.jsontext import dump_compact, dump_pretty
 from lemming.kernel.base.redaction.secrets import redact_json, redact_untrusted
 from lemming.kernel.files import fs
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.org.organisation import Organisation, OrgPath
 

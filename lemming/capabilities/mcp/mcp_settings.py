@@ -13,12 +13,13 @@ from operator import is_
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from lemming.kernel.base.errors import ConfigError, Problem, ToolError
+from lemming.ext import ConfigError, Problem, describe_field
+from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, did_you_mean
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.redaction.secrets import has_secret_shape, is_secret_name, register_secret_variables
-from lemming.kernel.files.fast_decoder import describe_field, field_with_key
+from lemming.kernel.files.fast_decoder import field_with_key
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.files.unknown_keys import UnknownKeyPolicy
 from lemming.kernel.org.organisation import Organisation, OrgPath

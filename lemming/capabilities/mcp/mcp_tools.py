@@ -25,9 +25,10 @@ from lemming.capabilities.mcp.mcp_settings import (
     load_mcp_config,
     match_servers,
 )
+from lemming.ext import ConfigError, Problem
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.entry_kinds import ToolClass
-from lemming.kernel.base.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
+from lemming.kernel.base.errors import InvalidArguments, TimedOut, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import did_you_mean, to_line
 from lemming.kernel.base.name_patterns import is_match

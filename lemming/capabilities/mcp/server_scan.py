@@ -19,8 +19,8 @@ from lemming.capabilities.mcp.mcp_lock_file import (
 )
 from lemming.capabilities.mcp.mcp_settings import MCP_FILE, load_mcp_config, match_servers
 from lemming.capabilities.mcp.server_sessions import McpSessions, ServerListing
+from lemming.ext import Problem
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.json_documents import GONE
 from lemming.kernel.journal.journal_file import journal_ticks, load_plan
 from lemming.kernel.org.organisation import Organisation

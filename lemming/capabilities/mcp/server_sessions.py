@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from lemming.capabilities.mcp.mcp_lock_file import LockedServer, lock_tool
 from lemming.capabilities.mcp.mcp_session import McpSession, SessionClosed, ToolCallResponse
 from lemming.capabilities.mcp.mcp_settings import PREFIX, McpServerSettings, load_mcp_config, require_sdk
+from lemming.ext import LemmingError
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.clock import elapsed_ms
-from lemming.kernel.base.errors import LemmingError, TimedOut, ToolError
+from lemming.kernel.base.errors import TimedOut, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.org.organisation import Organisation

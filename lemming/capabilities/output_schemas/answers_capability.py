@@ -12,17 +12,26 @@ from lemming.capabilities.output_schemas.payload_validation import (
     collect_answer_schemas,
     payload_instructions,
 )
-from lemming.kernel.base.errors import Problem
+from lemming.ext import (
+    AgentCheck,
+    Allowed,
+    BuildPrompt,
+    Capability,
+    CheckEntries,
+    CheckSubject,
+    Effect,
+    Interception,
+    Interceptor,
+    Preparation,
+    Problem,
+    ReferenceCheck,
+    SelectContext,
+    TurnView,
+    has_model_turns,
+    to_problems,
+)
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.tick.firing_plan import has_model_turns
-from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
-from lemming.kernel.turn.effect_chain import Interceptor
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.preparation_effects import BuildPrompt, SelectContext
-from lemming.kernel.turn.turn_effects import Allowed, CheckEntries, Effect, Interception
-from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_view import TurnView
 from lemming.libraries.conditions.schema_typos import find_schema_typos
 
 

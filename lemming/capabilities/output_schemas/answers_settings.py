@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field
+from lemming.ext import describe_field
+from lemming.kernel.files.fast_decoder import TypeMismatch
 from lemming.kernel.org.resume import Agent
 from lemming.libraries.conditions.predicates import validate_condition
 

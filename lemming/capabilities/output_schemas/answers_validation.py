@@ -8,9 +8,9 @@ from typing import Any
 from lemming.capabilities.output_schemas.answers_settings import OutputSettings
 from lemming.capabilities.output_schemas.closed_schemas import closing_blocker
 from lemming.capabilities.output_schemas.payload_validation import CHECKED_KINDS, can_require_schema
+from lemming.ext import Problem
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw, resolve_ref
 from lemming.kernel.org.config import Config
 

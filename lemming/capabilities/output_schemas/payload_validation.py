@@ -11,13 +11,11 @@ from typing import Any
 from lemming.capabilities.output_schemas.answers_settings import OutputSettings, get_output_settings
 from lemming.capabilities.output_schemas.closed_schemas import close_payload_schema, closing_blocker
 from lemming.capabilities.output_schemas.payload_coercion import repair_payload
+from lemming.ext import ConfigError, NewEntry, TurnInputs, resume_file
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.entry_kinds import MessageKind
-from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.json_schema.schema_violations import Violation, find_schema_flaw
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.paths import resume_file
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.answer_payload import (
     ANSWER_KEY,
@@ -28,7 +26,6 @@ from lemming.kernel.inboxes.answer_payload import (
 )
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.reply_schemas import PayloadSchema
-from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.libraries.conditions import predicates
 
 CHECKED_KINDS = ("report", "response")

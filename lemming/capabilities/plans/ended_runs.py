@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from lemming.capabilities.plans.plan_format import AgentPlan, load_plan
 from lemming.capabilities.plans.plan_run import PREFIX, run_key
-from lemming.kernel.base.errors import ConfigError, CorruptState
+from lemming.ext import ConfigError
+from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.memory import list_memories, load_memories
 from lemming.kernel.org.organisation import Organisation

@@ -8,10 +8,11 @@ from typing import Any
 
 from lemming.capabilities.plans.plan_format import AgentPlan, is_planner, load_plan
 from lemming.capabilities.plans.plan_permissions import PlanValidationContext
+from lemming.ext import ConfigError
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.agents import Agent, Survey, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, PermissionDenied, ToolError
+from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import find_unimported

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lemming.capabilities.judges.judges_settings import JudgeReference, JudgeSettings
+from lemming.ext import ConfigError, describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.disk_errors import require_about_one_file
-from lemming.kernel.files.fast_decoder import describe_field, field_with_key, file_fields, file_key
+from lemming.kernel.files.fast_decoder import field_with_key, file_fields, file_key
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation

@@ -15,8 +15,8 @@ from lemming.capabilities.plans.plan_format import END, FAIL, AgentPlan, StepAct
 from lemming.capabilities.plans.reference_validation import iter_references
 from lemming.capabilities.plans.step_graph import iter_explicit_transitions, successors
 from lemming.capabilities.plans.value_paths import find_references, split_reference
+from lemming.ext import Problem
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.libraries.conditions.predicates import MISSING, compile_condition, get_field, validate_condition

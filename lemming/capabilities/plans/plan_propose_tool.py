@@ -8,9 +8,9 @@ from lemming.capabilities.plans.org_members import build_validation_context
 from lemming.capabilities.plans.plan_format import AgentPlan, is_planner, load_plan
 from lemming.capabilities.plans.plan_permissions import validate_permissions
 from lemming.capabilities.plans.proposed_plans import PROPOSE, parse_proposed_plan
+from lemming.ext import ConfigError, Problem, describe_field
 from lemming.kernel.agents import load_agent, suggest_agent, survey_agents
-from lemming.kernel.base.errors import ConfigError, Problem, ToolError
-from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.base.errors import ToolError
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tools import EngineTool, ToolResult, get_toolset

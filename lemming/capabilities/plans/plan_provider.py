@@ -11,7 +11,8 @@ from lemming.capabilities.plans.plan_rules import load_valid_plan
 from lemming.capabilities.plans.plan_run import PlanRun, parse_run, run_key
 from lemming.capabilities.plans.proposed_plans import get_proposed_plan, resolve_proposal
 from lemming.capabilities.plans.step_outcomes import extract_answer
-from lemming.kernel.base.errors import ConfigError, RequestRejected
+from lemming.ext import ConfigError
+from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.org.organisation import Organisation

@@ -29,7 +29,8 @@ from lemming.capabilities.plans.step_graph import (
     reachable_steps,
 )
 from lemming.capabilities.plans.value_paths import ANSWER_ROOTS, ROOTS
-from lemming.kernel.base.errors import ConfigError, Problem, UsageError
+from lemming.ext import ConfigError, Problem
+from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
 from lemming.kernel.base.jsontext import did_you_mean, locate
 from lemming.kernel.base.times.parse_times import DURATIONS, parse_duration

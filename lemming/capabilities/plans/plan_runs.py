@@ -17,8 +17,8 @@ from lemming.capabilities.plans.plan_format import (
 )
 from lemming.capabilities.plans.plan_run import PREFIX, ActionState, PlanRun, parse_run
 from lemming.capabilities.plans.step_requests import describe_wait
+from lemming.ext import ConfigError
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.memory import load_memories
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath

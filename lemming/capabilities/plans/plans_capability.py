@@ -12,11 +12,31 @@ from lemming.capabilities.plans.plan_format import find_awaited_files, is_planne
 from lemming.capabilities.plans.plan_rules import load_valid_plan
 from lemming.capabilities.plans.plan_run import PREFIX, get_waits, is_redirected, is_wait_done, run_key
 from lemming.capabilities.plans.step_requests import describe_wait
+from lemming.ext import (
+    AgentCheck,
+    Block,
+    BuildPrompt,
+    Capability,
+    CheckSubject,
+    ConfigError,
+    Continue,
+    DescribeQuery,
+    ExpiredMemory,
+    Interception,
+    OptionalReadPath,
+    OrgQuery,
+    Preparation,
+    Problem,
+    ReadPath,
+    RunTurn,
+    SkipReason,
+    TurnView,
+)
 from lemming.kernel.access.agent_files import readable_digest
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import ConfigError, PermissionDenied, Problem
+from lemming.kernel.base.errors import PermissionDenied
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.turn_report import End
@@ -24,14 +44,6 @@ from lemming.kernel.memory import load_memories
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
-from lemming.kernel.turn.descriptions import DescribeQuery, ExpiredMemory, OptionalReadPath, OrgQuery, ReadPath
-from lemming.kernel.turn.preparation import Block, Continue, Preparation
-from lemming.kernel.turn.preparation_effects import BuildPrompt
-from lemming.kernel.turn.turn_context import RunTurn
-from lemming.kernel.turn.turn_effects import Interception
-from lemming.kernel.turn.turn_hooks import Capability, SkipReason
-from lemming.kernel.turn.turn_view import TurnView
 
 
 class PlansCapability(Capability):

@@ -24,8 +24,9 @@ from lemming.commands.command_context import (
 )
 from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, print_table
 from lemming.commands.trust import load_settings
+from lemming.ext import ConfigError
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.org.organisation import Organisation
 

@@ -9,8 +9,8 @@ from lemming.capabilities.plans.org_members import build_validation_context
 from lemming.capabilities.plans.plan_format import is_planner, load_plan, plan_file
 from lemming.capabilities.plans.plan_permissions import validate_permissions
 from lemming.capabilities.plans.plan_rules import locate_problems, validate_plan
+from lemming.ext import ConfigError, Problem
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath

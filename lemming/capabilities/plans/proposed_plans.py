@@ -9,8 +9,7 @@ from typing import Any
 from lemming.capabilities.plans.foreach_step import describe_items
 from lemming.capabilities.plans.plan_format import FAIL, AgentPlan, ChoiceSettings, StepAction, StepDefinition, get_kind
 from lemming.capabilities.plans.plan_rules import validate_plan
-from lemming.kernel.base.contract import NewEntry, ToolCall
-from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.ext import ConfigError, NewEntry, Problem, ToolCall
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.files.unknown_keys import unknown_keys

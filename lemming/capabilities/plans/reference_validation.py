@@ -16,7 +16,7 @@ from lemming.capabilities.plans.value_paths import (
     find_references,
     split_reference,
 )
-from lemming.kernel.base.errors import Problem
+from lemming.ext import Problem
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.libraries.conditions import predicates
 

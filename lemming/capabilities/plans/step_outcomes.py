@@ -14,8 +14,8 @@ from lemming.capabilities.output_schemas.payload_coercion import (
 )
 from lemming.capabilities.plans.plan_format import ChoiceSettings, StepAction, StepDefinition, VerifySettings
 from lemming.capabilities.plans.value_paths import value_to_text
+from lemming.ext import VERDICT_SCHEMA
 from lemming.kernel.inboxes.answer_payload import ENGINE_KEYS, ENVELOPE, REQUEST_KEYS, needs_answer_key, parse_answer
-from lemming.kernel.turn.verdict import VERDICT_SCHEMA
 from lemming.libraries.conditions import predicates
 
 Json = dict[str, Any]

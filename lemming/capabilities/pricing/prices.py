@@ -12,11 +12,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from lemming.ext import ModelEntry
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.llm.call_cost import cost_bound, to_decimal
 from lemming.kernel.llm.token_usage import Tokens
-from lemming.kernel.org.model_entries import ModelEntry
 from lemming.libraries.model_price import CallCostBound, ModelPrice
 
 VENDORS = ("openai", "anthropic")

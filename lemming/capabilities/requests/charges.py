@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lemming.capabilities.requests.sub_request_tracker import load_entry
+from lemming.ext import TickContext
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.turn_numbers import list_turn_keys
 from lemming.kernel.inboxes.turn_task import Task
@@ -22,7 +23,6 @@ from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.obligations.budgets import BudgetAmount, Unit, get_budget
 from lemming.kernel.obligations.request_payloads import accepts_first_answer, required_answers
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.obligations.request_costs import RequestCosts, TurnForRequest, turns_for_requests
 
 _MAX_CACHED_TICKS = 2_000

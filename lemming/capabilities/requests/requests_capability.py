@@ -19,7 +19,25 @@ from lemming.capabilities.requests.team_tools import (
     collect_team_facts,
     fill_answer,
 )
-from lemming.kernel.base.errors import LemmingError, Problem
+from lemming.ext import (
+    AgentCheck,
+    CallTool,
+    Capability,
+    CheckSubject,
+    Effect,
+    Interception,
+    Interceptor,
+    LemmingError,
+    OrgCheck,
+    Preparation,
+    Problem,
+    ReferenceCheck,
+    SelectContext,
+    ShowEarlierResult,
+    TurnContext,
+    TurnView,
+    to_problems,
+)
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import RequestPolicy
@@ -27,16 +45,8 @@ from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
 from lemming.kernel.plugins.capability_table import REQUESTS
-from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck, to_problems
-from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.loop_breaker import loop_limits
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.preparation_effects import SelectContext, ShowEarlierResult
-from lemming.kernel.turn.turn_context import TurnContext
-from lemming.kernel.turn.turn_effects import CallTool, Effect, Interception
-from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_values import Purpose
-from lemming.kernel.turn.turn_view import TurnView
 from lemming.kernel.turn.visible_requests import has_answer
 
 

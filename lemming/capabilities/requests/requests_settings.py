@@ -9,9 +9,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lemming.kernel.base.errors import ConfigError
+from lemming.ext import ConfigError, describe_field
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field
+from lemming.kernel.files.fast_decoder import TypeMismatch
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_loader import member_keys
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lemming.capabilities.requests.requests_settings import TeamSettings
+from lemming.ext import Inventory, Problem
 from lemming.kernel.agents import Agent, suggest_agent, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.validation.inventory import Inventory
 from lemming.obligations.current_requests import load_requests
 
 

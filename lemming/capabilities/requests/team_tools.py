@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from lemming.capabilities.requests.request_agenda import accepts_requests
 from lemming.capabilities.requests.requests_settings import get_team
-from lemming.kernel.base.contract import NewEntry
+from lemming.ext import (
+    PLAIN,
+    Allowed,
+    CallTool,
+    Interception,
+    NewEntry,
+    PromptLabels,
+    Rejected,
+    TickContext,
+    describe_field,
+    render_result,
+)
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.inboxes.answer_payload import ENVELOPE
 from lemming.kernel.inboxes.payload_references import parse_reference
 from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
@@ -25,13 +35,10 @@ from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tools import Tool, ToolResult
 from lemming.kernel.turn.current_request import OWN_REQUESTS
-from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
-from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.tool_results import RESULTS_CHARS, render_result
-from lemming.kernel.turn.turn_effects import Allowed, CallTool, Interception, Rejected
+from lemming.kernel.turn.tool_results import RESULTS_CHARS
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_view import TurnView
+    from lemming.ext import TurnView
 
 Wait = Literal["all", "first"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lemming.ext import ConfigError
 from lemming.journal_tools.recorded_reply import to_reply
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, RequestRejected
+from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
 from lemming.kernel.providers import Backend, Reply, Request

@@ -14,13 +14,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+from lemming.ext import ConfigError, Problem, describe_field
 from lemming.kernel.base import errors
 from lemming.kernel.base.clock import is_timestamp
-from lemming.kernel.base.errors import ConfigError, Problem, RequestRejected
+from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN
 from lemming.kernel.files import fs
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.files.json_documents import parse_document
 from lemming.kernel.llm import model_call
 from lemming.kernel.providers import Backend, Message, Reply, Request

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from lemming.ext import Problem
 from lemming.kernel.access.agent_files import LISTING_LIMIT, is_readable, list_folder
 from lemming.kernel.access.allowed_paths import AllowedPath, resolve_org_path
-from lemming.kernel.base.errors import Problem, ToolError
+from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.paths import SKILL_FILE
 
 MAX_DEPTH = 4

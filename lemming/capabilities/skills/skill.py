@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.ext import ConfigError, Problem
 from lemming.kernel.base.paths import SKILL_FILE
 from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.libraries.front_matter import InvalidFrontMatter, parse_front_matter, split_front_matter

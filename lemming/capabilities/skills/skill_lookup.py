@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from lemming.capabilities.skills.folder_search import SkillSearch, make_warning
 from lemming.capabilities.skills.skill import Skill, parse_skill
 from lemming.capabilities.skills.skills_settings import valid_patterns
+from lemming.ext import ConfigError, Problem
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_org_path
 from lemming.kernel.agents import list_agent_folders, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, Problem, ToolError
+from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.paths import SKILL_FILE
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent

@@ -8,6 +8,7 @@ from lemming.capabilities.skills.folder_search import SkillSearch
 from lemming.capabilities.skills.skill import format_skills
 from lemming.capabilities.skills.skill_lookup import load_agent_skills, parse_skill_patterns
 from lemming.capabilities.skills.skills_settings import valid_patterns
+from lemming.ext import describe_field
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_org_path
 from lemming.kernel.access.grant_syntax import unsafe_path_reason
@@ -15,7 +16,6 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.base.jsontext import closest_match, did_you_mean
 from lemming.kernel.base.paths import SKILL_FILE, components
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import EngineTool, Places, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext

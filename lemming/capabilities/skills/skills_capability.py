@@ -11,18 +11,29 @@ from lemming.capabilities.skills.guides import Guide, list_guide_files, load_gui
 from lemming.capabilities.skills.skill import build_skills_section
 from lemming.capabilities.skills.skill_lookup import load_agent_skills, parse_skill_patterns
 from lemming.capabilities.skills.skills_settings import has_guides, valid_patterns, validate_patterns
-from lemming.kernel.base.errors import Problem
+from lemming.ext import (
+    AgentCheck,
+    BuildPrompt,
+    Capability,
+    CheckSubject,
+    DescribeQuery,
+    Interception,
+    OrgQuery,
+    OutsideFile,
+    OutsideRoot,
+    Preparation,
+    Problem,
+    ReadPath,
+    ReferenceCheck,
+    SelectContext,
+    Watch,
+    has_model_turns,
+    to_problems,
+)
 from lemming.kernel.base.paths import GUIDE
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import Agent
-from lemming.kernel.tick.firing_plan import has_model_turns
-from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, ReferenceCheck, to_problems
-from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, OutsideFile, OutsideRoot, ReadPath
-from lemming.kernel.turn.preparation import Preparation, Watch
-from lemming.kernel.turn.preparation_effects import BuildPrompt, SelectContext
-from lemming.kernel.turn.turn_effects import Interception
-from lemming.kernel.turn.turn_hooks import Capability
 
 _STANDARD_FOLDERS = ("agents", "config", "shared", "trust")
 

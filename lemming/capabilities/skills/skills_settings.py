@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lemming.kernel.files.fast_decoder import describe_field
+from lemming.ext import describe_field
 from lemming.kernel.org.resume import Agent
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from lemming.capabilities.skills.guides import GUIDE_CHARS, load_guides
 from lemming.capabilities.skills.skill_lookup import COMMON_FOLDERS, load_agent_skills, load_skills
 from lemming.capabilities.skills.skills_settings import has_guides, valid_patterns
+from lemming.ext import Problem
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import Problem, ToolError
+from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.paths import GUIDE
 from lemming.kernel.org.config import Config

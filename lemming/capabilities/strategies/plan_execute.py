@@ -10,17 +10,14 @@ from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from lemming.kernel.base.contract import TurnReply
-from lemming.kernel.base.errors import ConfigError, ContractError
+from lemming.ext import ConfigError, ContractError, Steps, TurnReply, describe_field
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.strategy import Turn
 from lemming.kernel.turn.turn_values import Step as Yielded
-from lemming.kernel.turn.turn_values import Steps
 from lemming.libraries.strategy_registry import StrategyInputs
 
 MAX_STEPS, MAX_TOTAL_STEPS = 20, 60

@@ -9,22 +9,26 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from lemming.ext import (
+    AgentCheck,
+    Capability,
+    CheckSubject,
+    ConfigError,
+    Interception,
+    Preparation,
+    Problem,
+    RunTurn,
+    SelectContext,
+    describe_task,
+)
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.plugins.capability_table import STRATEGIES
-from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject
-from lemming.kernel.turn.forms.task_wording import describe_task
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.preparation_effects import SelectContext
-from lemming.kernel.turn.turn_context import RunTurn
-from lemming.kernel.turn.turn_effects import Interception
-from lemming.kernel.turn.turn_hooks import Capability
 from lemming.libraries.strategy_registry import StrategyInputs, get_strategy
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_view import TurnView
+    from lemming.ext import TurnView
 
 _PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
 """Memory key for plans of `plan_execute`; its prompts show the current plan."""

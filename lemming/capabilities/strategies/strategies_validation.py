@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from lemming.capabilities.strategies.reflexion import ReflexionOptions as Reflexion
+from lemming.ext import ConfigError, Problem
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.org.config import Config

@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import floor
 from typing import Annotated, Any
 
+from lemming.ext import ConfigError, describe_field
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, list_agent_folders, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, CorruptState, PermissionDenied, ToolError
+from lemming.kernel.base.errors import CorruptState, PermissionDenied, ToolError
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files import fs
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.files.json_documents import parse_document
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.ledger import read_state

@@ -9,11 +9,11 @@ import sys
 from typing import Annotated, Literal
 
 from lemming.capabilities.toolbox.file_tools import Path, SingleFileReadingTool
+from lemming.ext import describe_field
 from lemming.kernel.access.agent_files import read_raw
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.optional_packages import install_command
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from lemming.capabilities.toolbox.file_tools import FileReadingTool, FileWritingTool, Path, make_write_effect
+from lemming.ext import describe_field
 from lemming.kernel.access.agent_files import read_text, remove_effect, target_exists
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.base.errors import PermissionDenied, ToolError
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 

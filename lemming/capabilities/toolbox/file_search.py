@@ -12,11 +12,11 @@ from typing import Annotated
 
 from lemming.capabilities.toolbox.file_tools import FileReadingTool
 from lemming.capabilities.toolbox.file_walk import TextFileWalker
+from lemming.ext import describe_field
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.json_schema.schema_patterns import compile_schema_pattern
 from lemming.kernel.base.name_patterns import InvalidPattern
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+from lemming.ext import describe_field
 from lemming.kernel.access.agent_files import list_folder, read_text, write_effect
 from lemming.kernel.access.allowed_paths import NEVER_OPEN, granted_folders, resolve_path
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.paths import components, resolve_agent_path
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import EngineTool, Places, ToolClass, ToolResult

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lemming.capabilities.toolbox.allowed_hosts import USUAL_PORTS, is_public, matches_host
 from lemming.capabilities.toolbox.toolbox_settings import HttpSettings
-from lemming.kernel.base.errors import LemmingError, PermissionDenied, ToolError
+from lemming.ext import LemmingError
+from lemming.kernel.base.errors import PermissionDenied, ToolError
 
 if TYPE_CHECKING:
     import httpx2

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from lemming.capabilities.toolbox.toolbox_settings import get_http_settings
+from lemming.ext import describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import dump_compact
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import EngineTool, ToolResult, interrupted_result
 from lemming.kernel.tools.tool_context import ToolContext

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from lemming.ext import describe_field
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.memory import decode_memory, list_memories, load_memory, make_memory_effect, require_intact
 from lemming.kernel.tools import EngineTool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext

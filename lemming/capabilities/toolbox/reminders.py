@@ -6,14 +6,14 @@ from datetime import timedelta
 from typing import Annotated
 
 from lemming.capabilities.toolbox.toolbox_settings import get_reminder_settings
+from lemming.ext import ConfigError, describe_field
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp, timestamp
-from lemming.kernel.base.errors import ConfigError, PermissionDenied, ToolError, UsageError
+from lemming.kernel.base.errors import PermissionDenied, ToolError, UsageError
 from lemming.kernel.base.times.format_times import format_moment
 from lemming.kernel.base.times.parse_times import DURATIONS, EXAMPLES, parse_duration, parse_moment
 from lemming.kernel.base.times.zones import get_zone
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.messages import (
     ENTRIES_PER_TURN,
     REMINDERS_FROM,

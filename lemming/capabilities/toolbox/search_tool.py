@@ -13,9 +13,9 @@ from typing import Annotated, Any, NamedTuple
 
 from lemming.capabilities.toolbox.file_tools import FileReadingTool
 from lemming.capabilities.toolbox.file_walk import TextFileWalker
+from lemming.ext import describe_field
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import ToolError
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 

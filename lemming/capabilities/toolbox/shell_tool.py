@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
+from lemming.ext import describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.redaction.secrets import redact_truncated
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext

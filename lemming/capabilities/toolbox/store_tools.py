@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from lemming.capabilities.toolbox.file_tools import make_write_effect
+from lemming.ext import describe_field
 from lemming.kernel.access.agent_files import read_text, scan_folder, target_exists
 from lemming.kernel.access.allowed_paths import Access, resolve_path
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, ToolError
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import EngineTool, Places, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext

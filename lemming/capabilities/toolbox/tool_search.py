@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
+from lemming.ext import describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError
-from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import EngineTool, Tool, ToolResult, get_toolset
 from lemming.kernel.tools.listing import describe_groups, describe_tool, is_deferrable, make_found_tools_state

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
+from lemming.ext import CallNote, Capability, CheckSubject, ConfigError, DescribeQuery, OrgCheck, Problem, StateQuery
 from lemming.kernel.access.permission_bindings import code_permission, digest_files
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools.listing import load_found_tools
-from lemming.kernel.turn.check_subjects import CheckSubject, OrgCheck
-from lemming.kernel.turn.descriptions import DescribeQuery
-from lemming.kernel.turn.turn_hooks import Capability
 from lemming.libraries.tool_file_search import (
     add_neighbour_modules,
     find_empty_patterns,

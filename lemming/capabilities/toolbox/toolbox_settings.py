@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lemming.capabilities.toolbox.allowed_hosts import host_pattern_error
-from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field
+from lemming.ext import describe_field
+from lemming.kernel.files.fast_decoder import TypeMismatch
 from lemming.kernel.org.config import OrgSettings
 from lemming.libraries.sandbox.sandbox_settings import ShellSettings
 

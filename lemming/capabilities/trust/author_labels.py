@@ -9,6 +9,7 @@ from functools import cached_property
 from lemming.capabilities.trust.endorsements import Endorsement, EndorsementLog
 from lemming.capabilities.trust.trust_levels import AGENT, TrustOrder
 from lemming.capabilities.trust.trust_settings import TOOL_LABELS, get_trust_settings
+from lemming.ext import TickContext
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.base.paths import memory_file, workspace_folder
@@ -18,7 +19,6 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import is_channel, is_person
-from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.libraries.conditions.predicates import evaluate
 
 OUTSIDE, OWNER = "outside", "owner"

@@ -19,14 +19,12 @@ from lemming.capabilities.trust.origins import UntrustedValue, iter_recognizable
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels
 from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
 from lemming.capabilities.trust.trust_settings import get_minimum_label
+from lemming.ext import Effect, Outcome, Rejected, ShowEarlierResult, ShowEntry, resume_file
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.paths import resume_file
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.turn_task import RequestOutcome
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.turn.preparation_effects import ShowEarlierResult, ShowEntry
-from lemming.kernel.turn.turn_effects import Effect, Outcome, Rejected
 
 NOT_SHOWN = "not shown"
 _PLURALS = {"entry": "entries", "memory": "memories", "file": "files", "result": "results"}

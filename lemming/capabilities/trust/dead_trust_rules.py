@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lemming.capabilities.trust.trust_settings import TOOL_LABELS, TrustRule, TrustSettings, get_minimum_label
+from lemming.ext import Inventory, PointerProblem
 from lemming.kernel.agents import Agent, suggest_agent
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.name_patterns import is_match
@@ -12,7 +13,6 @@ from lemming.kernel.org.capability_usage import provider_capability
 from lemming.kernel.org.config import Config
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import STRATEGY_OWNERS
-from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
 from lemming.libraries.conditions.predicates import iter_fields
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}

@@ -8,6 +8,7 @@ from lemming.capabilities.trust.endorsements import build_payload
 from lemming.capabilities.trust.sidecar_labels import compute_file_digest
 from lemming.commands.command_context import AsPerson, CommandContext, argument
 from lemming.commands.terminal import print_data, print_notice
+from lemming.ext import load_tick
 from lemming.journal_tools.provenance.provenance_tree import resolve_target
 from lemming.journal_tools.provenance.write_log import WriteLog
 from lemming.kernel import messages
@@ -16,7 +17,6 @@ from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_people import choose_person
 

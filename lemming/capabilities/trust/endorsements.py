@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lemming.kernel.base.errors import ConfigError
+from lemming.ext import ConfigError
 from lemming.kernel.messages import EntryName, OutboxEntry, list_outbox, read_entry
 from lemming.kernel.org.organisation import Organisation
 

@@ -17,10 +17,21 @@ from lemming.capabilities.trust.origins import label_arguments
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels
 from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
 from lemming.capabilities.trust.turn_trust import TurnLabelState
+from lemming.ext import (
+    Allowed,
+    CheckResult,
+    Effect,
+    Interception,
+    LiveEffect,
+    LivePhase,
+    Outcome,
+    RunTool,
+    StartTool,
+    ToolCall,
+)
 from lemming.kernel.access.allowed_paths import Access, nearest_readable
 from lemming.kernel.access.grant_syntax import unsafe_path_reason
 from lemming.kernel.base import paths
-from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.paths import components, resolve_agent_path
 from lemming.kernel.files.canonical_path import canonical_path
 from lemming.kernel.files.effects import apply_effect
@@ -29,9 +40,6 @@ from lemming.kernel.memory import decode_record, get_trust_label, load_memories
 from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.tools import ANYWHERE, EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.turn.live_effects import CheckResult, RunTool, StartTool
-from lemming.kernel.turn.live_phase import LivePhase
-from lemming.kernel.turn.turn_effects import Allowed, Effect, Interception, LiveEffect, Outcome
 
 RETURNS_NO_TEXT = ("attach",)
 EDITING_TOOLS = ("file_edit", "file_move")

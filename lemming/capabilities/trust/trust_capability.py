@@ -16,20 +16,35 @@ from lemming.capabilities.trust.trust_levels import TRUST
 from lemming.capabilities.trust.trust_prompt_labels import PromptTaintTracker
 from lemming.capabilities.trust.trust_settings import get_trust_settings
 from lemming.capabilities.trust.turn_trust import TurnLabelState
-from lemming.kernel.base.errors import Problem
+from lemming.ext import (
+    Allowed,
+    Capability,
+    CheckResult,
+    CheckSubject,
+    DescribeQuery,
+    Effect,
+    Interception,
+    Interceptor,
+    LiveEffect,
+    OrgQuery,
+    Preparation,
+    Problem,
+    ReferenceCheck,
+    RetentionHold,
+    RunTool,
+    Seal,
+    SendRequest,
+    ShowResult,
+    StartTool,
+    TakeResult,
+    TickContext,
+    ToolReference,
+    TurnView,
+    to_problems,
+)
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.tick.firing_plan import is_person_agent
-from lemming.kernel.turn.check_subjects import CheckSubject, ReferenceCheck, to_problems
-from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery, ToolReference
-from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.guards import TrustLabeler
-from lemming.kernel.turn.live_effects import CheckResult, RunTool, SendRequest, StartTool
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_context import RetentionHold
-from lemming.kernel.turn.turn_effects import Allowed, Effect, Interception, LiveEffect, Seal, ShowResult, TakeResult
-from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_view import TurnView
 
 
 class TrustCapability(Capability):

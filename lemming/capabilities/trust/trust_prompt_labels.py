@@ -13,6 +13,21 @@ from lemming.capabilities.trust.sidecar_labels import SidecarLabels
 from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
 from lemming.capabilities.trust.trust_settings import get_minimum_label
 from lemming.capabilities.trust.turn_trust import VALUES, to_record
+from lemming.ext import (
+    Allowed,
+    BuildPrompt,
+    Effect,
+    Interception,
+    LabelPrompt,
+    Outcome,
+    Preparation,
+    PromptLabels,
+    SelectContext,
+    ShowEarlierResult,
+    ShowEntry,
+    ShowFile,
+    ShowMemory,
+)
 from lemming.kernel.access.agent_files import read_raw
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.context_files import ForeignMemory, resolve_item
@@ -24,19 +39,7 @@ from lemming.kernel.memory import decode_record, load_memories
 from lemming.kernel.memory import get_trust_label as word_in
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.resume import ContextFile
-from lemming.kernel.turn.preparation import Preparation
-from lemming.kernel.turn.preparation_effects import (
-    BuildPrompt,
-    LabelPrompt,
-    SelectContext,
-    ShowEarlierResult,
-    ShowEntry,
-    ShowFile,
-    ShowMemory,
-)
 from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.prompt_labels import PromptLabels
-from lemming.kernel.turn.turn_effects import Allowed, Effect, Interception, Outcome
 
 
 class TrustPromptLabels(PromptLabels):

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.capabilities.trust.trust_levels import TRUST
+from lemming.ext import describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.jsontext import did_you_mean, escape_pointer_key
-from lemming.kernel.files.fast_decoder import TypeMismatch, describe_field, field_with_key
+from lemming.kernel.files.fast_decoder import TypeMismatch, field_with_key
 from lemming.kernel.org.config import OrgSettings
 from lemming.libraries.conditions.predicates import iter_fields, validate_condition
 

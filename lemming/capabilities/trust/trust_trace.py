@@ -7,6 +7,7 @@ from typing import Any
 
 from lemming.capabilities.trust.endorsements import EndorsementLog
 from lemming.capabilities.trust.sidecar_labels import get_label_path
+from lemming.ext import find_people
 from lemming.journal_tools.provenance.trust_steps import TrustStep
 from lemming.journal_tools.provenance.write_log import WriteLog
 from lemming.journal_tools.recorded_tick import TurnRecord
@@ -17,7 +18,6 @@ from lemming.kernel.base.jsontext import parse
 from lemming.kernel.messages import parse_identities
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.firing_plan import find_people
 
 MAX_STEPS = 100
 EARLIER_RESULT_SUFFIX = " gave before"

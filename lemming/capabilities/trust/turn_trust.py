@@ -18,10 +18,10 @@ from lemming.capabilities.trust.origins import (
 )
 from lemming.capabilities.trust.sidecar_labels import make_label_effect
 from lemming.capabilities.trust.trust_levels import AGENT, TAG, TRUST, SourcedLabel, TrustOrder, strip_label_tags
+from lemming.ext import TurnInputs
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.turn.turn_values import TurnInputs
 
 VALUES = "values"
 """Key of the values with a lower label, in a turn's record and in results for the next turn."""

@@ -166,7 +166,7 @@ _MEMBERS = {
 _REPLACED = {
     "kernel.turn.turn_hooks.Capability": (
         "context_provider=prepare part=interceptor holder=intercept completes=intercept looks_at_calls=intercept "
-        "limits=intercept tracing=intercept words=trust_labeler given_up=on_turn_abandoned kept_results=results_after_abandon "
+        "limits=intercept tracing=intercept words=trust_labeler given_up= kept_results=intercept "
         "why_not=check "
         "approval_broker=intercept before_model_call=intercept taint_tracker=intercept tick_limits=intercept "
         "tool_call_guard=intercept resume_blocker=check on_turn_abandoned= results_after_abandon=intercept "

@@ -18,7 +18,6 @@ from lemming.kernel.journal.engine_events import is_observer_error
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.plugins.plugin_registry import module_registrations
 from lemming.kernel.plugins.provider_errors import describe_exception, relative_module_file
-from lemming.kernel.turn.capability_errors import HookError
 
 T = TypeVar("T")
 
@@ -55,6 +54,8 @@ def to_turn_error(error: Exception) -> TurnBroke:
         return TurnBroke(error.message, where=error.where, hint=error.hint)
     if isinstance(error, LemmingError):
         raise error
+    from lemming.kernel.turn.capability_errors import HookError  # only imported with a turn that failed
+
     hint = "fix the capability, or remove its block; the other agents continue"
     if isinstance(error, HookError):  # the message has the place
         return TurnBroke(redact_untrusted(str(error)[:_MAX_CHARS]), hint=hint)

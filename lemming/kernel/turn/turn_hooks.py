@@ -1,7 +1,7 @@
 """Hooks of a turn, in the order of their calls.
 
     due  ->  effects of the preparation  ->  prepare  ->  given.<name>, recorded before any model call
-    ->  on_turn_start  ->  replies, calls  ->  save_state
+    ->  effects of the turn  ->  intercept, reduce of the capabilities that handle their types
 
 A turn has interceptors only of capabilities with a recorded snapshot or with a part in the recorded inputs.
 The record alone decides, so a turn that is resumed, replayed or explained has the same interceptors.

@@ -12,11 +12,12 @@ from hashlib import sha256
 from typing import Any
 
 from lemming.capabilities.toolbox.functions.function_call import FunctionResult
+from lemming.ext import LemmingError
 from lemming.kernel.access.agent_files import write_effect
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.recorded_effects import require_writable as require_granted_or_memory
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import DiskError, LemmingError
+from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact_untrusted, redact_values
 from lemming.kernel.files.effects import FileEffect

@@ -20,8 +20,9 @@ from lemming.capabilities.toolbox.functions.function_import import FunctionLocat
 from lemming.capabilities.toolbox.functions.signature import InvalidToolFunction, ToolSignature
 from lemming.capabilities.toolbox.functions.worker_pool import FunctionWorkers
 from lemming.capabilities.toolbox.functions.worker_protocol import call_to_json
+from lemming.ext import ConfigError
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import ConfigError, InvalidArguments
+from lemming.kernel.base.errors import InvalidArguments
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.paths import resolve_agent_path
 from lemming.kernel.base.redaction.secrets import redact_json

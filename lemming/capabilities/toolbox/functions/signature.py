@@ -18,7 +18,7 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_json
 
-from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.ext import ConfigError, Problem
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.tools.tool_context import ToolContext
 

@@ -16,10 +16,10 @@ from lemming.capabilities.toolbox.functions.function_call import format_trace
 from lemming.capabilities.toolbox.functions.function_import import FunctionLocation, Sources, load_module, unload
 from lemming.capabilities.toolbox.functions.function_tool import FunctionTool
 from lemming.capabilities.toolbox.functions.worker_pool import FunctionWorkers
+from lemming.ext import ConfigError, Problem
 from lemming.kernel.access.plugin_files import find_writable_files
 from lemming.kernel.access.workspace_trust import WorkspaceTrust
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.redaction.secrets import redact
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation

@@ -24,7 +24,8 @@ from lemming.capabilities.toolbox.functions.function_call import (
 )
 from lemming.capabilities.toolbox.functions.function_import import FunctionLocation, Sources, get_attribute, load_module
 from lemming.capabilities.toolbox.functions.worker_protocol import context_from_json, result_to_json, sources_from_json
-from lemming.kernel.base.errors import DiskError, LemmingError, ToolError
+from lemming.ext import LemmingError
+from lemming.kernel.base.errors import DiskError, ToolError
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import RequestedEffects
 from lemming.kernel.tools.tool_decorator import get_declaration

@@ -28,8 +28,9 @@ from lemming.capabilities.toolbox.functions.worker_protocol import (
     result_from_json,
     sources_to_json,
 )
+from lemming.ext import ConfigError, Problem
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline, WorkAbandoned, wait_slices
-from lemming.kernel.base.errors import ConfigError, DiskError, Problem, ToolError
+from lemming.kernel.base.errors import DiskError, ToolError
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation

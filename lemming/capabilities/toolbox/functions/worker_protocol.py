@@ -8,8 +8,8 @@ from typing import Any
 
 from lemming.capabilities.toolbox.functions.function_call import FunctionResult, FunctionSpec
 from lemming.capabilities.toolbox.functions.function_import import FunctionLocation, Sources
+from lemming.ext import NewEntry
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import InvalidArguments
 from lemming.kernel.files.fast_decoder import fit_value
 from lemming.kernel.org.config import OrgSettings
