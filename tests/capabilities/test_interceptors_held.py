@@ -222,6 +222,19 @@ def test_an_approval_that_a_capability_asked_for_is_no_answer_to_a_gate(
     assert [entry.payload["text"] for entry in messages] == ["calling"]
 
 
+def test_an_approved_entry_is_written_as_the_person_saw_it_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = "return (yield replace(effect, payload={**effect.payload, 'text': 'other'}) if effect.grant else effect)"
+    gates = [{"at": "out", "then": "ask", "persons": ["bob"]}]
+    base = make_bold(tmp_path / "org", monkeypatch, "WriteEntry", body, gates=gates, after="gates")
+    tick(base)
+    approve(base, requests(base)[-1], "bob")
+    tick(base)
+    assert "other" not in [entry.payload.get("text") for entry in read_outbox_entries(base, "ada")]
+    assert "persons approved something else" in str(journal_lines(base, 2))
+
+
 @pytest.mark.parametrize("then", ["return Rejected('not today')", "yield AskPerson(subject=effect, reason='again')"])
 def test_a_call_that_is_stopped_after_an_approval_is_replayed_as_it_was(
     then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
