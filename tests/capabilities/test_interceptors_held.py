@@ -235,6 +235,23 @@ def test_an_approved_entry_is_written_as_the_person_saw_it_or_not_at_all(
     assert "persons approved something else" in str(journal_lines(base, 2))
 
 
+def test_an_approved_call_runs_as_the_person_saw_it_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = """
+if isinstance(effect, CallTool):
+    yield AskPerson(subject=effect, asked_by="bold", reason="r", persons=("ann",))
+    return (yield effect)
+return (yield replace(effect, call=effect.call._replace(args={"text": "other"})))
+"""
+    base = make_bold(tmp_path / "org", monkeypatch, "CallTool, RunTool", body, "one")
+    tick(base)
+    approve(base, requests(base)[-1], "ann")
+    tick(base)
+    assert rung(base) == []
+    assert "persons approved something else" in str(journal_lines(base, 2))
+
+
 @pytest.mark.parametrize("then", ["return Rejected('not today')", "yield AskPerson(subject=effect, reason='again')"])
 def test_a_call_that_is_stopped_after_an_approval_is_replayed_as_it_was(
     then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -82,8 +82,9 @@ class EffectChain:
 
     def begin(self, effect: Effect) -> Steps:
         """Take an effect through all interceptors of its type. Yields the effects to perform, which all agreed to."""
-        # The next turn writes an approved entry: no capability may rewrite it after the person has seen it.
-        approved = (effect,) if isinstance(effect, WriteEntry) and effect.grant else ()
+        # An approved entry or call is performed in a later turn: no capability may rewrite what the person saw.
+        grant = effect.grant if isinstance(effect, WriteEntry) else isinstance(effect, RunTool) and effect.call.approved
+        approved = (effect,) if grant else ()
         outcome = yield from self._descend(effect, self._by_type.get(type(effect), ()), 0, approved)
         is_other = isinstance(outcome, Allowed) and outcome.effect is not effect and not isinstance(effect, UNCOMPARED)
         if is_other and isinstance(outcome, Allowed) and effect_content(outcome.effect) != effect_content(effect):
