@@ -62,6 +62,7 @@ def test_the_tests_of_the_kernel_pass_without_it(tmp_path: Path, name: str) -> N
     assert found.returncode == 0, found.stdout[-2000:]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_plain_organisation_comes_to_the_same_state_root_without_it(tmp_path: Path, name: str) -> None:
     """And who names it is refused and told what is missing: one process runs both."""

@@ -139,6 +139,7 @@ KILLED_AND_FINISHED = {
 
 
 @pytest.mark.crash
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("names", KILLED_AND_FINISHED)
 @pytest.mark.parametrize("organisation", ORGANISATIONS)
 def test_killed_at_every_change_it_comes_to_the_same_and_pays_no_answer_twice(
