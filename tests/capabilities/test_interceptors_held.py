@@ -252,6 +252,20 @@ return (yield replace(effect, call=effect.call._replace(args={"text": "other"}))
     assert "persons approved something else" in str(journal_lines(base, 2))
 
 
+@pytest.mark.parametrize("handles", ["CallTool", "RunTool"])
+def test_one_approval_answers_one_of_two_questions_for_the_same_persons(
+    handles: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = make_bold(tmp_path / "org", monkeypatch, handles, BOTH.replace("(person,)", '("ann", "bob")'), "one")
+    for person in ("ann", "bob"):
+        tick(base)
+        assert rung(base) == []
+        approve(base, requests(base)[-1], person)
+    tick(base)
+    assert rung(base) == ["one"]
+    assert len(requests(base)) == 2
+
+
 @pytest.mark.parametrize("then", ["return Rejected('not today')", "yield AskPerson(subject=effect, reason='again')"])
 def test_a_call_that_is_stopped_after_an_approval_is_replayed_as_it_was(
     then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
