@@ -22,7 +22,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume
 
 AGENTS, TICKS = 20, 2
-MOST_CALLS = {"one": 1170, "all": 1540}
+MOST_CALLS = {"one": 1160, "all": 1525}
 """So many calls of functions, those of Python itself among them, may a turn make, by whom the agents read.
 
 When it is more, something that most organisations do not use is looked at in every turn.
