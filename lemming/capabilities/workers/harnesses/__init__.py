@@ -1,0 +1,1 @@
+"""Harnesses as data: one JSON file each, and readers of their output."""

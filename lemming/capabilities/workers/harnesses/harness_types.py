@@ -1,0 +1,103 @@
+"""Values that describe a harness and a run of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+ModelApi = Literal["anthropic", "openai-responses", "openai-chat", "none"]
+"""The API that a harness speaks to its model. "none": the engine does not pass on its requests."""
+
+ErrorKind = Literal["", "auth", "rate_limit", "budget", "turns", "model", "stopped", "session", "unreadable", "exit"]
+"""Why a run failed; empty for success. "session": the session to resume does not exist."""
+
+ProgressKind = Literal["session", "text", "tool", "file", "usage"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Harness:
+    """A harness, as described by `harnesses/NAME.json`.
+
+    Texts in `arguments`, `resume`, `environment` and `home_files` may name {model}, {session}, {base_url}, {key_variable},
+    {max_cost_usd} and {max_turns}. The prompt goes to standard input.
+
+    `program`: the command's first words. `resume`: arguments that replace those marked in `arguments` when a session is
+    resumed. `limits`: arguments by the limit that they set, `max_cost_usd` or `max_turns`. `home_files`: files of HOME,
+    path to text. `output`: name of the reader. `stop_signal`: sent first to end a run early.
+    """
+
+    name: str
+    program: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    resume: tuple[str, ...] = ()
+    limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    home_files: Mapping[str, str] = field(default_factory=dict)
+    api: ModelApi = "none"
+    output: str = "text"
+    version: tuple[str, ...] = ()
+    stop_signal: Literal["INT", "TERM"] = "TERM"
+    install: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """Tokens of one run. `input` includes `cached` and `written`."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    written: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """A step of a running worker, for people: a tool that it uses, a file that it changes, a text that it says."""
+
+    kind: ProgressKind
+    text: str
+    path: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermissionQuestion:
+    """A question of a running harness: may it use this tool with this input?"""
+
+    tool: str
+    input: Mapping[str, Any]
+
+
+Decision = Literal["allow", "deny", "later"]
+"""Answer to a question. "later": a person decides, and the session is resumed afterwards."""
+
+Permit = Callable[[PermissionQuestion], Decision]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarnessResult:
+    """The end of a run, as the harness's output tells it.
+
+    `tokens`: usage of this run as the harness counts it, or None. `cost_usd`: cost as the harness counts it, or None.
+    `message`: the error in the harness's own words. `questions`: permission questions answered "later".
+    """
+
+    text: str = ""
+    session: str = ""
+    tokens: Tokens | None = None
+    cost_usd: float | None = None
+    error: ErrorKind = ""
+    message: str = ""
+    questions: Sequence[PermissionQuestion] = ()
+
+
+class OutputReader(Protocol):
+    """Reads the output of one run. Nothing in it raises: what is not understood is "unreadable" at the end."""
+
+    def read_line(self, line: bytes) -> Iterator[Progress]:
+        """Yield the progress that a line of standard output tells."""
+        ...
+
+    def finish(self, exit_status: int, error_output: str) -> HarnessResult:
+        """Return the result, once the harness has ended. `exit_status` is negative for a signal."""
+        ...

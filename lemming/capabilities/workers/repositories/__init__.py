@@ -1,0 +1,1 @@
+"""The git side of workers: private clones, patches, merges. Git is run by its command line, never inside a clone."""

@@ -1,0 +1,62 @@
+"""A run of a harness as it is asked for, and its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessResult, Permit, Progress, Tokens
+
+EndedBy = Literal["", "deadline", "silence", "stop", "budget"]
+"""What ended a run early; empty if the harness ended by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarnessRun:
+    """One run of a harness.
+
+    `prompt`: text for standard input. `session`: the session to resume, or an empty text. `clone`: the work tree, `home`:
+    HOME, both writable. `folder`: where `progress.jsonl`, `usage.jsonl` and `session.json` of the attempt are written.
+    `readable`: further folders to read, such as the objects of the user's repository. `base_url` and `key`: the model's
+    server behind the gateway. `usd_cost`: price of tokens in dollars, or None if unknown. `max_cost_usd`, `max_turns`:
+    limits, None for none. `spent_usd`: spent by earlier runs of the attempt, which counts against `max_cost_usd`.
+    `deadline_s`, `silence_s`: seconds for the run, and without any output or request. `is_confined`: False runs without
+    a sandbox, as a person agreed. `permit`: decides permission questions.
+    """
+
+    harness: Harness
+    model: str
+    prompt: str
+    session: str = ""
+    clone: Path
+    home: Path
+    folder: Path
+    readable: Sequence[Path] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    base_url: str = ""
+    key: str = ""
+    usd_cost: Callable[[Tokens], float | None] | None = None
+    max_cost_usd: float | None = None
+    max_turns: int | None = None
+    spent_usd: float = 0.0
+    deadline_s: float = 1800.0
+    silence_s: float = 600.0
+    is_confined: bool = True
+    permit: Permit | None = None
+    on_progress: Callable[[Progress], object] | None = None
+    stop: threading.Event | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarnessEnd:
+    """The end of a run. `tokens` and `cost_usd`: as the gateway counted them, None if nothing passed the gateway."""
+
+    result: HarnessResult
+    exit_status: int
+    ended_by: EndedBy = ""
+    tokens: Tokens | None = None
+    cost_usd: float | None = None
+    requests: int = 0
