@@ -48,6 +48,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
     "skills": [{"skills": ["*"]}, {"guides": True}],
     "strategies": [{"turn": {"strategy": "reflexion"}}, {"turn": {"options": {"rounds": 2}}}],
     "windows": [{"memory": {"max_tokens": 100}}],
+    "workers": [{"workspace": {"repository": "../site"}}],
 }
 """What a resume says that uses a capability."""
 NAMED_BY_ALL: dict[str, dict[str, Any]] = {

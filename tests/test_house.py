@@ -68,6 +68,7 @@ NEEDS: dict[str, set[str]] = {
     "attachments": {"toolbox"},
     "batches": {"hosted_models"},
     "calendars": set(),
+    "workers": set(),
     "channels": {"program_models"},
     "cluster": set(),
     "cron": set(),

@@ -270,6 +270,11 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             after=(APPROVALS, STRATEGIES),
             keys={"resume.memory": ".windows_settings:WindowsResumeSettings"},
         ),
+        CapabilitySpec(
+            "workers",
+            "lemming.capabilities.workers.workers_capability:WorkersCapability",
+            keys={"resume.workspace": ".workspace_settings:WorkspaceResumeSettings"},
+        ),
     )
 }
 """The capabilities with a folder each, which may be absent."""

@@ -10,7 +10,7 @@ ModelApi = Literal["anthropic", "openai-responses", "openai-chat", "none"]
 """The API that a harness speaks to its model. "none": the engine does not pass on its requests."""
 
 ErrorKind = Literal["", "auth", "rate_limit", "budget", "turns", "model", "stopped", "session", "unreadable", "exit"]
-"""Why a run failed; empty for success. "session": the session to resume does not exist."""
+"""Kind of a run's error, empty for success. "session": the session to resume does not exist."""
 
 ProgressKind = Literal["session", "text", "tool", "file", "usage"]
 
@@ -42,8 +42,8 @@ class Harness:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tokens:
-    """Tokens of one run. `input` includes `cached` and `written`."""
+class RunTokens:
+    """RunTokens of one run. `input` includes `cached` and `written`."""
 
     input: int = 0
     output: int = 0
@@ -53,7 +53,7 @@ class Tokens:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """A step of a running worker, for people: a tool that it uses, a file that it changes, a text that it says."""
+    """A step of a running worker, for screens: a tool call, a changed file, or a text."""
 
     kind: ProgressKind
     text: str
@@ -84,7 +84,7 @@ class HarnessResult:
 
     text: str = ""
     session: str = ""
-    tokens: Tokens | None = None
+    tokens: RunTokens | None = None
     cost_usd: float | None = None
     error: ErrorKind = ""
     message: str = ""

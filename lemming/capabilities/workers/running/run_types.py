@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessResult, Permit, Progress, Tokens
+from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessResult, Permit, Progress, RunTokens
 
 EndedBy = Literal["", "deadline", "silence", "stop", "budget"]
-"""What ended a run early; empty if the harness ended by itself."""
+"""Cause of an early end; empty if the harness ended by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class HarnessRun:
     environment: Mapping[str, str] = field(default_factory=dict)
     base_url: str = ""
     key: str = ""
-    usd_cost: Callable[[Tokens], float | None] | None = None
+    usd_cost: Callable[[RunTokens], float | None] | None = None
     max_cost_usd: float | None = None
     max_turns: int | None = None
     spent_usd: float = 0.0
@@ -57,6 +57,6 @@ class HarnessEnd:
     result: HarnessResult
     exit_status: int
     ended_by: EndedBy = ""
-    tokens: Tokens | None = None
+    tokens: RunTokens | None = None
     cost_usd: float | None = None
     requests: int = 0

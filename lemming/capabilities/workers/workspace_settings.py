@@ -1,0 +1,76 @@
+"""The key `workspace` of a resume: the repository and the branch that a worker works on. Format: docs/workers.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lemming.ext import describe_field
+from lemming.kernel.org.resume import Agent
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckCommand:
+    """A command whose exit status is evidence: it runs in a fresh clone with the patch applied, in the sandbox."""
+
+    command: list[str] = field(metadata=describe_field("Program and arguments.", min_length=1))
+    timeout_s: float = field(default=600.0, metadata=describe_field("Time limit in seconds.", gt=0, le=86_400))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceSettings:
+    """A repository and a branch on which an agent may work."""
+
+    repository: str = field(
+        metadata=describe_field("Folder of a git repository, absolute or relative to the organisation.", min_length=1)
+    )
+    branch: str = field(
+        default="",
+        metadata=describe_field("Branch that patches are merged into; empty: lemming/NAME. Never a checked-out one."),
+    )
+    base: str = field(
+        default="", metadata=describe_field("Branch that the work starts from; empty: the repository's current one.")
+    )
+    paths: list[str] = field(
+        default_factory=list,
+        metadata=describe_field("Patterns of paths that a patch may change, such as src/**; empty: any path."),
+    )
+    checks: list[CheckCommand] = field(
+        default_factory=list, metadata=describe_field("Commands that must pass before a patch is merged.")
+    )
+    sandbox: Literal["required", "none"] = field(
+        default="required",
+        metadata=describe_field('"none": the harness runs unconfined, which you must agree to by `lemming trust`.'),
+    )
+    copy: Literal["shared", "full"] = field(
+        default="shared",
+        metadata=describe_field(
+            'Objects of the private clone. "shared": those of the repository, also its stash; "full": a copy of what '
+            "the branch needs."
+        ),
+    )
+    max_conflicts: int = field(
+        default=3, metadata=describe_field("Conflicts of one request in a row, then its asker decides.", ge=0, le=20)
+    )
+    max_file_bytes: int = field(
+        default=5_000_000, metadata=describe_field("Maximum bytes of a changed file; a larger one is left out.", ge=1)
+    )
+
+    def branch_name(self, agent: str) -> str:
+        """Return the branch that patches of an agent are merged into."""
+        return self.branch or f"lemming/{agent}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceResumeSettings:
+    """Keys of a resume that belong to workers."""
+
+    workspace: WorkspaceSettings | None = field(
+        default=None, metadata=describe_field("Repository and branch that the agent works on: docs/workers.md.")
+    )
+
+
+def get_workspace(agent: Agent) -> WorkspaceSettings | None:
+    """Return an agent's workspace, or None for an agent without a repository."""
+    settings: Any = agent.extensions.get("workspace")
+    return settings if isinstance(settings, WorkspaceSettings) else None
