@@ -53,6 +53,7 @@ GROUPS = {
         "service": "Install this organisation as a system service.",
         "serve": "Serve http and mail channels.",
     },
+    "send": {"say": "Tell an agent something at once, even while it works."},
     "requests": {"cancel": "Cancel a request and its sub-requests."},
     "waiting": {"answer": "Answer a question that waits for a person."},
     "approve": {"deny": "Deny a waiting call or plan."},

@@ -23,6 +23,7 @@ from lemming.obligations.request_entries import (
     write_cancel,
     write_payload,
     write_request,
+    write_urgent_message,
 )
 from lemming.obligations.request_people import choose_person, get_conversation_assignee
 from lemming.obligations.write_decisions import decide, find_pending_request
@@ -132,6 +133,13 @@ def _send_message(org: Organisation, arguments: Json, person: str | None) -> Jso
     )
 
 
+def _say_at_once(org: Organisation, arguments: Json, person: str | None) -> Json:
+    """Send an urgent message to an agent: a running turn shows it at its next step."""
+    snapshot = load_requests(org)
+    author, agent = choose_person(snapshot, person), _require_text(arguments, "to")
+    return _entry_to_json(write_urgent_message(org, snapshot, agent, _require_text(arguments, "text"), person=author))
+
+
 def _send_request(org: Organisation, arguments: Json, person: str | None) -> Json:
     """Send a request to an agent; the answer arrives after an engine has run the agent's turn."""
     snapshot = load_requests(org)
@@ -174,6 +182,7 @@ ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
     "answer": _answer_request,
     "cancel": _cancel_request,
     "send": _send_message,
+    "say": _say_at_once,
     "ask": _send_request,
     "save": _save_file,
     "fork": _fork_org,

@@ -18,6 +18,7 @@ from lemming.kernel.journal.journal_records import (
     TurnCommitted,
     TurnEnded,
     TurnStarted,
+    TurnTold,
 )
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.turn_report import TurnReport
@@ -77,7 +78,7 @@ def load_file_changes(base: OrgPath, *, despite_damage: bool = False) -> FileCha
 
 
 def _add_record(file_changes: FileChanges, tick: int, record: Record) -> None:
-    tick_changes = file_changes.ticks[tick]
+    tick_changes, first_shown = file_changes.ticks[tick], file_changes.first_shown
     match record:
         case TickStarted():
             tick_changes.at = record.at
@@ -95,7 +96,10 @@ def _add_record(file_changes: FileChanges, tick: int, record: Record) -> None:
                 *names_by_id.values(),
                 *(entry_id for entry_id in record.entries if entry_id not in names_by_id),
             ):
-                file_changes.first_shown.setdefault(identity, tick)
+                first_shown[identity] = min(tick, first_shown.get(identity, tick))
+        case TurnTold():  # it came while the tick ran: no prompt of the tick had it from the beginning
+            for identity in record.entries:
+                first_shown.setdefault(identity, tick + 1)
         case TurnEnded(report=report):
             tick_changes.reports.append(report)
             if isinstance(record, TurnCommitted):

@@ -17,6 +17,7 @@ from lemming.kernel.journal.journal_records import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    TurnTold,
 )
 from lemming.kernel.journal.record_lookup import find_plan
 from lemming.kernel.tick.firing_plan import FOR_OTHERS, TickPlan
@@ -37,6 +38,7 @@ class TickRecords:
         self.tools: dict[tuple[str, int], ToolFinished] = {}
         self.announced: dict[tuple[str, int], ToolStarted] = {}
         self.checked: dict[tuple[str, int], GateAsked] = {}
+        self.urgent: dict[tuple[str, int], TurnTold] = {}
         self.expired: list[str] = []
         self.unread: dict[str, int] = {}
         self._records_by_turn: dict[str, list[Record]] = {}
@@ -58,6 +60,8 @@ class TickRecords:
                 self.tools[record.agent, record.index] = record
             case GateAsked():
                 self.checked[record.agent, record.number] = record
+            case TurnTold():
+                self.urgent[record.agent, record.call] = record
             case EntriesExpired():
                 self.expired, self.unread = record.files, record.unread
 

@@ -5,7 +5,7 @@ Runs the turn's own code with recorded answers only, and a `TurnState` that take
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.journal_tools.tick_records import TickRecords
@@ -54,6 +54,11 @@ class RecordedAnswers:
     def has_answer(self, call: int) -> bool:
         """Return True if the model's answer number `call` is recorded."""
         return (self._agent, self._first + call) in self._recorded.answers
+
+    def take_urgent(self, call: int, trust_label: str) -> Mapping[str, str]:
+        """Return the urgent entries recorded before model call number `call`."""
+        record = self._recorded.urgent.get((self._agent, self._first + call))
+        return record.entries if record else {}
 
     def start_calls(self, *_: Any) -> None:
         """Do nothing: the results of the calls are recorded."""

@@ -26,7 +26,7 @@ from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.answer_fields import get_answer_schema, get_properties
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
-from lemming.obligations.request_people import choose_person, describe_assignees, require_reachable
+from lemming.obligations.request_people import choose_person, describe_assignees, require_reachable, require_recipient
 from lemming.obligations.request_view import RequestView
 
 PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
@@ -65,6 +65,17 @@ def write_request(
         "conversation": conversation,
     }  # the sender waits for the answer
     return write_payload(base, person, "request", {**payload, **{k: v for k, v in options.items() if v is not None}})
+
+
+def write_urgent_message(
+    base: OrgPath, requests_snapshot: RequestsSnapshot, target: str, text: str, *, person: str
+) -> OutboxEntry:
+    """Tell an agent something as a person, during a running turn too, and return the entry.
+
+    Raise `UsageError` if the target takes no turns or may not read the person.
+    """
+    require_recipient(requests_snapshot, person, target)
+    return write_payload(base, person, "message", {"text": text, "target": target, "urgent": True})
 
 
 def write_answer(

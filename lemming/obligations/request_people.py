@@ -68,6 +68,18 @@ def require_reachable(snapshot: RequestsSnapshot, asker: str, target: str) -> No
             )
 
 
+def require_recipient(snapshot: RequestsSnapshot, person: str, target: str) -> None:
+    """Raise `UsageError` unless an agent reads a person's messages in its turns; the hint gives the missing line."""
+    if target not in snapshot.agent_names:
+        raise UsageError(f'there is no agent "{target}"', hint=suggest_agent(target, sorted(snapshot.agent_names)))
+    if target in snapshot.people:
+        raise UsageError(f"{target} takes no turns: a person writes for it", hint=f"lemming send --to {target}")
+    if target in snapshot.broken:
+        raise snapshot.broken[target]
+    if not snapshot.may_read(target, person):
+        raise UsageError(f"{target} may not read {person}", hint=suggest_permission(target, person))
+
+
 def suggest_permission(reader: str, author: str) -> str:
     """Return a hint to add the permission to read another agent's outbox."""
     return f'add "{author}" to permissions.read_outboxes in {paths.resume_file(reader)}'

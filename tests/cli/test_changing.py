@@ -340,3 +340,33 @@ def test_a_tool_for_a_model_that_is_too_small_for_tools_is_warned_about(base: Pa
     ran = lemming("agents", "new", "ada", "--tool", "file_read", "--model", "tiny")
     assert f'model "tiny" is {LOCAL_MODEL}, which is too small to call tools: file_read' in ran.err
     assert "too small" not in lemming("agents", "new", "bob", "--model", "tiny").err
+
+
+# --- say -----------------------------------------------------------------------------------------
+
+
+def test_a_word_to_an_agent_is_an_urgent_message(lemming: Lemming, base: Path) -> None:
+    make_org(base, resume("ada"), HUMAN, models={"human": {"provider": "human"}})
+    ran = lemming("say", "ada", "Stop", "there.", "--json")
+    assert ran.objects[0]["payload"] == {"text": "Stop there.", "target": "ada", "urgent": True}
+    assert lemming("say", "ada", "Stop there.").err == "the next turn of ada shows it\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("adda", "x", 'there is no agent "adda"'),
+        ("human", "x", "human takes no turns"),
+        ("deaf", "x", "deaf may not read human"),
+        ("ada", "", "the message is empty"),
+    ],
+)
+def test_a_word_that_would_reach_nobody_is_not_written(
+    lemming: Lemming, base: Path, name: str, text: str, message: str
+) -> None:
+    deaf = resume("deaf", permissions={"read_outboxes": []})
+    make_org(base, resume("ada"), deaf, HUMAN, models={"human": {"provider": "human"}})
+    ran = lemming("say", name, text)
+    assert ran.status == 2
+    assert message in ran.err
+    assert not (base / "agents/human/outbox").exists()

@@ -180,7 +180,7 @@ BODIES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("action", ["decide", "answer", "cancel", "send", "ask", "save", "fork", "__class__"])
+@pytest.mark.parametrize("action", ["decide", "answer", "cancel", "send", "say", "ask", "save", "fork", "__class__"])
 def test_what_is_posted_amiss_is_named_and_writes_nothing(place: str, org: Path, action: str) -> None:
     before = tree(org.parent, without=())
     for body in BODIES:

@@ -50,6 +50,9 @@ class Said:
         """Return whether the answer is recorded: none is."""
         return False
 
+    def take_urgent(self, *_: Any) -> dict[str, str]:
+        return {}
+
     def start_calls(self, *_: Any) -> None:
         """Begin nothing before its result is asked for."""
 

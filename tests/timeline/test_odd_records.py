@@ -63,6 +63,7 @@ def unfinished(records: list[Json], first: list[Json]) -> list[Json]:
             {"type": "batch_sent", "batch": "b", **batch},
             {"type": "batch_awaited", "agent": "ada", "call": 0, "batch": "b"},
             {"type": "batch_ended", "batch": "b", "replies": 0, "live": 1, "problem": ""},
+            {"type": "turn_told", "agent": "ada", "call": 0, "entries": {"human/00000008_x": "a line"}},
             {"type": "gate_asked", "agent": "ada", "number": 0, "function": "f", "found": None, "error": ""},
             {"type": "turn_answered", "agent": "ada"},
         ],

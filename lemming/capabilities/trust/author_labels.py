@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from lemming.capabilities.trust.endorsements import Endorsement, EndorsementLog
@@ -41,6 +41,10 @@ class OrgTrustLabeler:
     def normalize(self, label: str) -> str:
         """Return a label unchanged if the order contains the label, else the least trusted label."""
         return self.order.normalize(label)
+
+    def lowest(self, labels: Iterable[str]) -> str:
+        """Return the least trusted of several labels."""
+        return self.order.lowest(labels)
 
     def entry_label(self, entry: OutboxEntry) -> str:
         """Return the trust label of an entry: the label in the entry's tag, at most the author's label."""

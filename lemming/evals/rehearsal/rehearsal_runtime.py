@@ -6,7 +6,7 @@ gets the recorded result. No message is received or delivered, and the clock sho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, NoReturn
@@ -163,6 +163,11 @@ class RehearsalRuntime(Runtime):
         """Return an answer with the time of the recorded answer at the same position, or of the tick's start."""
         record = self.questions.find_answer(request.agent, request.step)
         return reply._replace(at=record.at if isinstance(record, ModelReplied) else self._clock_reading)
+
+    def find_urgent(self, agent: str, call: int, look: Callable[[], dict[str, str]]) -> Mapping[str, str]:
+        """Return the recorded urgent entries; no outbox is looked at."""
+        record = self.recorded_tick.urgent.get((agent, call))
+        return record.entries if record else {}
 
     def call_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a call inside the fork. For other calls return the recorded result, or skip the call."""

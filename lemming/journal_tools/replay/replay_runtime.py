@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,11 @@ class ReplayRuntime(Runtime):
         if record is None:
             raise missing_answer_error(self.recorded, agent, f"the answer of {name} to a gate")
         return restore_finding(record)
+
+    def find_urgent(self, agent: str, call: int, look: Callable[[], dict[str, str]]) -> Mapping[str, str]:
+        """Return the recorded urgent entries; no outbox is looked at."""
+        record = self.recorded.urgent.get((agent, call))
+        return record.entries if record else {}
 
     def call_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
         """Return the recorded result; no tool runs, and files outside the organisation stay unchanged."""

@@ -282,6 +282,18 @@ class GateAsked(Record):
     error: str = ""
 
 
+class TurnTold(Record):
+    """Urgent entries of persons that the turn shows before model call number `call`: lines by identity."""
+
+    agent: AgentName
+    call: Count
+    entries: dict[str, str]
+
+    def as_line(self) -> str:
+        """Return a line that names the agent and the entries."""
+        return f"{self.agent} is told while it works: {', '.join(self.entries)}"
+
+
 class TurnAnswered(Record):
     """With durability "tick": the turn has all its answers; its files are not yet written."""
 
@@ -376,7 +388,7 @@ RECORDS: dict[str, type[Record]] = {
     kind.kind: kind
     for kind in (
         TickStarted, TurnStarted, TurnResumed, TurnStopped, ModelReserved, ModelReplied, ModelFailed,
-        ToolStarted, ToolFinished, GateAsked,
+        ToolStarted, ToolFinished, GateAsked, TurnTold,
         TurnAnswered, TurnSkipped, TurnCommitted, EntriesExpired, TickCommitted,
     )
 }  # fmt: skip

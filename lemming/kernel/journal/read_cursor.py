@@ -72,6 +72,10 @@ class ReadMark:
                 also.append(name.identity)
         return ReadMark(self.through, frozenset(also), frozenset(failed))
 
+    def with_entries(self, identities: Iterable[str]) -> ReadMark:
+        """Return the mark after these entries were shown, too."""
+        return ReadMark(self.through, self.also.union(identities), self.unusable)
+
     def rename_author(self, old: str, new: str, entries: Iterable[tuple[EntryName, EntryName]]) -> ReadMark:
         """Return the mark after an author was renamed; the author's shown entries stay shown.
 

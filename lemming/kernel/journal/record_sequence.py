@@ -22,6 +22,7 @@ from lemming.kernel.journal.journal_records import (
     TurnCommitted,
     TurnResumed,
     TurnStarted,
+    TurnTold,
 )
 from lemming.kernel.journal.prompt_store import (
     InlineParts,
@@ -34,7 +35,7 @@ from lemming.kernel.journal.record_registry import find_record_class
 from lemming.kernel.journal.turn_start import start_error
 
 _WITHIN_A_TURN = (
-    TurnResumed, ModelReserved, ModelReplied, ModelFailed, ToolStarted, ToolFinished, TurnAnswered,
+    TurnResumed, ModelReserved, ModelReplied, ModelFailed, ToolStarted, ToolFinished, TurnTold, TurnAnswered,
 )  # fmt: skip
 """Records allowed only after the `turn_started` of their agent, like the records of capabilities."""
 

@@ -2,15 +2,14 @@
 
     intent < answer < effects < commit
 
-A model's answer is in the journal before anything the answer causes. A tool with side effects is announced
-before the tool runs. If the end of the tool call was never recorded, the call runs again only if the tool is
-repeatable.
+A model's answer is in the journal before anything the answer causes. A tool with side effects is announced before the
+tool runs. If the end of the tool call was never recorded, the call runs again only if the tool is repeatable.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -65,6 +64,7 @@ from lemming.kernel.turn.turn_values import Answer, TurnInputs
 if TYPE_CHECKING:
     from lemming.kernel.tick.live_chain import LiveChain
     from lemming.kernel.tick.turn_calls import LiveCalls
+    from lemming.kernel.tick.urgent_entries import UrgentEntries
     from lemming.kernel.turn.live_phase import LivePhase, TickScope
     from lemming.kernel.turn.turn_hooks import Capability
 
@@ -133,6 +133,18 @@ class JournaledAnswers:
     def has_answer(self, call: int) -> bool:
         """Return True if the model's answer number `call` is recorded."""
         return self._first_number + call in self._answers
+
+    def take_urgent(self, call: int, trust_label: str) -> Mapping[str, str]:
+        """Return lines with the urgent entries to show before model call number `call`, recorded or found now."""
+        return self._urgent_entries.take_lines(
+            self._first_number + call, trust_label, is_answered=self.has_answer(call)
+        )
+
+    @cached_property
+    def _urgent_entries(self) -> UrgentEntries:
+        from lemming.kernel.tick.urgent_entries import UrgentEntries  # turns of one step have none
+
+        return UrgentEntries(self._runtime, self._journal, self._snapshot, self._inputs)
 
     def start_calls(
         self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], dict[str, FileEffect]]
@@ -297,10 +309,7 @@ class JournaledAnswers:
     def _call_model(
         self, call: int, messages: list[Message], schema: dict[str, Any] | None, key: str, entry: ModelEntry
     ) -> Reply:
-        """Call a model.
-
-        `key` names a fallback or other model, called live; empty for the agent's own model.
-        """
+        """Call a model. `key` names a fallback or other model, called live; empty for the agent's own model."""
         inputs = self._inputs
         request = build_request(inputs, entry, call, messages, schema)
         if self._deadline is not NEVER:
@@ -321,8 +330,7 @@ class JournaledAnswers:
             with self._runtime.release_turn_lock():
                 reply = self._runtime.complete(entry, request, live=bool(key))
         except AnswerTooLarge as error:  # the provider bills for it, at most for the allowed tokens
-            tokens = request.max_output_tokens
-            reply = Reply("", output_tokens=tokens, finish="too_large", earlier=error.earlier)
+            reply = Reply("", output_tokens=request.max_output_tokens, finish="too_large", earlier=error.earlier)
         except ProviderError as error:
             # A call that a stop cut off is no failure of the model: nothing is recorded, and the next run
             # asks again.
@@ -379,10 +387,8 @@ class JournaledAnswers:
         """Return the failed attempts of a model call as record fields, and log them."""
         if not earlier:
             return {}
-        failed_attempts = [
-            FailedAttempt(code=error.code, error=error_name(error), message=str(error)) for error in earlier
-        ]
-        facts = {"attempts": len(failed_attempts) + 1, "earlier": failed_attempts}
+        attempts = [FailedAttempt(code=error.code, error=error_name(error), message=str(error)) for error in earlier]
+        facts = {"attempts": len(attempts) + 1, "earlier": attempts}
         call_fields = {"tick": self._inputs.tick, "agent": self._name, "call": call}
         EngineLog(self._runtime.base).warning("model_asked_again", **call_fields, **facts)
         return facts

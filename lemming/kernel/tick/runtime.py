@@ -321,6 +321,10 @@ class Runtime:
         """Return the recorded call number `index` or the result of a blocked call; None to decide now."""
         return None
 
+    def find_urgent(self, agent: str, call: int, look: Callable[[], dict[str, str]]) -> Mapping[str, str]:
+        """Return the urgent entries for call number `call` of an agent's model: what `look` finds now."""
+        return look()
+
     def call_function(
         self, agent: str, number: int, name: str, ask: Callable[[], CheckFinding | None]
     ) -> CheckFinding | None:

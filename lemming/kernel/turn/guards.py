@@ -6,7 +6,7 @@ Plain types, shared by the capabilities that check, ask persons and keep records
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from types import MappingProxyType
@@ -109,6 +109,10 @@ class TrustLabeler(Protocol):
 
     def normalize(self, label: str) -> str:
         """Return the label if it exists, else the least trusted label."""
+        ...
+
+    def lowest(self, labels: Iterable[str]) -> str:
+        """Return the least trusted of several labels."""
         ...
 
     def entry_label(self, entry: OutboxEntry) -> str:

@@ -7,7 +7,7 @@ results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +21,7 @@ from lemming.kernel.turn.forms.discovered_tools import attach_found_tools, list_
 from lemming.kernel.turn.forms.form_question import ReplyPrompt, correct_prompt, narrow_prompt
 from lemming.kernel.turn.forms.reply_form import REMEMBER
 from lemming.kernel.turn.notices import without_notices
-from lemming.kernel.turn.turn_prompt import correction_message
+from lemming.kernel.turn.turn_prompt import correction_message, urgent_message
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Act, Answer, Ask, Step, Steps
 
@@ -170,6 +170,7 @@ class Turn:
         # Not only for unshown results: a provider requires a result for each of its calls.
         if self._state.has_unshown_results or self._has_continuation:
             messages += self._with_found(self.append_results(messages))
+        urgent = self._append_urgent(messages) if self._state.answers else ()
         problem: ContractError | None = None
         form, schema = self._state.inputs.form, self._state.inputs.schema
         prompt = self._narrow_prompt(messages)
@@ -182,6 +183,9 @@ class Turn:
                     raise
                 # An answer with mistakes is paid for: its correct part is better than nothing.
                 return self._salvage_reply(messages, f"; no correction: {error.message}")
+            if urgent:  # no earlier: without an answer they are unread
+                self._state.told_entries += urgent
+                urgent = ()
             try:
                 reply = (
                     TurnReply() if self._is_silence(answer) else self._state.read_reply(self._with_last_text(answer))
@@ -203,6 +207,17 @@ class Turn:
                 self._last_text = answer.text
                 return reply
         raise AssertionError("unreachable: the last correction returns or raises")
+
+    def _append_urgent(self, messages: list[Message]) -> Collection[str]:
+        """Append what persons tell the agent while it works, and return the identities of the entries."""
+        state = self._state
+        if state.inputs.model.prompt == "values":  # a program reads the values of its turn, and no messages
+            return ()
+        lines = state.source.take_urgent(state.call_count, state.trust_label)
+        if lines:
+            messages.append(urgent_message(lines.values(), messages, is_contract=state.inputs.form is None))
+            state.remarks.append(f"told while it worked: {', '.join(lines)}"[:500])
+        return lines.keys()
 
     def _is_silence(self, answer: Answer) -> bool:
         """Return True if a tool-calling backend says nothing more and nobody waits for an answer."""

@@ -162,7 +162,7 @@ def _next_state(
         return state
     if is_written:
         state.turns += 1
-        state.read = inputs.read
+        state.read = inputs.read.with_entries(turn_state.told_entries) if turn_state.told_entries else inputs.read
         state.results = (*turn_state.unshown_results,)
         state.in_vain = {**turn_state.repeats.repeat_counts} if state.results else {}
         state.serving = ""

@@ -103,6 +103,19 @@ def results_message(results: Iterable[Mapping[str, Any]], dialogue: Iterable[Mes
     return _message("user", f"Results of your tool calls:\n{fence_text(text, mark)}\nContinue with one JSON object.")
 
 
+def urgent_message(lines: Iterable[str], dialogue: Iterable[Message], *, is_contract: bool) -> Message:
+    """Return the message that shows urgent entries of persons within a turn, after the `dialogue`.
+
+    `is_contract`: the model replies with the contract's four keys, and entries stand between marks.
+    """
+    text = "\n".join(lines)
+    if not is_contract:
+        return _message("user", text)
+    mark = make_marker([*(message["content"] for message in dialogue), text])
+    fenced_text = fence_text(text, mark)
+    return _message("user", f"New and urgent, before you go on:\n{fenced_text}\nContinue with one JSON object.")
+
+
 def native_tools(prompt: Sequence[Message]) -> Sequence[Mapping[str, Any]]:
     """Return the tools declared to the backend, as in a `Message`."""
     tools: Sequence[Mapping[str, Any]] = prompt[0].get("tools", ()) if prompt else ()

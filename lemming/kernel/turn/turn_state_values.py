@@ -93,6 +93,7 @@ class TurnStateValues:
         "stop_error",
         "strategy_turn",
         "task",
+        "told_entries",
         "tools_used",
         "transferred",
         "trust_label",
@@ -145,6 +146,7 @@ class TurnStateValues:
         self.loops = inputs.loops or DEFAULT_LOOP_SETTINGS
         self.repeats = RepeatDetector(failed_calls, self.loops.stop_after)
         self.has_withdrawn = False  # entries of an earlier reply, whose ids are free again
+        self.told_entries: list[str] = []  # identities of urgent entries that a model has seen
         self.trust_label = ""  # of the turn so far; empty without tracking
         # For the report.
         self.remarks: list[str] = []

@@ -227,6 +227,13 @@ class AnswerSource(Protocol):
         """Return True if model answer number `call` is recorded."""
         ...
 
+    def take_urgent(self, call: int, trust_label: str) -> Mapping[str, str]:
+        """Return the urgent entries to show before model call number `call`: lines by identity.
+
+        `trust_label`: label of the turn so far, empty without trust tracking.
+        """
+        ...
+
     def start_calls(
         self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], dict[str, FileEffect]]
     ) -> None:

@@ -118,6 +118,7 @@
       <textarea rows="2" aria-label="what to say" placeholder="Say something, or ask an agent" value=${text} onInput=${(event) => setText(event.target.value)} required></textarea>
       <div class="buttons"><${AgentField} label="to" placeholder="to everybody" value=${to} change=${setTo} />
         <button disabled=${action.isBusy || !text} title="a message: no answer is expected">Send</button>
+        <button type="button" disabled=${action.isBusy || !text || !to} title="urgent: a running turn is shown it at its next step" onClick=${() => send("say")}>Say at once</button>
         <button type="button" class="primary" disabled=${action.isBusy || !text || !to} title="a request: the answer comes as a thread" onClick=${() => send("ask")}>Ask</button>
         <span class="note" role="status">${text && !to ? "Name an agent to ask it" : done}</span></div><${Failure} error=${action.error} /></form>`;
   }

@@ -1,0 +1,125 @@
+"""Urgent entries: messages of persons that reach an agent while its turn is running.
+
+The turn looks before each question to its model but the first. What it finds is recorded before the question, and a
+repeated turn reads the record alone. An entry that does not qualify stays unread, for the agent's next turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from lemming.kernel.base.errors import StoppedByGate
+from lemming.kernel.inboxes.entry_index import EntryIndex, EntryNames
+from lemming.kernel.inboxes.reader_view import ReaderView
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_records import TurnTold
+from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.turn.forms.form_user_message import describe_entry
+from lemming.kernel.turn.interceptor_chain import find_trust_labeler
+from lemming.kernel.turn.preparation_chain import PreparationChain, prepare_context
+from lemming.kernel.turn.preparation_effects import LabelPrompt, ReceiveEntry, ShowEntry
+from lemming.kernel.turn.prompt_labels import PromptLabels
+from lemming.kernel.turn.turn_context import TurnContext
+from lemming.kernel.turn.turn_values import TurnInputs
+
+URGENT = "urgent"
+"""Key of a payload: true for a message that is shown to a running turn."""
+MAX_NEW_NAMES = 64
+"""Number of newest unread names of an outbox that are looked at."""
+
+
+class UrgentEntries:
+    """The urgent entries of persons that one turn has not shown."""
+
+    def __init__(self, runtime: Runtime, journal: Journal, snapshot: Snapshot, inputs: TurnInputs) -> None:
+        self._runtime, self._journal, self._snapshot, self._inputs = runtime, journal, snapshot, inputs
+        self._mark, self._index = inputs.read, snapshot.org.get_cache(EntryIndex)
+        self._persons = [name for name in snapshot.mail.persons if inputs.agent.may_read(name)]
+        self._listed: dict[str, EntryNames] = {}
+        records = journal.find_agent_records(inputs.agent.name, inputs.turn)
+        self._records = {record.call: record for record in records if isinstance(record, TurnTold)}
+
+    def take_lines(self, call: int, trust_label: str, *, is_answered: bool) -> Mapping[str, str]:
+        """Return the lines to show before model call number `call`, by entry: recorded, or found now and recorded.
+
+        `trust_label`: label of the turn so far, empty without trust tracking. `is_answered`: the answer is recorded.
+        """
+        name = self._inputs.agent.name
+        if call in self._records:
+            return self._records[call].entries
+        # The question of an answered call, and of one in a batch that was sent, has no other content any more.
+        if is_answered or (self._runtime.batcher and self._is_submitted(call)):
+            return {}
+        lines = self._runtime.find_urgent(name, call, lambda: self._find_lines(trust_label))
+        if not lines:
+            return {}
+        self._records[call] = self._journal.append(TurnTold(agent=name, call=call, entries={**lines}))
+        return self._records[call].entries
+
+    def _is_submitted(self, call: int) -> bool:
+        name = self._inputs.agent.name
+        return any((name, call) in record.submitted_calls for record in self._journal.records)
+
+    def _find_lines(self, trust_label: str) -> dict[str, str]:
+        shown = {identity for record in self._records.values() for identity in record.entries}
+        lines, room = dict[str, str](), self._snapshot.config.org.inbox_limit
+        for entry in self._iter_new_entries():
+            if entry.identity not in shown and len(lines) < room and self._is_allowed(entry, trust_label):
+                lines[entry.identity] = (
+                    describe_entry(entry, self._labels) if self._inputs.form else self._labels.line(entry)
+                )
+        if len(lines) == room:
+            self._listed.clear()  # the next look finds the others
+        return lines
+
+    def _iter_new_entries(self) -> Iterator[OutboxEntry]:
+        """Yield the unread urgent messages to the agent in outboxes that changed since the last look."""
+        agent, at = self._inputs.agent.name, self._snapshot.mail.at
+        for person in self._persons:
+            names = self._index.list_outbox(person)
+            if names is self._listed.get(person):
+                continue
+            self._listed[person] = names
+            for name in self._list_unread(person, names):
+                entry = self._index.read(name)
+                if isinstance(entry, OutboxEntry) and _is_urgent(entry, agent) and entry.not_before <= at:
+                    yield entry
+
+    def _list_unread(self, person: str, names: EntryNames) -> list[EntryName]:
+        newer = names.all[names.next_index(self._mark.last_seen_tick(person)) :]
+        candidates = dict.fromkeys([*names.by_hand[-MAX_NEW_NAMES:], *newer[-MAX_NEW_NAMES:]])
+        return sorted(name for name in candidates if not self._mark.has_seen(name))
+
+    def _is_allowed(self, entry: OutboxEntry, trust_label: str) -> bool:
+        """Return True if a turn that begins now would show the entry unchanged, with no less trust."""
+        labeler = find_trust_labeler(self._snapshot, self._inputs.agent)
+        if labeler:
+            label = labeler.entry_label(entry)
+            # The label of a turn is recorded as it begins: an entry that would lower it waits. So do traced values.
+            if not trust_label or entry.tags or labeler.lowest((label, trust_label)) != trust_label:
+                return False
+        try:
+            received = self._chain.decide(ReceiveEntry(entry=entry))
+            shown = self._chain.decide(ShowEntry(entry=entry, part="unread"))
+        except StoppedByGate:
+            return False
+        return isinstance(received, ReceiveEntry) and isinstance(shown, ShowEntry) and shown.entry == entry
+
+    @cached_property
+    def _labels(self) -> PromptLabels:
+        return self._chain.complete(LabelPrompt()).labels
+
+    @cached_property
+    def _chain(self) -> PreparationChain:
+        """The capabilities that decide about inputs, as for a turn that begins now."""
+        inputs, snapshot = self._inputs, self._snapshot
+        context = TurnContext(snapshot, inputs.agent, inputs.model, inputs.state)
+        return prepare_context(context, ReaderView(snapshot.mail, inputs.agent, inputs.state.read))
+
+
+def _is_urgent(entry: OutboxEntry, agent: str) -> bool:
+    """Return True for an urgent message to an agent. Requests and answers have turns of their own, and are not read here."""
+    return entry.kind == "message" and entry.payload.get(URGENT) is True and agent in entry.targets
