@@ -132,6 +132,8 @@ STARTS_PROCESSES = {
     "libraries/sandbox/sandbox_runner.py", "git_history/git_repository.py", "git_history/bisect.py",
     "operations/alert_command.py",
     "capabilities/toolbox/functions/worker_pool.py", "capabilities/toolbox/document_tool.py",
+    "capabilities/workers/running/harness_process.py", "capabilities/workers/running/relay.py",
+    "capabilities/workers/running/worker_sandbox.py",
 }  # fmt: skip
 
 MAY_PRINT = {"commands", "reference"}

@@ -69,9 +69,11 @@ def switch_user(uid: int, gid: int) -> None:
     _call_prctl("PR_SET_DUMPABLE", 4, 1)  # otherwise /proc/self still belongs to root, and no namespace can be created
 
 
-def build_seccomp_program(*, also_metadata: bool, also_signals: bool = False) -> bytes:
+def build_seccomp_program(*, also_metadata: bool, also_signals: bool = False, in_namespaces: bool = False) -> bytes:
     """Return the filter of system calls for this machine."""
-    return build_filter(os.uname().machine, also_metadata=also_metadata, also_signals=also_signals)
+    return build_filter(
+        os.uname().machine, also_metadata=also_metadata, also_signals=also_signals, in_namespaces=in_namespaces
+    )
 
 
 def enter_seccomp(program: bytes) -> None:
@@ -111,8 +113,10 @@ def enter_namespaces(workspace: str | None) -> bool:
     return True
 
 
-def protect_devices(workspace: str | None) -> None:
-    """Make `/dev` read-only for this process and its children. Writes to devices still work.
+def protect_devices(*writable: str | None) -> None:
+    """Make `/dev` read-only for this process and its children, except `writable` folders below it.
+
+    Writes to devices still work.
 
     Needs root, and is meant for root: bubblewrap's `/dev/null` belongs to the machine, and the owner of a
     file may change its mode without any capability.
@@ -121,7 +125,8 @@ def protect_devices(workspace: str | None) -> None:
     _call_mount(None, "/", _MS_REC | _MS_PRIVATE)
     _call_mount("/dev", "/dev", _MS_BIND | _MS_REC)
     _set_mount("/dev", read_only=True)
-    _make_writable(workspace)
+    for folder in writable:
+        _make_writable(folder)
 
 
 def _make_writable(workspace: str | None) -> None:

@@ -35,6 +35,12 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "memfd_create": (319, 279), "statmount": (457, 457), "listmount": (458, 458),
 }  # fmt: skip
 
+# Network and IPC namespaces confine these, and ordinary programs use them.
+_CONFINED_BY_NAMESPACES = {
+    "socket", "shmget", "shmat", "shmctl", "msgget", "msgsnd", "msgrcv", "msgctl", "semget", "semop", "semctl",
+    "semtimedop", "mq_open", "mq_unlink", "memfd_create",
+}  # fmt: skip
+
 # Landlock does not cover these: a command could change them for any file of the same user.
 _METADATA: dict[str, tuple[int | None, int | None]] = {
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
@@ -75,17 +81,21 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32)  # offsets in struct sec
 _KILL, _ALLOW, _EACCES, _EPERM, _ENOSYS = 0x80000000, 0x7FFF0000, 0x0005000D, 0x00050001, 0x00050026
 
 
-def build_filter(machine: str, *, also_metadata: bool, also_signals: bool = False) -> bytes:
+def build_filter(
+    machine: str, *, also_metadata: bool, also_signals: bool = False, in_namespaces: bool = False
+) -> bytes:
     """Return the filter as the kernel's array of instructions. Raise `OSError` for an unknown machine.
 
     The filter denies sockets, access to other processes, new namespaces and mounts. With `also_metadata` the
     filter also denies changes of a file's mode, owner or times, and with `also_signals` signals to other
-    processes.
+    processes. With `in_namespaces` it allows sockets and shared memory, which namespaces of the caller confine.
     """
     if machine not in _ARCHITECTURES:
         raise OSError(f"no seccomp filter is known for {machine}")
     column = list(_ARCHITECTURES).index(machine)
     denied = _DENIED | (_METADATA if also_metadata else {}) | (_SIGNALS if also_signals else {})
+    allowed = _CONFINED_BY_NAMESPACES if in_namespaces else frozenset[str]()
+    denied = {name: pair for name, pair in denied.items() if name not in allowed}
     numbers = sorted(number for pair in denied.values() if (number := pair[column]) is not None)
     allowed_with = _ALLOWED_WITH | (_KILL_ALLOWED_WITH if also_signals else {})
     return b"".join(

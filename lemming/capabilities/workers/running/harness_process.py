@@ -1,0 +1,173 @@
+"""A harness as a process: inside its reaper, in the sandbox or without one, with its pipes and its end.
+
+Outermost is the reaper, which kills every process when the engine closes its control pipe or dies; then bubblewrap; then
+the relay, which starts the harness, passes signals to it, and reports its exit status.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from lemming.capabilities.workers.running import relay
+from lemming.capabilities.workers.running.process_search import end_processes
+from lemming.capabilities.workers.running.worker_sandbox import (
+    SYSTEM_PATH,
+    build_path,
+    build_sandbox,
+    get_worker_sandbox,
+)
+from lemming.kernel.base.errors import Unusable
+from lemming.libraries.processes import reaper
+
+_REAPER_GRACE_S = 10.0
+
+
+class HarnessProcess:
+    """A started harness. `stdin`, `stdout`, `stderr`: its pipes.
+
+    Leave it by `close`.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        clone: Path,
+        home: Path,
+        environment: Mapping[str, str],
+        readable: Sequence[Path] = (),
+        socket: Path | None = None,
+        is_confined: bool = True,
+    ) -> None:
+        """Start a harness. Raises `Unusable` without a sandbox that works, unless `is_confined` is False."""
+        self._home, self._is_confined, self._lock = home, is_confined, threading.Lock()
+        if is_confined:
+            has_sandbox, detail = get_worker_sandbox()
+            if not has_sandbox:
+                raise Unusable(
+                    f"a worker must run in a sandbox: {detail}", where=command[0],
+                    hint='install bubblewrap, or set workspace.sandbox to "none" and run `lemming trust`',
+                )  # fmt: skip
+        fixed = {"HOME": str(home), "USER": "worker", "LOGNAME": "worker", "SHELL": "/bin/sh", "LANG": "C.UTF-8"}
+        fixed |= {"TERM": "dumb", "PATH": build_path(command) if is_confined else os.environ.get("PATH", SYSTEM_PATH)}
+        pipes = [os.pipe() for _ in range(4)]
+        (reaper_control, self._control), (self._reaper_report, reaper_report), *relay_pipes = pipes
+        (relay_control, self._signals), (self._report, relay_report) = relay_pipes
+        inherited = [reaper_control, reaper_report, relay_control, relay_report]
+        passed = list(inherited)
+        try:
+            if is_confined:
+                sandbox = build_sandbox(
+                    command, clone=clone, home=home, readable=readable, socket=socket,
+                    control=relay_control, report=relay_report,
+                )  # fmt: skip
+                inner = sandbox.argv
+                passed += sandbox.descriptors
+            else:
+                inner = [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    relay.__file__,
+                    str(relay_control),
+                    str(relay_report),
+                    "0",
+                    "",
+                    *command,
+                ]
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", reaper.__file__, str(reaper_control), str(reaper_report), *inner],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=clone,
+                env={**environment, **fixed}, pass_fds=passed, start_new_session=True, bufsize=0,
+            )  # fmt: skip
+        except OSError as error:
+            for descriptor in (self._control, self._reaper_report, self._signals, self._report):
+                os.close(descriptor)
+            raise Unusable(f"a harness cannot be started: {error.strerror or error}", where=command[0]) from error
+        finally:
+            for descriptor in passed:
+                os.close(descriptor)
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        """Standard input of the harness."""
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        """Standard output of the harness."""
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    @property
+    def stderr(self) -> IO[bytes]:
+        """Standard error of the harness."""
+        assert self._process.stderr is not None
+        return self._process.stderr
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the harness itself; an ended harness gets none."""
+        with self._lock, contextlib.suppress(OSError):
+            os.write(self._signals, bytes([number]))
+
+    def kill(self) -> None:
+        """Kill every process of the worker. Repeatable, also from another thread."""
+        with self._lock:
+            if self._control >= 0:
+                os.close(self._control)
+                self._control = -1
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end of every process in the reaper. Return False if some are still there."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def end(self) -> None:
+        """End every process of the worker, and wait until none is left. Repeatable, also from another thread."""
+        self.kill()
+        if not self.wait(_REAPER_GRACE_S):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        if not self._is_confined:  # a daemon may have killed the reaper first
+            end_processes(self._home)
+
+    def close(self) -> int:
+        """End the worker, close the pipes, and return the exit status of the harness, negative for a signal.
+
+        Raises `Unusable` if the harness could not start.
+        """
+        self.end()
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            pipe.close()
+        with self._lock:
+            os.close(self._signals)
+            self._signals = -1
+        return self._parse_status(_read_report(self._report), _read_report(self._reaper_report))
+
+    def _parse_status(self, report: str, reaper_report: str) -> int:
+        for text in (report, reaper_report):
+            reason, is_start_error, _ = text.partition("\n")
+            if is_start_error:
+                raise Unusable(f"a harness cannot be started: {reason}", where="worker")
+        with contextlib.suppress(ValueError):  # a worker may write anything into its report
+            return max(-64, min(int(report[:6]), 255))
+        return -signal.SIGKILL
+
+
+def _read_report(descriptor: int) -> str:
+    os.set_blocking(descriptor, False)
+    with open(descriptor, "rb") as file:
+        return (file.read(1000) or b"").decode("utf-8", "replace")
