@@ -134,6 +134,7 @@ STARTS_PROCESSES = {
     "capabilities/toolbox/functions/worker_pool.py", "capabilities/toolbox/document_tool.py",
     "capabilities/workers/running/harness_process.py", "capabilities/workers/running/relay.py",
     "capabilities/workers/running/worker_sandbox.py",
+    "capabilities/workers/harnesses/harness_table.py",
 }  # fmt: skip
 
 MAY_PRINT = {"commands", "reference"}

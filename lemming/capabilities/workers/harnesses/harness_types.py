@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-ModelApi = Literal["anthropic", "openai-responses", "openai-chat", "none"]
+ModelApi = Literal["anthropic", "openai-responses", "openai-chat", "gemini", "none"]
 """The API that a harness speaks to its model. "none": the engine does not pass on its requests."""
+
+PermissionMode = Literal["bypass", "ask"]
+"""Permissions of a harness. "bypass": it asks nothing, for work inside a private clone. "ask": `permit` decides."""
 
 ErrorKind = Literal["", "auth", "rate_limit", "budget", "turns", "model", "stopped", "session", "unreadable", "exit"]
 """Kind of a run's error, empty for success. "session": the session to resume does not exist."""
@@ -22,9 +25,13 @@ class Harness:
     Texts in `arguments`, `resume`, `environment` and `home_files` may name {model}, {session}, {base_url}, {key_variable},
     {max_cost_usd} and {max_turns}. The prompt goes to standard input.
 
-    `program`: the command's first words. `resume`: arguments that replace those marked in `arguments` when a session is
-    resumed. `limits`: arguments by the limit that they set, `max_cost_usd` or `max_turns`. `home_files`: files of HOME,
-    path to text. `output`: name of the reader. `stop_signal`: sent first to end a run early.
+    `program`: the command's first words. `arguments`: the words after them; the word "{resume}" stands for the words of
+    `resume` if a session is resumed, "{permissions}" for those of the permission mode, "{limits}" for those of each
+    limit that is set, and for nothing otherwise. `limits`: words by the limit that they set, `max_cost_usd` or
+    `max_turns`. `permissions`: words by mode. `environment`: variables beside HOME, PATH and the key. `key_variable`:
+    variable from which the harness takes the key. `home_files`: files of HOME, path to text. `apis`: keys that replace
+    these for another API. `output`: name of the reader; "acp" is a protocol (`acp_client`). `version`: words that print
+    the version. `stop_signal`: sent first to end a run early. `install`: command that installs the harness.
     """
 
     name: str
@@ -32,9 +39,12 @@ class Harness:
     arguments: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
     limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    permissions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    key_variable: str = "LEMMING_MODEL_KEY"
     home_files: Mapping[str, str] = field(default_factory=dict)
     api: ModelApi = "none"
+    apis: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     output: str = "text"
     version: tuple[str, ...] = ()
     stop_signal: Literal["INT", "TERM"] = "TERM"
@@ -43,7 +53,7 @@ class Harness:
 
 @dataclass(frozen=True, kw_only=True)
 class RunTokens:
-    """RunTokens of one run. `input` includes `cached` and `written`."""
+    """Tokens of one run. `input` includes `cached` and `written`."""
 
     input: int = 0
     output: int = 0
