@@ -135,6 +135,7 @@ STARTS_PROCESSES = {
     "capabilities/workers/running/harness_process.py", "capabilities/workers/running/relay.py",
     "capabilities/workers/running/worker_sandbox.py",
     "capabilities/workers/harnesses/harness_table.py",
+    "capabilities/workers/repositories/git_command.py",
 }  # fmt: skip
 
 MAY_PRINT = {"commands", "reference"}

@@ -77,6 +77,10 @@ NOT_WRITING = {
     ("capabilities/workers/running/worker_sandbox.py", "os.write"): "a pipe to bubblewrap, with the filter",
     ("git_history/git_repository.py", "os.mkdir"): "a folder for git in a temporary one",
     ("git_history/git_repository.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
+    (
+        "capabilities/workers/repositories/collector.py",
+        "tempfile.TemporaryDirectory",
+    ): "the index of one command of git, outside any organisation",
     ("git_history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
     ("evals/suite.py", "tempfile.TemporaryDirectory"): "where a case runs, in a copy",
     ("commands/rehearse.py", "tempfile.TemporaryDirectory"): "where a fork is that nobody keeps",

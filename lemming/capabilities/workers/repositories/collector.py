@@ -1,0 +1,132 @@
+"""The engine's own repository, through which all git commands on files and patches of workers go.
+
+It has no branches and borrows the user's objects. Its objects are a cache: recorded patches can rebuild each of them,
+so the folder may be removed while no turn runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lemming.capabilities.workers.repositories.git_command import RepositoryError, read_git, run_git
+from lemming.capabilities.workers.repositories.user_repository import UserRepository
+from lemming.kernel.base.integers import to_int
+from lemming.kernel.files import fs
+
+# These outrank each .gitattributes of a work tree: no conversion of bytes, no filter, no driver.
+_ATTRIBUTES = b"* -text !eol !filter !ident !working-tree-encoding !merge !diff !conflict-marker-size !whitespace\n"
+_BORROWED_FILES = ("shallow", "info/exclude")
+_MAX_FILE_BYTES = 50_000_000
+
+
+@dataclass(frozen=True)
+class EngineRepository:
+    """A bare repository of the engine."""
+
+    git_dir: Path
+
+    def run(
+        self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None, accept: Sequence[int] = (0,)
+    ) -> bytes:
+        """Run git here, as `run_git` does."""
+        return run_git(*arguments, git_dir=self.git_dir, stdin=stdin, env=env, accept=accept)
+
+    def read(self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
+        """Run git here, as `read_git` does."""
+        return read_git(*arguments, git_dir=self.git_dir, stdin=stdin, env=env)
+
+    @contextlib.contextmanager
+    def open_index(self, commit: str = "", work_tree: Path | None = None) -> Iterator[dict[str, str]]:
+        """Yield the environment of an index of its own, filled with the files of a commit, if any.
+
+        Without `work_tree`, the work tree is an empty folder.
+        """
+        # The index has no file times, so that git reads each file instead of trusting times that a worker can set.
+        with tempfile.TemporaryDirectory(prefix="lemming-index-") as folder:
+            fs.make_folder(Path(folder), "tree")
+            env = {"GIT_INDEX_FILE": f"{folder}/index", "GIT_WORK_TREE": str(work_tree or f"{folder}/tree")}
+            if commit:
+                self.run("read-tree", commit, env=env)
+            yield env
+
+    def read_blobs(self, names: Sequence[str]) -> list[bytes]:
+        """Return the contents of objects that are files or links, in the order of their ids."""
+        output, contents, start = (
+            self.run("cat-file", "--batch", stdin="".join(f"{name}\n" for name in names).encode()),
+            [],
+            0,
+        )
+        for name in names:
+            end = output.index(b"\n", start)
+            header = output[start:end].split()
+            if header[1] != b"blob":
+                raise RepositoryError(f"object must be a blob, got {header[1].decode()}", where=name)
+            start = end + 1 + to_int(header[2])
+            contents.append(output[end + 1 : start])
+            start += 1
+        return contents
+
+
+def open_collector(folder: Path, repository: UserRepository | None, *, object_format: str = "sha1") -> EngineRepository:
+    """Return the engine's repository in `folder`, created if missing. Safe to repeat, also after a kill.
+
+    Without `repository`, nothing is borrowed: objects, of `object_format`, come from `load_bundle`.
+    """
+    create_repository(folder, "", repository, "\tbare = true\n", object_format=object_format)
+    return EngineRepository(folder)
+
+
+def create_repository(
+    root: Path,
+    relative: str,
+    repository: UserRepository | None,
+    settings: str,
+    *,
+    is_borrowing: bool = True,
+    object_format: str = "sha1",
+) -> None:
+    """Write the files of an empty repository into `root/relative` that borrows the objects of another.
+
+    Of the user's repository it takes the limit of a shallow history and personal ignore rules, but no branches, hooks,
+    remotes or settings. `settings`: further lines of the section `core`, and sections.
+    """
+    prefix = f"{relative}/" if relative else ""
+    object_format = repository.object_format if repository else object_format
+    version = "[core]\n\trepositoryformatversion = 0\n"
+    if object_format != "sha1":
+        version = f"[extensions]\n\tobjectFormat = {object_format}\n[core]\n\trepositoryformatversion = 1\n"
+    contents = {"config": (version + settings).encode(), "info/attributes": _ATTRIBUTES}
+    contents["HEAD"] = b"ref: refs/heads/work\n"
+    if repository and is_borrowing:
+        contents["objects/info/alternates"] = quote_path(repository.objects.resolve())
+    for name in _BORROWED_FILES if repository else ():
+        source = repository.git_dir / name if repository else root
+        if source.is_file():
+            contents[name] = fs.read_bytes(source, _MAX_FILE_BYTES)
+        elif (root / prefix / name).exists():  # the history has been completed since
+            fs.remove(root, f"{prefix}{name}")
+    # Each file is whole or missing, and none comes from `git init`, which leaves locks when it is killed. So two engines
+    # may do this at once, and a repeat completes what was cut short.
+    fs.make_root(root)
+    for name in ("objects/info", "objects/pack", "refs/heads", "info"):
+        fs.make_folder(root, f"{prefix}{name}")
+    for name, content in contents.items():
+        if not fs.has_content(root / prefix / name, content):
+            fs.write_atomic(root, f"{prefix}{name}", content)
+
+
+def quote_path(path: Path) -> bytes:
+    """Return a line of `objects/info/alternates`, quoted where the path needs it.
+
+    >>> quote_path(Path("/a/b")), quote_path(Path('/a"b'))
+    (b'/a/b\\n', b'"/a\\\\"b"\\n')
+    """
+    text = str(path)
+    if "\n" in text or '"' in text:
+        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return os.fsencode(text) + b"\n"

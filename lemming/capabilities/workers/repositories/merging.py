@@ -1,0 +1,232 @@
+"""Merges a worker's tree into a branch of the user's repository, exactly once.
+
+A merge has two steps. `plan_merge` makes the commit in the engine's repository and changes nothing of the user. The caller
+records the commit id. `publish` copies the objects and moves the branch, if the branch is where the plan saw it. After a
+kill, `is_published` tells by the recorded id if the branch has moved; both steps may be repeated at any moment. The same
+order on the same branch gives the same commit id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from calendar import timegm
+from dataclasses import dataclass, field
+
+from lemming.capabilities.workers.repositories.collector import EngineRepository
+from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError, is_git_true, run_git
+from lemming.capabilities.workers.repositories.private_clone import to_address
+from lemming.capabilities.workers.repositories.tree_walk import to_text
+from lemming.capabilities.workers.repositories.user_repository import UserRepository, require_own_branch, to_ref
+from lemming.kernel.base.clock import parse_timestamp
+
+MAX_SIDE_BYTES = 20_000
+"""Bytes of each version of a file in a conflict."""
+
+MAX_CONFLICT_FILES = 50
+"""Number of files in a conflict whose versions are shown; of further files there are the names."""
+
+_STAGES = {"1": "base", "2": "branch", "3": "worker"}
+_MAX_SUBJECT = 72
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeOrder:
+    """A tree to be merged into a branch.
+
+    `base`: commit that the worker started from. `tree`: id of the worker's tree, whose objects the engine's repository
+    has. `patch`: SHA-256 of the recorded patch. `at`: timestamp of the tick, the commit's date. `org`: id of the
+    organisation. `summary`: text for the commit message.
+    """
+
+    agent: str
+    branch: str
+    base: str
+    tree: str
+    patch: str
+    tick: int
+    turn: str
+    at: str
+    org: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """A commit to publish. `old`: the branch's head, or an empty text if there is no branch yet."""
+
+    commit: str
+    old: str
+
+
+@dataclass(frozen=True)
+class AlreadyMerged:
+    """The branch has the changes already. `head`: the branch's head."""
+
+    head: str
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The branch and the worker changed the same lines.
+
+    `files`: texts by path and by side, "base", "branch" and "worker"; a side without the file is missing.
+    """
+
+    head: str
+    files: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+def plan_merge(
+    collector: EngineRepository, repository: UserRepository, order: MergeOrder
+) -> MergePlan | AlreadyMerged | Conflict:
+    """Return the commit that brings the order's changes to the branch. Nothing of the user's repository changes.
+
+    Raises RepositoryError if the branch is checked out.
+    """
+    require_own_branch(repository, order.branch, order.agent)
+    old = repository.read_head(order.branch)
+    parents, tree = [order.base], order.tree
+    if old and not _can_follow_base(repository, order.base, old):
+        files_or_tree = merge_trees(collector, order.base, old, order.tree)
+        if not isinstance(files_or_tree, str):
+            return Conflict(old, files_or_tree)
+        parents, tree = [old], files_or_tree
+    elif old and not repository.is_ancestor(old, order.base):
+        parents.append(old)  # squashed into the base: its commits stay in the branch's history
+    if tree == collector.read("rev-parse", f"{parents[0]}^{{tree}}"):
+        return AlreadyMerged(old or order.base)
+    message = format_message(order)
+    return MergePlan(create_commit(collector, tree, parents, message, agent=order.agent, at=order.at), old)
+
+
+def publish(collector: EngineRepository, repository: UserRepository, order: MergeOrder, plan: MergePlan) -> bool:
+    """Copy the plan's commit into the user's repository and move the branch; return False if the branch has moved.
+
+    Safe to repeat. No hook runs. Raises RepositoryError if the branch is checked out.
+    """
+    require_own_branch(repository, order.branch, order.agent)
+    copy_commit(collector, repository, plan.commit, [plan.old, order.base])
+    name = order.agent
+    return move_branch(repository, order.branch, plan.commit, plan.old, reason=f"turn {order.turn}", name=name)
+
+
+def is_published(repository: UserRepository, branch: str, commit: str) -> bool:
+    """Return True if the branch's history has the commit, whatever followed."""
+    head = repository.read_head(branch)
+    has_commit = bool(head) and is_git_true("cat-file", "-e", commit, git_dir=repository.git_dir)
+    return has_commit and repository.is_ancestor(commit, head)
+
+
+def merge_trees(collector: EngineRepository, base: str, head: str, tree: str) -> str | dict[str, dict[str, str]]:
+    """Return the tree with the changes from `base` to both `head` and `tree`, or the versions of files in conflict.
+
+    `base`, `head`, `tree`: commits or trees.
+    """
+    # Before git 2.40, merge-tree takes the common ancestor of two commits. With commits made for it the ancestor is the
+    # given base, also after the user has reset the branch or where the history is shallow.
+    ancestor = _create_stand_in(collector, base)
+    heads = [_create_stand_in(collector, name, ancestor) for name in (head, tree)]
+    try:
+        output = collector.run("merge-tree", "--write-tree", "-z", "--no-messages", *heads)
+    except GitError as error:
+        if error.status != 1:
+            raise
+        return _read_sides(collector, error.output.split(b"\0")[1:])
+    return output.split(b"\0")[0].decode().strip()
+
+
+def create_commit(
+    collector: EngineRepository, tree: str, parents: list[str], message: str, *, agent: str, at: str
+) -> str:
+    """Return the id of a commit by an agent. The same arguments give the same id. `at`: a timestamp."""
+    date = f"@{timegm(parse_timestamp(at).utctimetuple())} +0000"
+    facts = {"NAME": agent, "EMAIL": to_address(agent), "DATE": date}
+    env = {f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in facts.items()}
+    arguments = [part for parent in parents for part in ("-p", parent)]
+    return collector.read("commit-tree", tree, *arguments, stdin=message.encode("utf-8", "replace"), env=env)
+
+
+def copy_commit(collector: EngineRepository, repository: UserRepository, commit: str, present: list[str]) -> None:
+    """Copy a commit and all that it needs into the user's repository, which has the commits `present`.
+
+    Safe to repeat. Raises GitError for objects that git's checks refuse.
+    """
+    revisions = "".join([f"{commit}\n", *(f"^{name}\n" for name in present if name)])
+    pack = collector.run("pack-objects", "--revs", "--stdout", "-q", stdin=revisions.encode())
+    run_git("unpack-objects", "-q", "--strict", git_dir=repository.git_dir, stdin=pack)
+
+
+def move_branch(repository: UserRepository, branch: str, commit: str, old: str, *, reason: str, name: str) -> bool:
+    """Move a branch from `old` to a commit; return False if the branch has moved since.
+
+    An empty `old` creates the branch.
+    """
+    env = {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": to_address(name)}
+    arguments = ("--no-deref", "--create-reflog", "-m", f"lemming: {reason}", to_ref(branch), commit)
+    try:
+        run_git("update-ref", *arguments, old or repository.no_commit, git_dir=repository.git_dir, env=env)
+    except GitError:
+        # A git that outlived a killed engine may have moved the branch to this very commit.
+        if is_published(repository, branch, commit):
+            return True
+        if repository.read_head(branch) == old:
+            raise  # git refuses for another reason, such as a branch named like the folder of this one
+        return False
+    return True
+
+
+def format_message(order: MergeOrder) -> str:
+    """Return the commit message: summary, and trailers by which a line is traced to its turn."""
+    text = "".join(char for char in order.summary if char.isprintable() or char == "\n").strip()
+    subject, _, body = text.partition("\n")
+    if len(subject) > _MAX_SUBJECT:
+        subject, body = f"{subject[: _MAX_SUBJECT - 3]}...", text
+    values = {"Agent": order.agent, "Tick": order.tick, "Turn": order.turn, "Org": order.org, "Patch": order.patch}
+    trailers = "\n".join(f"LeMMing-{name}: {' '.join(str(value).split())}" for name, value in values.items())
+    paragraphs = [subject.strip() or f"Changes of {order.agent}", body.strip(), trailers]
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph) + "\n"
+
+
+def digest_patch(patch: bytes) -> str:
+    """Return the SHA-256 of a patch in hexadecimal, the name under which it is recorded."""
+    return hashlib.sha256(patch).hexdigest()
+
+
+def _can_follow_base(repository: UserRepository, base: str, old: str) -> bool:
+    """Return True if the base has all that the branch's head has, since the branch was merged into the base."""
+    if old == base:
+        return True
+    # A base that no branch has any more was dropped by the user, and must not come back with the worker's changes.
+    return not repository.is_ancestor(base, old) and repository.is_reachable(base) and repository.has_changes(base, old)
+
+
+def _create_stand_in(collector: EngineRepository, name: str, parent: str = "") -> str:
+    tree = collector.read("rev-parse", f"{name}^{{tree}}")
+    return create_commit(collector, tree, [parent] if parent else [], "", agent="lemming", at="1970-01-01T00:00:00Z")
+
+
+def _read_sides(collector: EngineRepository, fields: list[bytes]) -> dict[str, dict[str, str]]:
+    """Return the versions of files in conflict from the fields of `git merge-tree -z`."""
+    files: dict[str, dict[str, str]] = {}
+    for line in fields:
+        if not line:
+            break
+        facts, _, path = line.partition(b"\t")
+        mode, name, stage = facts.decode().split()
+        sides = files.setdefault(to_text(path), {})
+        if len(files) <= MAX_CONFLICT_FILES:
+            sides[_STAGES[stage]] = _read_side(collector, mode, name)
+    if not files:
+        raise RepositoryError("merge must name the files in conflict, got none", where=os.fspath(collector.git_dir))
+    return files
+
+
+def _read_side(collector: EngineRepository, mode: str, name: str) -> str:
+    if mode == "160000":
+        return f"(submodule at {name})"
+    content = collector.read_blobs([name])[0]
+    if b"\0" in content[:8_000]:
+        return f"(binary file of {len(content)} bytes)"
+    text = content[:MAX_SIDE_BYTES].decode("utf-8", "replace")
+    return text if len(content) <= MAX_SIDE_BYTES else f"{text}\n(cut: the file has {len(content)} bytes)"

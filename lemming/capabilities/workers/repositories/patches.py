@@ -1,0 +1,144 @@
+"""Patches become trees again without a clone, and lists of lines for screens and gates."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from lemming.capabilities.workers.repositories.collector import EngineRepository
+from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError
+from lemming.capabilities.workers.repositories.tree_walk import to_text
+from lemming.kernel.base.integers import to_int
+
+_HUNK = re.compile(rb"@@ -\d+(?:,(\d{1,12}))? \+\d+(?:,(\d{1,12}))? @@")
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
+_ESCAPES = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_STATUSES = {b"new file mode ": "A", b"deleted file mode ": "D"}
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """Consecutive lines of a file. `lines`: mark (blank, "+" or "-") and text without line end.
+
+    The mark "\\\\" has git's remark that a file has no newline at its end.
+    """
+
+    header: str
+    lines: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class FileDiff:
+    """The changes of one file. Fields as in `ChangedFile`; a binary file has no hunks."""
+
+    path: str
+    status: str = "M"
+    insertions: int = 0
+    deletions: int = 0
+    is_binary: bool = False
+    hunks: list[Hunk] = field(default_factory=list)
+
+
+def rebuild_tree(collector: EngineRepository, base: str, patch: bytes, tree: str) -> None:
+    """Make the objects of a recorded tree from the base and the patch alone.
+
+    Raises RepositoryError if the patch gives another tree.
+    """
+    actual_tree = apply_patch(collector, base, patch)
+    if actual_tree != tree:
+        raise RepositoryError(f"patch must give the tree {tree}, got {actual_tree}", where=f"base {base}")
+
+
+def apply_patch(collector: EngineRepository, base: str, patch: bytes) -> str:
+    """Return the id of the tree that a patch makes of the commit `base`.
+
+    The patch may be edited by hand: the line counts of its hunks may be wrong.
+
+    Raises RepositoryError with git's reason for a patch that does not apply.
+    """
+    with collector.open_index(base) as env:
+        if patch.strip():
+            try:
+                collector.run("apply", "--cached", "--binary", env=env, stdin=patch)
+            except GitError as error:
+                # An editor leaves the numbers in the headers of hunks as they were.
+                try:
+                    collector.run("apply", "--cached", "--binary", "--recount", env=env, stdin=patch)
+                except GitError:
+                    raise RepositoryError(f"patch must apply to the commit {base}, got: {error.message}") from error
+        return collector.read("write-tree", env=env)
+
+
+def parse_patch(patch: bytes) -> list[FileDiff]:
+    """Return the changes of each file of a patch, in order. Text that is no UTF-8 is shown with `\\xNN`.
+
+    A file that becomes a link, or a link a file, is in the list twice, as deleted and as added.
+    """
+    files: list[FileDiff] = []
+    lines = patch.split(b"\n")
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        if line.startswith(b"diff --git "):
+            files.append(FileDiff(_read_path(line.removeprefix(b"diff --git "))))
+        elif files and (match := _HUNK.match(line)):
+            number = _read_hunk(files[-1], match, lines, number)
+        elif files:
+            _read_header(files[-1], line)
+    return files
+
+
+def _read_hunk(file: FileDiff, match: re.Match[bytes], lines: list[bytes], number: int) -> int:
+    """Add a hunk to the file, and return the number of the line after the hunk.
+
+    `number`: of the line after the header.
+    """
+    hunk = Hunk(to_text(match.string))
+    file.hunks.append(hunk)
+    # The header counts the lines: a removed line of text such as "-- a/x" is no header.
+    old_count, new_count = (to_int(count) if count is not None else 1 for count in match.groups())
+    while number < len(lines) and (old_count > 0 or new_count > 0 or lines[number].startswith(b"\\")):
+        mark, text = lines[number][:1] or b" ", lines[number][1:]
+        if mark not in (b" ", b"+", b"-", b"\\"):
+            break
+        hunk.lines.append((mark.decode(), to_text(text)))
+        old_count -= mark in (b" ", b"-")
+        new_count -= mark in (b" ", b"+")
+        file.insertions += mark == b"+"
+        file.deletions += mark == b"-"
+        number += 1
+    return number
+
+
+def _read_header(file: FileDiff, line: bytes) -> None:
+    for prefix, status in _STATUSES.items():
+        if line.startswith(prefix):
+            file.status = status
+    if line.startswith(b"rename to "):
+        file.path, file.status = to_text(_unquote(line.removeprefix(b"rename to "))), "M"
+    file.is_binary = file.is_binary or line.startswith((b"GIT binary patch", b"Binary files "))
+
+
+def _read_path(names: bytes) -> str:
+    """Return the path of a line `a/PATH b/PATH`, both of which are the same or both in quotes."""
+    if names.startswith(b'"'):
+        old_name = re.match(rb'"((?:[^"\\]|\\.)*)"', names)
+        return to_text(_unquote(old_name[0])[2:] if old_name else names)
+    return to_text(names[2 : len(names) // 2])
+
+
+def _unquote(name: bytes) -> bytes:
+    """Return a path without git's quotes.
+
+    >>> _unquote(b'"a\\\\303\\\\244\\\\n"'), _unquote(b"plain")
+    (b'a\\xc3\\xa4\\n', b'plain')
+    """
+    if not name.startswith(b'"'):
+        return name
+    return _ESCAPE.sub(_replace_escape, name[1:-1])
+
+
+def _replace_escape(match: re.Match[bytes]) -> bytes:
+    code = match[1]
+    return bytes([int(code, 8) & 255]) if len(code) == 3 else _ESCAPES.get(code, code)

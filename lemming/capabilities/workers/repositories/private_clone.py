@@ -1,0 +1,58 @@
+"""A clone of a worker's own: nothing that the worker does to it reaches the user's branches, settings or hooks.
+
+Not `git clone --shared`, which keeps a remote to the user's repository, and no linked work tree, which shares refs,
+stash, settings and hooks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lemming.capabilities.workers.repositories.bundles import load_bundle, make_bundle
+from lemming.capabilities.workers.repositories.collector import create_repository
+from lemming.capabilities.workers.repositories.git_command import RepositoryError, run_git
+from lemming.capabilities.workers.repositories.user_repository import UserRepository
+
+BRANCH = "work"
+"""Name of the only branch of a clone."""
+
+
+def make_clone(
+    folder: Path,
+    base: str,
+    *,
+    agent: str,
+    repository: UserRepository | None,
+    bundle: bytes = b"",
+    is_full_copy: bool = False,
+) -> None:
+    """Create a clone in `folder`, which must not exist, with the files of the commit `base`.
+
+    Its objects are borrowed from `repository`, or copied from there with `is_full_copy`, or come from `bundle`. A
+    borrowing clone can read every object of the repository, also the user's stash. A clone that was cut short has to be
+    removed before this is repeated. Raises RepositoryError for a folder that exists.
+    """
+    if folder.exists():
+        raise RepositoryError("folder of a clone must not exist", where=str(folder), hint="remove it: it was cut short")
+    settings = "\tbare = false\n\tfilemode = true\n\tlogAllRefUpdates = true\n"
+    settings += f"[user]\n\tname = {agent}\n\temail = {to_address(agent)}\n[gc]\n\tauto = 0\n"
+    object_format = "sha256" if len(base) == 64 else "sha1"
+    is_borrowing = not is_full_copy and not bundle
+    create_repository(folder, ".git", repository, settings, is_borrowing=is_borrowing, object_format=object_format)
+    git_dir = folder / ".git"
+    if bundle:
+        load_bundle(git_dir, bundle, base)
+    elif repository and is_full_copy:
+        load_bundle(git_dir, make_bundle(repository, base, has_history=True), base, has_history=True)
+    run_git("update-ref", f"refs/heads/{BRANCH}", base, git_dir=git_dir)
+    # No program of anybody has run here yet, so git may still use the clone itself.
+    run_git("read-tree", "-u", "--reset", base, git_dir=git_dir, env={"GIT_WORK_TREE": str(folder)}, cwd=folder)
+
+
+def to_address(agent: str) -> str:
+    """Return the mail address of an agent, in a domain that never exists.
+
+    >>> to_address("coder")
+    'coder@lemming.invalid'
+    """
+    return f"{agent}@lemming.invalid"

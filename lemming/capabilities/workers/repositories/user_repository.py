@@ -1,0 +1,230 @@
+"""The repository of the user: its branches are read here, and nothing in it changes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lemming.capabilities.workers.repositories.git_command import (
+    GitError,
+    RepositoryError,
+    is_git_true,
+    read_git,
+    run_git,
+    run_users_git,
+)
+from lemming.ext import ConfigError
+
+MAX_STEPS = 1_000
+"""Number of commits that are searched for those of a tick, and for a squashed branch."""
+
+_TRAILER = re.compile(r"^LeMMing-([A-Z][a-z]+): (.*)$")
+
+
+@dataclass(frozen=True)
+class UserRepository:
+    """A repository of the user.
+
+    `git_dir`: the folder that all work trees of the repository share. `objects`: folder of objects. `object_format`:
+    "sha1" or "sha256".
+    """
+
+    git_dir: Path
+    objects: Path
+    object_format: str = "sha1"
+
+    @property
+    def no_commit(self) -> str:
+        """The id of zeros, which stands for a branch that does not exist."""
+        return "0" * (64 if self.object_format == "sha256" else 40)
+
+    def read_head(self, branch: str) -> str:
+        """Return the id of a branch's newest commit, or an empty text without such a branch.
+
+        Raises ConfigError for a name that cannot be a branch, and for a branch that stands for another.
+        """
+        ref = to_ref(branch)
+        if not is_git_true("check-ref-format", ref, git_dir=self.git_dir):
+            raise ConfigError(f"branch must be a valid name, got {branch!r}", where=str(self.git_dir))
+        form = "--format=%(refname)%00%(objectname)%00%(symref)"
+        for fields in read_git("for-each-ref", form, ref, git_dir=self.git_dir).splitlines():
+            name, commit, symbolic_name = fields.split("\0")
+            if name == ref and symbolic_name:
+                raise ConfigError(f"branch must be its own, got {branch!r}, which stands for {symbolic_name}")
+            if name == ref:
+                return commit
+        return ""
+
+    def is_checked_out(self, branch: str) -> bool:
+        """Return True if a work tree of the repository has the branch checked out, or is rebasing it."""
+        return self.find_work_tree(branch) is not None
+
+    def find_work_tree(self, branch: str) -> Path | None:
+        """Return the folder of the work tree that has the branch checked out, or None."""
+        ref, work_tree = to_ref(branch).encode(), b""
+        for fact in run_git("worktree", "list", "--porcelain", "-z", git_dir=self.git_dir).split(b"\0"):
+            name, _, value = fact.partition(b" ")
+            work_tree = value if name == b"worktree" else work_tree
+            if name == b"branch" and value == ref:
+                return Path(os.fsdecode(work_tree))
+        # A rebase detaches HEAD and moves the branch at its end.
+        for git_dir in (self.git_dir, *self.git_dir.glob("worktrees/*")):
+            for rebase in ("rebase-merge", "rebase-apply"):
+                head_name_file = git_dir / rebase / "head-name"
+                if head_name_file.is_file() and head_name_file.read_bytes().strip() == ref:
+                    return git_dir
+        return None
+
+    def find_base(self, branch: str, base_branch: str, *, agent: str, tick: int, tick_key: str) -> str:
+        """Return the commit that a worker starts from: the branch's head as the tick opened.
+
+        Without the branch, or with all of its changes in `base_branch` (empty: HEAD of the repository), the head of
+        `base_branch`. `tick_key`: id of the organisation. Raises ConfigError without a commit to start from.
+        """
+        head, base_head = self.read_head(branch), self._read_base(base_branch)
+        # Other workers of the tick may have merged already; every worker starts from the same commit.
+        for _ in range(MAX_STEPS):
+            if not head or not self._is_of_tick(head, agent=agent, tick=tick, tick_key=tick_key):
+                break
+            parents = read_git("rev-list", "--parents", "--max-count=1", head, git_dir=self.git_dir).split()[1:]
+            head = parents[0] if parents else ""
+        if base_head and (not head or self.has_changes(base_head, head)):
+            return base_head
+        if not head:
+            hint = "commit something in the repository, or name a branch with commits as base of the workspace"
+            raise ConfigError("repository must have a commit, got none", where=str(self.git_dir), hint=hint)
+        return head
+
+    def has_changes(self, commit: str, head: str) -> bool:
+        """Return True if the history of `commit` has all changes up to `head`: merged, rebased, or squashed."""
+        if self.is_ancestor(head, commit):
+            return True
+        merge_base = run_git("merge-base", commit, head, git_dir=self.git_dir, accept=(0, 1)).decode().split()
+        if not merge_base:
+            return False
+        commits = f"{merge_base[0]}..{commit}"
+        arguments = ("rev-list", "--no-merges", f"--max-count={MAX_STEPS}")
+        known_ids = self._read_patch_ids(run_git(*arguments, commits, git_dir=self.git_dir).split())
+        head_ids = self._read_patch_ids(run_git(*arguments, head, f"^{commit}", git_dir=self.git_dir).split())
+        if head_ids <= known_ids:
+            return True
+        return to_patch_id(self.git_dir, merge_base[0], head) in known_ids
+
+    def is_ancestor(self, commit: str, head: str) -> bool:
+        """Return True if the history of `head` has `commit`, which must exist."""
+        return is_git_true("merge-base", "--is-ancestor", commit, head, git_dir=self.git_dir)
+
+    def is_reachable(self, commit: str) -> bool:
+        """Return True if a branch, a tag or HEAD has the commit in its history."""
+        arguments = ("for-each-ref", "--count=1", "--contains", commit)
+        return bool(read_git(*arguments, git_dir=self.git_dir)) or self.is_ancestor(commit, "HEAD")
+
+    def read_trailers(self, commit: str) -> Mapping[str, str]:
+        """Return the trailers that the engine wrote into a commit, by name without `LeMMing-`."""
+        return parse_trailers(run_git("cat-file", "commit", commit, git_dir=self.git_dir))
+
+    def list_object_folders(self) -> list[Path]:
+        """Return the folders that hold the repository's objects: its own, and those that it borrows from."""
+        folders = [self.objects]
+        for folder in folders:
+            alternates = folder / "info/alternates"
+            lines = alternates.read_bytes().splitlines() if alternates.is_file() else []
+            for line in lines:
+                borrowed = (folder / os.fsdecode(line)).resolve()
+                if line and not line.startswith(b"#") and borrowed not in folders:
+                    folders.append(borrowed)
+        return folders
+
+    def _read_base(self, base_branch: str) -> str:
+        if not base_branch:
+            output = run_git("rev-parse", "-q", "--verify", "HEAD^{commit}", git_dir=self.git_dir, accept=(0, 1, 128))
+            return output.decode().strip()
+        if head := self.read_head(base_branch):
+            return head
+        raise ConfigError(f"base must be a branch of the repository, got {base_branch!r}", where=str(self.git_dir))
+
+    def _is_of_tick(self, commit: str, *, agent: str, tick: int, tick_key: str) -> bool:
+        trailers = self.read_trailers(commit)
+        is_same_tick = trailers.get("Tick") == str(tick) and trailers.get("Org") == tick_key
+        return is_same_tick and trailers.get("Agent") != agent
+
+    def _read_patch_ids(self, commits: list[bytes]) -> set[str]:
+        # --stdin shows each commit with its id, and patch-id takes the patches apart by these lines.
+        arguments = ("--stdin", "-p", "-r", "--root", "--no-ext-diff", "--no-textconv", "--full-index")
+        patches = run_git("diff-tree", *arguments, git_dir=self.git_dir, stdin=b"\n".join([*commits, b""]))
+        lines = run_git("patch-id", "--stable", git_dir=self.git_dir, stdin=patches).decode().splitlines()
+        return {line.split()[0] for line in lines}
+
+
+def open_repository(path: Path) -> UserRepository:
+    """Return the repository whose top folder, or whose bare folder, is at `path`.
+
+    Raises ConfigError for a folder without a repository, a folder inside one, a linked work tree, and a partial clone.
+    """
+    folder = path.resolve()
+    where = str(path)
+    if not folder.is_dir():
+        raise ConfigError("repository must be a folder, got none", where=where, hint="clone or create it first")
+    query = ("--is-bare-repository", "--git-common-dir", "--git-dir", "--show-object-format")
+    try:
+        output = run_users_git("rev-parse", "--path-format=absolute", *query, folder=folder)
+    except GitError as error:
+        hint = f"name the top folder of a repository, or create one: git init {folder}"
+        message = "repository must be the top folder of a git repository"
+        raise ConfigError(f"{message}: {error.message}", where=where, hint=hint) from error
+    is_bare, git_dir, own_dir, object_format = (os.fsdecode(line) for line in output.rstrip(b"\n").split(b"\n"))
+    if os.path.realpath(git_dir) != os.path.realpath(own_dir):
+        hint = f"name the folder that holds {git_dir}"
+        raise ConfigError("repository must be the main work tree, got a linked one", where=where, hint=hint)
+    repository = UserRepository(Path(git_dir), Path(git_dir) / "objects", object_format)
+    pattern = r"^(extensions\.partialclone|remote\..*\.promisor)$"
+    if run_git("config", "--get-regexp", pattern, git_dir=repository.git_dir, accept=(0, 1)):
+        hint = "get the missing objects: git fetch --refetch --no-filter, in a new clone without --filter"
+        raise ConfigError("repository must have all of its objects, got a partial clone", where=where, hint=hint)
+    if is_bare != "true" and folder not in (Path(git_dir).parent, Path(git_dir)):
+        top = os.fsdecode(run_users_git("rev-parse", "--show-toplevel", folder=folder)).rstrip("\n")
+        if Path(top) != folder:
+            raise ConfigError(f"repository must be a top folder, got a folder inside {top}", where=where)
+    return repository
+
+
+def to_ref(branch: str) -> str:
+    """Return the full name of a branch.
+
+    >>> to_ref("lemming/coder")
+    'refs/heads/lemming/coder'
+    """
+    return f"refs/heads/{branch}"
+
+
+def to_patch_id(git_dir: Path, old: str, new: str) -> str:
+    """Return the id of the changes between two trees or commits, or an empty text without changes.
+
+    Formula: `git patch-id --stable`, which ignores line numbers and blanks.
+    """
+    arguments = ("-p", "-r", "--no-ext-diff", "--no-textconv", "--full-index", old, new)
+    patch = run_git("diff-tree", *arguments, git_dir=git_dir)
+    return read_git("patch-id", "--stable", git_dir=git_dir, stdin=patch).partition(" ")[0]
+
+
+def parse_trailers(commit: bytes) -> dict[str, str]:
+    """Return the engine's trailers of a commit object, by name without `LeMMing-`.
+
+    Only the last paragraph counts: the text above is a model's.
+
+    >>> parse_trailers(b"tree 1\\n\\nsubject\\n\\nLeMMing-Agent: forged\\n\\nLeMMing-Agent: coder\\nLeMMing-Tick: 3\\n")
+    {'Agent': 'coder', 'Tick': '3'}
+    """
+    message = commit.partition(b"\n\n")[2].decode("utf-8", "replace").strip()
+    matches = [_TRAILER.match(line) for line in message.rpartition("\n\n")[2].splitlines()]
+    return {match[1]: match[2] for match in matches if match}
+
+
+def require_own_branch(repository: UserRepository, branch: str, agent: str) -> None:
+    """Raise RepositoryError if a work tree of the user has the branch checked out."""
+    if (folder := repository.find_work_tree(branch)) is not None:
+        hint = f'use a branch of its own in the workspace, such as "lemming/{agent}", or check out another branch there'
+        raise RepositoryError(f"branch must not be checked out, got {branch!r}", where=str(folder), hint=hint)

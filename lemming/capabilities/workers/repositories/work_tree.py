@@ -1,0 +1,172 @@
+"""Takes the work tree that a worker leaves as git objects.
+
+The tree is hostile. Nothing in it is executed, no link is followed, git gets only names of regular files and links, and
+what stays out of the patch is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lemming.capabilities.workers.repositories.collector import EngineRepository
+from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError
+from lemming.capabilities.workers.repositories.ignore_rules import find_ignored_paths, find_top_paths, read_rules
+from lemming.capabilities.workers.repositories.path_flags import find_flags
+from lemming.capabilities.workers.repositories.tree_walk import Walk, to_text, walk_tree
+from lemming.kernel.base.integers import to_int
+
+_PATCH = (
+    "diff-tree", "-p", "-r", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv",
+    "--diff-algorithm=myers", "-U3",
+)  # fmt: skip
+_SUBMODULE = b"160000"
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    """A file that a patch changes.
+
+    `path`: text of the path, with `\\xNN` for a byte that is no UTF-8. `status`: A added, M modified, D deleted,
+    T changed between file and link. `insertions`, `deletions`: numbers of lines, 0 for binary files.
+    """
+
+    path: str
+    status: str
+    insertions: int
+    deletions: int
+    is_binary: bool
+
+
+@dataclass(frozen=True)
+class TakenTree:
+    """A work tree as objects of the engine's repository.
+
+    `tree`: id of the tree. `patch`: the changes from the base as `git diff --binary` writes them. `left_out`: paths that
+    stay as they are in the base, with the reason. `flags`: paths in the patch that deserve attention, with the reason.
+    """
+
+    tree: str
+    patch: bytes
+    files: tuple[ChangedFile, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+    flags: dict[str, str] = field(default_factory=dict)
+
+
+def take_tree(
+    collector: EngineRepository, clone: Path, base: str, *, max_file_bytes: int = 5_000_000, max_files: int = 20_000
+) -> TakenTree:
+    """Return the work tree in `clone`, compared with the commit `base`. All processes of the worker must have ended.
+
+    `max_file_bytes`: a larger file is left out. `max_files`: number of changed files; raises RepositoryError beyond.
+    """
+    with collector.open_index(base, clone) as env:
+        entries = _list_entries(collector, env)
+        submodules = {path for path, (mode, _) in entries.items() if mode == _SUBMODULE}
+        walk = walk_tree(clone, max_file_bytes=max_file_bytes, submodules=submodules)
+        new_paths, left_out = _choose_new_paths(collector, clone, entries, walk)
+        _require_few(len(new_paths), max_files)
+        _update_index(collector, env, entries, walk, new_paths, left_out)
+        tree = collector.read("write-tree", env=env)
+        paths = list(_list_entries(collector, env))
+    files, modes = _list_changes(collector, base, tree)
+    _require_few(len(files), max_files)
+    patch = collector.run(*_PATCH, base, tree)
+    flags = find_flags(collector, tree, modes, paths)
+    return TakenTree(tree, patch, files, {to_text(path): reason for path, reason in sorted(left_out.items())}, flags)
+
+
+def _list_entries(collector: EngineRepository, env: Mapping[str, str]) -> dict[bytes, tuple[bytes, str]]:
+    """Return mode and object id of the index's entries by path."""
+    entries = {}
+    for line in collector.run("ls-files", "-s", "-z", env=env).split(b"\0")[:-1]:
+        facts, _, path = line.partition(b"\t")
+        mode, name, _ = facts.split()
+        entries[path] = (mode, name.decode())
+    return entries
+
+
+def _choose_new_paths(
+    collector: EngineRepository, clone: Path, entries: Mapping[bytes, tuple[bytes, str]], walk: Walk
+) -> tuple[list[bytes], dict[bytes, str]]:
+    """Return the files that the base does not have and no rule ignores, and the paths that are left out.
+
+    A path that both the base's and the worker's rules ignore is not named: it is what both call a by-product.
+    """
+    base_rules = read_rules(collector, entries)
+    own_rules = walk.read_rules(clone)
+    new_paths = [path for path in walk.files if path not in entries]
+    candidates = [*new_paths, *(path for path in walk.left_out if path.rstrip(b"/") not in entries)]
+    by_base = find_ignored_paths(collector, base_rules, candidates)
+    by_worker = by_base if own_rules == base_rules else find_ignored_paths(collector, own_rules, candidates)
+    left_out = {path: reason for path, reason in walk.left_out.items() if path not in by_base & by_worker}
+    left_out |= dict.fromkeys(find_top_paths(by_worker, by_base), "ignored by rules that the worker wrote")
+    left_out |= dict.fromkeys(find_top_paths(by_base, by_worker), "ignored by rules of the base")
+    return [path for path in new_paths if path not in by_base | by_worker], left_out
+
+
+def _update_index(
+    collector: EngineRepository,
+    env: Mapping[str, str],
+    entries: Mapping[bytes, tuple[bytes, str]],
+    walk: Walk,
+    new_paths: list[bytes],
+    left_out: dict[bytes, str],
+) -> None:
+    """Bring the index from the base to the work tree. What git refuses is added to `left_out`."""
+    tracked = [path for path, (mode, _) in entries.items() if mode != _SUBMODULE and not walk.is_left_out(path)]
+    removed = [path for path in tracked if path not in walk.files]
+    # By name alone: where a folder became a link, looking at the old path would lead behind the link.
+    collector.run("update-index", "--force-remove", "-z", "--stdin", env=env, stdin=_join(removed))
+    present = sorted([*new_paths, *(path for path in tracked if path in walk.files)])
+    left_out |= _add_paths(collector, env, present)
+    # git passes over a path such as `.GIT/config` with status 0.
+    for path in set(present) - _list_entries(collector, env).keys() - left_out.keys():
+        left_out[path] = "git refuses the path"
+
+
+def _add_paths(collector: EngineRepository, env: Mapping[str, str], paths: list[bytes]) -> dict[bytes, str]:
+    """Add files of the work tree to the index; return those that cannot be read, with the reason."""
+    if not paths:
+        return {}
+    try:
+        collector.run("update-index", "--add", "--remove", "-z", "--stdin", env=env, stdin=_join(paths))
+    except GitError as error:
+        if len(paths) == 1:
+            return {paths[0]: error.message.partition(": ")[2].splitlines()[0][:200]}
+        # A file that cannot be read fails alone, not the whole turn.
+        middle = len(paths) // 2
+        return _add_paths(collector, env, paths[:middle]) | _add_paths(collector, env, paths[middle:])
+    return {}
+
+
+def _list_changes(
+    collector: EngineRepository, base: str, tree: str
+) -> tuple[tuple[ChangedFile, ...], dict[bytes, str]]:
+    """Return the changed files by path, and the new mode of each path, which is 000000 for a deleted file."""
+    arguments = ("-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", base, tree)
+    fields = collector.run("diff-tree", *arguments).split(b"\0")[:-1]
+    statuses: dict[bytes, str] = {}
+    modes: dict[bytes, str] = {}
+    while len(statuses) * 2 < len(fields) and fields[len(statuses) * 2].startswith(b":"):
+        facts, path = fields[len(statuses) * 2], fields[len(statuses) * 2 + 1]
+        _, mode, _, _, status = facts.split()
+        statuses[path], modes[path] = status.decode(), mode.decode()
+    files = []
+    for line in fields[len(statuses) * 2 :]:
+        insertions, deletions, path = line.split(b"\t", 2)
+        is_binary = insertions == b"-"
+        counts = (0, 0) if is_binary else (to_int(insertions), to_int(deletions))
+        files.append(ChangedFile(to_text(path), statuses[path], *counts, is_binary))
+    return tuple(files), modes
+
+
+def _require_few(count: int, max_files: int) -> None:
+    if count > max_files:
+        hint = "let the worker's .gitignore name by-products, or divide the work"
+        raise RepositoryError(f"patch must change at most {max_files} files, got {count}", hint=hint)
+
+
+def _join(paths: Iterable[bytes]) -> bytes:
+    return b"".join(path + b"\0" for path in paths)
