@@ -54,6 +54,7 @@ from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.state_merge import TurnRow, join_outcome
 from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_waits
+from lemming.kernel.tick.turn_progress import TurnProgress
 from lemming.kernel.turn.preparation_chain import active_capabilities
 from lemming.kernel.turn.recorded_inputs import from_record
 from lemming.kernel.turn.turn_hooks import Capability
@@ -110,12 +111,15 @@ class Tick:
         for problem in self.snapshot.mail.find_misplaced():
             self.runtime.report_problem(problem)
         order, max_parallel, waits = self.plan.order, self._max_concurrent_turns(), dict[str, TurnWaits]()
+        progress: TurnProgress | None = None
         lock, stop, batcher = self.runtime.turn_lock, self.runtime.stop, self.runtime.batcher
         with self.commits.log, open_folder(f"{self.runtime.base}/.") as self.root, reduce_collections():
             # In series each turn sees the writes of the turns before it: no waits are needed.
             if max_parallel > 1:
                 order = self._skip_idle(order)
                 waits = find_waits(order, self._turn_dependencies)
+                if begun := {name: wait.begun for name, wait in waits.items() if wait.begun}:
+                    self._tick_scope.progress = progress = TurnProgress(begun, stop)
             run_turns(
                 order,
                 waits,
@@ -125,6 +129,7 @@ class Tick:
                 turn_lock=lock,
                 stop=stop,
                 batcher=batcher,
+                progress=progress,
             )
             self.commits.write_deferred()
 
@@ -329,7 +334,8 @@ class Tick:
 
     @cached_property
     def _has_limits(self) -> bool:
-        return bool(find_shared_resources(self.snapshot, self.snapshot.survey.agents, self._active_capabilities))
+        resources = find_shared_resources(self.snapshot, self.snapshot.survey.agents, self._active_capabilities)
+        return any(not resource.ordered for resource in resources)
 
     @cached_property
     def _tick_scope(self) -> TickScope:

@@ -17,6 +17,7 @@ from lemming.kernel.files.effects import FileEffect, apply_effect, order_effects
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import ToolFinished, ToolStarted
 from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.live_chain import LiveChain, to_result
 from lemming.kernel.tick.parallel_calls import CallOutcome, DecidedCall, ParallelCalls, can_run_in_parallel
 from lemming.kernel.tick.recorded_answers import make_tool_record
@@ -152,6 +153,7 @@ class LiveCalls:
         self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, questions: Sequence[AskPerson]
     ) -> ToolResult:
         """Run a tool. Before a tool with side effects, write the staged files and announce the call."""
+        self._wait_for_earlier(call)
         decided = self._decide(index, call, at, staged, used_up, questions)
         if isinstance(decided, ToolResult):
             return decided
@@ -176,6 +178,17 @@ class LiveCalls:
         with self._runtime.release_turn_lock():
             result = self._runtime.call_tool(index, call, context)
         return self._finish(decided, result)
+
+    def _wait_for_earlier(self, call: ToolCall) -> None:
+        """Before a call that runs in turn order, wait for the turns before it. Raises `EngineStopped`."""
+        tool = self._toolset.allowed_tools(self._inputs.agent, self._settings).get(call.tool)
+        progress = self._phase.tick.progress if self._phase.tick else None
+        if tool is None or not tool.runs_in_order or progress is None:
+            return
+        with self._runtime.release_turn_lock():
+            has_ended = progress.wait_for_earlier(self._name)
+        if not has_ended:
+            raise EngineStopped
 
     def _decide(
         self,

@@ -70,11 +70,13 @@ class TurnDependencies:
 class TurnWaits:
     """The turns a turn waits for: every earlier turn (`everyone`), or the turns of the named agents.
 
-    Waiting is transitive, so not every pair is listed.
+    Waiting is transitive, so not every pair is listed. `begun`: agents whose turns must have begun; calls of tools that
+    run in turn order also wait for the end of these turns.
     """
 
     names: frozenset[str] = frozenset()
     everyone: bool = False
+    begun: frozenset[str] = frozenset()
 
 
 NOWHERE: Mapping[Components, str] = MappingProxyType({})
@@ -199,6 +201,12 @@ def _compute_waits(
             waits[name] = TurnWaits(everyone=True)
         else:
             waits[name] = TurnWaits(frozenset(names).union(waits.keys() & readable) - {name})
+    for resource in dependencies.shared:
+        earlier = frozenset[str]()
+        for name in order if resource.ordered else ():
+            if name in resource.ordered:
+                waits[name] = replace(waits[name], begun=waits[name].begun | earlier)
+                earlier |= {name}
     return waits
 
 

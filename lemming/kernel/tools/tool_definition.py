@@ -99,6 +99,9 @@ class Tool(ABC):
     parallel: bool = False
     """True if calls of one reply may run in parallel: they are independent and repeatable."""
 
+    runs_in_order: bool = False
+    """True if calls of turns that share a resource (`SharedResource.ordered`) run in the order of the turns."""
+
     timeout_s: float | None = None
     """Longest time a call may take; None: `tool_timeout_s` in `config/org.json`. A call that takes longer is
     left behind on its thread, which nothing can end from outside."""

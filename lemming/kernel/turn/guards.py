@@ -94,12 +94,14 @@ class SharedResource(NamedTuple):
 
     A `bound` agent waits for earlier `counted` agents.
 
-    `counted`: the agents that change the resource; they include all `bound` agents.
+    `counted`: the agents that change the resource; they include all `bound` agents. `ordered`: agents whose turns begin
+    in order and then run at once; only their calls of tools that run in turn order wait for the earlier turns.
     """
 
     name: str
     bound: AbstractSet[str]
     counted: AbstractSet[str]
+    ordered: AbstractSet[str] = frozenset()
 
 
 class TrustLabeler(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,13 +22,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class EarlierTurns(Protocol):
+    """The turns that a call of a tool with `runs_in_order` must follow."""
+
+    def wait_for_earlier(self, name: str) -> bool:
+        """Wait until these turns of other agents are over. Return False if the engine is to end."""
+        ...
+
+
 @dataclass
 class TickScope:
-    """A tick in progress, for limits of all its turns: its journal, and the agents with a turn in order."""
+    """A tick in progress, for limits of all its turns: its journal, and the agents with a turn in order.
+
+    `progress`: the turns that are over, where turns of the tick wait for each other only in certain calls.
+    """
 
     tick_context: TickContext
     journal: Journal
     order: Sequence[str]
+    progress: EarlierTurns | None = None
     _caches: dict[object, Any] = field(default_factory=dict)
 
     def get_cache(self, kind: Callable[[TickScope], T]) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -14,6 +14,7 @@ from lemming.kernel.tick.executors.thread_pool import get_pool
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 from lemming.kernel.tick.state_merge import TurnRow
 from lemming.kernel.tick.turn_dependencies import TurnWaits
+from lemming.kernel.tick.turn_progress import TurnProgress
 from lemming.kernel.turn.guards import CallBatcher
 
 Work = Callable[[str], TurnRow | None]
@@ -31,6 +32,7 @@ def run_turns(
     turn_lock: TurnLock,
     stop: threading.Event,
     batcher: CallBatcher | None = None,
+    progress: TurnProgress | None = None,
 ) -> None:
     """Call `work(name)` for every name, each after the turns listed in `waits`.
 
@@ -38,7 +40,8 @@ def run_turns(
     `max_parallel` is 1. A returned row holds further turns to run concurrently and a final step; the name is
     complete after the row. One call works at a time, the holder of `turn_lock`; the other calls are in
     `turn_lock.waiting`. Ready turns start in the given order. An exception sets `stop`, so running calls end
-    soon; no further call starts, and the exception is raised after the last call.
+    soon; no further call starts, and the exception is raised after the last call. `progress` learns which names are
+    complete.
     """
     try:
         if max_parallel == 1:
@@ -50,7 +53,7 @@ def run_turns(
                         row.finish()
         else:
             ready = ReadyTurns(order, get_lane or (lambda _: Lane("", max_parallel)))
-            _ConcurrentRun(order, waits, work, ready, turn_lock, stop, batcher).run()
+            _ConcurrentRun(order, waits, work, ready, turn_lock, stop, batcher, progress).run()
     except BaseException:
         stop.set()
         raise
@@ -79,16 +82,20 @@ class _ConcurrentRun:
         turn_lock: TurnLock,
         stop: threading.Event,
         batcher: CallBatcher | None,
+        progress: TurnProgress | None,
     ) -> None:
         self._order, self._call, self._ready = order, work, ready
-        self._turn_lock, self._stop, self._batcher = turn_lock, stop, batcher
+        self._turn_lock, self._stop, self._batcher, self._progress = turn_lock, stop, batcher, progress
         self._rank = {name: rank for rank, name in enumerate(order)}
         without_barrier = [name for name in order if not waits[name].everyone]
-        self._unmet = {name: len(waits[name].names) for name in without_barrier}
+        self._unmet = {name: len(waits[name].names) + len(waits[name].begun) for name in without_barrier}
         self._dependents: dict[str, list[str]] = {}
+        self._followers: dict[str, list[str]] = {}  # which may begin once the turn has begun
         for name in without_barrier:
             for other in waits[name].names:
                 self._dependents.setdefault(other, []).append(name)
+            for other in waits[name].begun:
+                self._followers.setdefault(other, []).append(name)
         self._barriers = [name for name in reversed(order) if waits[name].everyone]
         self._rows: dict[str, _RowProgress] = {}
         self._finished: set[str] = set()
@@ -179,6 +186,9 @@ class _ConcurrentRun:
         name = self._order[rank]
         try:
             try:
+                if not number and name in self._followers:
+                    self._release(self._followers[name])
+                    self._dispatch_ready()
                 if number:
                     is_over = self._run_row_turn(name, number)
                 elif row := self._call(name):
@@ -209,6 +219,8 @@ class _ConcurrentRun:
 
     def _finish_turn(self, name: str) -> None:
         self._finished.add(name)
+        if self._progress:
+            self._progress.finish(name)
         if not self._error:
             self._release_dependents(name)
         if self._batcher:
@@ -226,13 +238,16 @@ class _ConcurrentRun:
                 self._batcher.remove_turn()
 
     def _release_dependents(self, name: str) -> None:
-        for other in self._dependents.get(name, ()):
-            self._unmet[other] -= 1
-            if not self._unmet[other]:
-                self._make_ready(other)
+        self._release(self._dependents.get(name, ()))
         while self._finished_prefix < len(self._order) and self._order[self._finished_prefix] in self._finished:
             self._finished_prefix += 1
         self._release_barriers()
+
+    def _release(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._unmet[name] -= 1
+            if not self._unmet[name]:
+                self._make_ready(name)
 
     def _release_barriers(self) -> None:
         while self._barriers and self._rank[self._barriers[-1]] <= self._finished_prefix:
