@@ -57,6 +57,7 @@ class Request(NamedTuple):
     out because the server rejects them: keys of `FALLBACKS` in
     `lemming.capabilities.hosted_models.rejected_fields`. `images` belong to the message with a text beginning
     with `images_with`. `turn_s`: seconds left to the turn, including waits for capacity.
+    `max_cost_usd`: limit in dollars that the provider itself keeps to, or None.
     """
 
     model_name: str
@@ -74,6 +75,7 @@ class Request(NamedTuple):
     images: tuple[Image, ...] = ()
     images_with: str = ""
     turn_s: float = math.inf
+    max_cost_usd: float | None = None
 
 
 class Reply(NamedTuple):
@@ -140,6 +142,12 @@ class LLMProvider(ABC):
     writes_contract = False
     """True if replies are prepared with the contract's four keys: the default prompt of an entry then asks
     for them."""
+
+    makes_many_calls = False
+    """True if one call runs a program that asks models any number of times: only `max_cost_usd` bounds its cost."""
+
+    answers_by_text = False
+    """True if replies are plain texts: the model is offered no actions and no tools of the engine."""
 
     is_person = False
     """True if a person answers, so the engine never calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.llm.call_cost import max_input_tokens
 from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.plugins.provider_errors import describe_exception
-from lemming.kernel.providers import Request
+from lemming.kernel.providers import get_provider_class
 
 
 class TurnSpendingLimits:
@@ -46,6 +47,7 @@ class TurnSpendingLimits:
         self._tick_limits, self._rules, self._answers, self._get_reserved = tick_limits, rules, answers, get_reserved
         self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
         self._turn = inputs.turn
+        self._lower_limits: list[float] = []  # dollars that limits leave for the current call
         self._snapshot = inputs.given
 
     @property
@@ -61,7 +63,8 @@ class TurnSpendingLimits:
         """Reject a call that would go over a limit, before it is made."""
         if not self._is_model_call(effect.key, effect.entry):
             return None
-        planned_call = _PlannedCall.from_request(effect.key, effect.entry, effect.request)
+        planned_call = _PlannedCall.from_request(effect, tuple(self._tick_limits.tick_context.config.org.plugins))
+        self._lower_limits = []
         call, trust = effect.number, effect.facts.get("trust", "")
         facts = {"agent": self._name, "call": call, "request": self.request, **planned_call.facts}
         facts |= {"trust": trust} if trust else {}
@@ -89,7 +92,12 @@ class TurnSpendingLimits:
                 return Rejected(
                     f"{OUTCOME_PHRASES[then]}: {rule.gate.because or finding} ({rule.line})", is_final=is_final
                 )
-        return None
+        return self._lower_cost_limit(effect) if self._lower_limits else None
+
+    def _lower_cost_limit(self, effect: SendRequest) -> Interception:
+        """Pass on a call that may cost only what the limits leave."""
+        request = effect.request._replace(max_cost_usd=min(self._lower_limits))
+        return (yield replace(effect, request=request))
 
     def _check_limit(self, rule: GateRule, planned_call: _PlannedCall, facts: dict[str, Any]) -> str | None:
         """Return the objection of a gate to a call, or None."""
@@ -114,6 +122,11 @@ class TurnSpendingLimits:
                 f'the price of model "{planned_call.key}" is unknown, so that a limit in dollars cannot hold: '
                 "set usd_per_million_input_tokens and usd_per_million_output_tokens in config/models.json"
             )
+        if unit := planned_call.find_unbounded(limits):
+            return (
+                f'the {unit} of "{planned_call.key}" have no bound, because a run makes any number of calls: set '
+                "options.max_cost_usd in config/models.json, and limit dollars"
+            )
         scope = self._get_scope(gate)
         if scope is None:
             return None
@@ -124,6 +137,11 @@ class TurnSpendingLimits:
         # The most that the call can cost: after the answer it would be too late to refuse.
         key = find_exceeded(limits, spent.add(planned_call.max_cost))
         if not key:
+            return None
+        left = float(limits[key]) - float(getattr(spent, key))
+        if key == "dollars" and planned_call.keeps_cost_limit and left > 0:
+            # The harness keeps to what is left, instead of not beginning at all.
+            self._lower_limits.append(left)
             return None
         spent_text, limit_text = describe_amount(key, getattr(spent, key)), describe_amount(key, limits[key])
         cost_text = describe_amount(key, getattr(planned_call.max_cost, key))
@@ -187,17 +205,29 @@ class OverLimit(str):
 
 
 class _PlannedCall(NamedTuple):
-    """Planned call: the key of its model, and its maximum cost."""
+    """Planned call: the key of its model, and its maximum cost.
+
+    `makes_many_calls`: the provider runs a program that asks its model any number of times. `keeps_cost_limit`: the
+    provider keeps to a limit in dollars.
+    """
 
     key: str
     max_cost: SpendAmount
     is_priced: bool
     facts: dict[str, Any]
+    makes_many_calls: bool = False
+    keeps_cost_limit: bool = False
 
     @classmethod
-    def from_request(cls, key: str, entry: ModelEntry, request: Request) -> _PlannedCall:
-        bound = max_call_cost(entry, max_input_tokens(request))
-        dollars = None if bound.dollars is None else float(bound.dollars)
+    def from_request(cls, effect: SendRequest, plugins: tuple[str, ...]) -> _PlannedCall:
+        key, entry, request = effect.key, effect.entry, effect.request
+        bound, makes_many_calls = (
+            max_call_cost(entry, max_input_tokens(request)),
+            get_provider_class(entry.provider, plugins).makes_many_calls,
+        )
+        limit = None if request.max_cost_usd is None else Decimal(repr(request.max_cost_usd))
+        max_dollars = limit if makes_many_calls else bound.dollars
+        dollars = None if max_dollars is None else float(max_dollars)
         facts = {
             "model": key,
             "provider": entry.provider,
@@ -205,5 +235,13 @@ class _PlannedCall(NamedTuple):
             "dollars": dollars,
             "tokens": bound.tokens,
         }
-        max_amount = SpendAmount(bound.credits, bound.dollars or ZERO, ONE, Decimal(bound.tokens))
-        return cls(key, max_amount, dollars is not None, facts)
+        max_amount = SpendAmount(bound.credits, max_dollars or ZERO, ONE, Decimal(bound.tokens))
+        is_priced = bound.dollars is not None
+        return cls(key, max_amount, is_priced, facts, makes_many_calls, makes_many_calls and limit is not None)
+
+    def find_unbounded(self, limits: Mapping[str, Any]) -> str:
+        """Return the first limited unit of which a run may use any amount, or an empty text."""
+        if not self.makes_many_calls:
+            return ""
+        units = {"tokens", "credits"} if self.keeps_cost_limit else {"tokens", "credits", "dollars"}
+        return next((unit for unit in limits if unit in units), "")

@@ -117,6 +117,12 @@ class ModelEntry:
         """Maximum number of concurrent calls, or None if the entry sets none."""
         return self.max_concurrent or self.max_concurrency
 
+    @property
+    def max_cost_usd(self) -> float | None:
+        """Limit in dollars that the provider keeps to in each call, from its options, or None."""
+        limit = self.options.get("max_cost_usd")
+        return float(limit) if isinstance(limit, int | float) else None
+
 
 def has_model_key(entry: ModelEntry, key: str) -> bool:
     """Return True if an entry sets a key, or one of its `options`."""

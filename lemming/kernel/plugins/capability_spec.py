@@ -27,8 +27,9 @@ class CapabilitySpec(NamedTuple):
     the object instead of the path:
 
     - `tools`: tool classes.
-    - `model_providers`: providers that call models. `channel_providers`: channels. `computed_providers`: providers that
-      compute their answers, without costs. An agent with a provider of the latter two uses the capability.
+    - `model_providers`: providers that call models. `harness_providers`: those that run a coding harness for a turn.
+      `channel_providers`: channels. `computed_providers`: providers that compute their answers, without costs. An agent
+      with a provider of the latter two uses the capability.
     - `strategies`: ways to take a turn, by values of `turn.strategy`.
     - `commands`: commands of `lemming`, a function or a Typer application each; "" for code in `lemming.commands`.
     - `facts`: functions for commands, queries and the page, which never import a capability.

@@ -180,7 +180,9 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "lemming.capabilities.pricing.money_capability:MoneyCapability",
             keys={"model.usd_per_million_input_tokens": "", "model.usd_per_million_output_tokens": ""},
             provides={
-                "pricing": dict.fromkeys(("*", "openai", "anthropic"), ".prices:compute_cost_usd"),
+                "pricing": dict.fromkeys(
+                    ("*", "openai", "anthropic", "claude-code", "codex"), ".prices:compute_cost_usd"
+                ),
                 "facts": {
                     "money.max_call_cost": ".prices:max_call_cost",
                     "money.price": ".prices:get_price",
@@ -274,6 +276,22 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "workers",
             "lemming.capabilities.workers.workers_capability:WorkersCapability",
             keys={"resume.workspace": ".workspace_settings:WorkspaceResumeSettings"},
+            provides={
+                "harness_providers": {
+                    name: f".worker_provider:{kind}Provider"
+                    for name, kind in {
+                        "claude-code": "ClaudeCode",
+                        "codex": "Codex",
+                        "pi": "Pi",
+                        "opencode": "OpenCode",
+                        "gemini-cli": "GeminiCli",
+                        "acp": "Acp",
+                        "harness": "Command",
+                    }.items()
+                },
+                "tools": {"merge": ".merge_tool:MergeTool"},
+                "permissions": {"workers": ".workers_capability:iter_permissions"},
+            },
         ),
     )
 }

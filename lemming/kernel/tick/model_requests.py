@@ -44,6 +44,7 @@ def build_request(
         agent=name,
         tick=inputs.tick,
         step=call,
+        max_cost_usd=entry.max_cost_usd,
     )
 
 

@@ -9,7 +9,7 @@ CHECK_STOP_S = 0.5
 
 
 class TurnProgress:
-    """The agents of a tick whose turns are over, and for each agent those that it may have to wait for.
+    """Progress of a tick: the agents whose turns are over, and the agents that a call must follow.
 
     `earlier`: by agent, the agents whose turns began before and share a resource with it.
     """

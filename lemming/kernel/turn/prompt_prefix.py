@@ -306,7 +306,8 @@ def _probe_features(entry: ModelEntry, base: Path, plugins: list[str]) -> ModelF
         raise Unusable(message, where=MODELS_FILE)
     prompt = entry.prompt or ("full" if provider.writes_contract else "fit")
     context_tokens = entry.context_tokens or provider.context_tokens
-    return ModelFeatures(provider.takes_schema, has_native_tools(entry, provider), prompt, context_tokens)
+    is_native = has_native_tools(entry, provider)
+    return ModelFeatures(provider.takes_schema, is_native, prompt, context_tokens, provider.answers_by_text)
 
 
 def has_native_tools(entry: ModelEntry, provider: LLMProvider) -> bool:

@@ -219,6 +219,17 @@ class Turn:
             state.remarks.append(f"told while it worked: {', '.join(lines)}"[:500])
         return lines.keys()
 
+    def ask_harness(self, messages: list[Message]) -> Generator[Step, Any, Answer]:
+        """Ask for an answer that is not read as a reply. After a wait, the conversation goes on.
+
+        `messages`: the messages up to now; new results and the answer are appended.
+        """
+        self._state.conversation = messages
+        messages += self.append_new_results(messages)
+        answer: Answer = yield Ask(messages)
+        messages.append(to_assistant_message(answer, self._state.inputs.agent.turn.max_tool_calls))
+        return answer
+
     def _is_silence(self, answer: Answer) -> bool:
         """Return True if a tool-calling backend says nothing more and nobody waits for an answer."""
         form = self._state.inputs.form

@@ -53,13 +53,14 @@ class ModelFeatures(NamedTuple):
     """Features of a backend, and the prompt style for the model.
 
     `takes_schema`: constrained output by a schema. `calls_tools`: native tool calls. `context_tokens`:
-    maximum length of prompt and answer together.
+    maximum length of prompt and answer together. `answers_by_text`: replies are plain texts, and nothing else is offered.
     """
 
     takes_schema: bool
     calls_tools: bool
     prompt: str
     context_tokens: int = 128_000
+    answers_by_text: bool = False
 
 
 class FormChoice(NamedTuple):
@@ -91,10 +92,14 @@ def choose_form(
         engine_actions = list_engine_actions(agent, facts, payload_schemas, text)
     except Inexpressible:
         return None
+    if features.answers_by_text:
+        engine_actions, tools = [action for action in engine_actions if action.name in (ANSWER, SEND)][:1], ()
+        if not engine_actions or not _is_text(engine_actions[0]):
+            return None
     listed = [_to_action(tool, is_small=is_small) for tool in tools if _is_listed(tool, agent, facts)]
     style: Style = "native" if features.calls_tools else "actions"
     schema: Json | None = None
-    if not listed and _is_one_text(engine_actions, facts, is_small=is_small):
+    if features.answers_by_text or (not listed and _is_one_text(engine_actions, facts, is_small=is_small)):
         engine_actions = engine_actions[:1]
         style = "text" if _is_text(engine_actions[0]) and not (is_small and takes_schema) else "fields"
         if takes_schema and style == "fields":

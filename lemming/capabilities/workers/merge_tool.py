@@ -1,0 +1,151 @@
+"""The tool `merge`: bring a worker's recorded patch onto its branch, once.
+
+The call is all that gates, judges and persons decide about. It needs no clone and no harness: tree and commit are made from
+the recorded patch in a bare repository of the engine. A repeated call finds the commit that it made before by its trailers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from lemming.capabilities.workers.attempts import collector_folder, organisation_id
+from lemming.capabilities.workers.patch_store import load_patch
+from lemming.capabilities.workers.repositories.collector import open_collector
+from lemming.capabilities.workers.repositories.git_command import read_git
+from lemming.capabilities.workers.repositories.merging import (
+    AlreadyMerged,
+    Conflict,
+    MergeOrder,
+    plan_merge,
+    publish,
+)
+from lemming.capabilities.workers.repositories.patches import rebuild_tree
+from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
+from lemming.capabilities.workers.workspace_settings import get_workspace
+from lemming.ext import describe_field
+from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import LemmingError, ToolError
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.name_patterns import is_any_match
+from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.tools import Tool, ToolResult
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.tools.tool_definition import NOWHERE, Places
+
+MERGE = "merge"
+MAX_MOVES = 5
+"""Times that the branch may move while one patch is merged."""
+
+
+class MergeTool(Tool):
+    """Merges a recorded patch. Called by the steps of a worker's turn, with the arguments that its reply has."""
+
+    name = MERGE
+    description = "Merge a recorded patch into the branch of the agent's workspace."
+    tool_class = "write"
+    repeatable = True
+    always_allowed = True  # for agents with a workspace, as `shipped_capabilities` says
+    keeps_deadline = True
+    runs_in_order = True
+    success_is_news = False
+    output_limit_bytes = 256 << 10
+
+    def write_paths(self, agent: Agent, settings: OrgSettings) -> Places:
+        """Return no paths: turns of workers wait for each other only where they merge."""
+        return NOWHERE
+
+    def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
+        """Refuse a call without the engine: a merge needs the tick that it belongs to."""
+        raise ToolError(f"{self.name} must be called in a turn")
+
+    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+        """Merge the patch. The output is JSON with `merged`, `already` or `conflict`."""
+        return _merge(context, **arguments)
+
+    @property
+    def _arguments(self) -> Any:
+        from lemming.kernel.tools.arguments import get_arguments
+
+        return get_arguments(_merge, 1)
+
+
+def _merge(
+    context: ToolContext,
+    workspace: Annotated[str, describe_field("Repository, as the resume names it.")],
+    branch: Annotated[str, describe_field("Branch that the patch is merged into.")],
+    base: Annotated[str, describe_field("Commit that the patch applies to.")],
+    tree: Annotated[str, describe_field("Tree of the files with the patch.")],
+    patch: Annotated[str, describe_field("SHA-256 of the patch.")],
+    files: Annotated[int, describe_field("Number of changed files.")],
+    insertions: Annotated[int, describe_field("Number of new lines.")],
+    deletions: Annotated[int, describe_field("Number of removed lines.")],
+    paths: Annotated[list[str], describe_field("Changed files.")],
+    flags: Annotated[dict[str, Any], describe_field("What is unusual about a file, by path.")],
+    summary: Annotated[str, describe_field("First line of the commit's message.")],
+    diff: Annotated[str, describe_field("The patch as text, or its first part.")] = "",
+) -> ToolResult:
+    settings = get_workspace(context.agent)
+    if settings is None or (workspace, branch) != (settings.repository, settings.branch_name(context.agent.name)):
+        raise ToolError(f"merge must be into the agent's workspace, got {workspace} {branch}", hint="see resume.json")
+    for path in paths if settings.paths else ():
+        if not is_any_match(path, settings.paths):
+            hint = f"allowed by workspace.paths: {', '.join(settings.paths)}"
+            raise ToolError(f"merge: the patch may not change {path}", hint=hint)
+    try:
+        return _publish_patch(context, settings.repository, branch, base, tree, patch, summary)
+    except ToolError:
+        raise
+    except LemmingError as error:
+        raise ToolError(f"merge: {error.message}", hint=error.hint) from error
+
+
+def _publish_patch(
+    context: ToolContext, workspace: str, branch: str, base: str, tree: str, patch: str, summary: str
+) -> ToolResult:
+    repository = open_repository(context.base / workspace)
+    collector = open_collector(collector_folder(context.base, f"{repository.git_dir}"), repository)
+    order = MergeOrder(
+        agent=context.agent.name,
+        branch=branch,
+        base=base,
+        tree=tree,
+        patch=patch,
+        tick=context.tick,
+        turn=context.call_id,
+        at=context.began_at,
+        org=organisation_id(context.base),
+        summary=summary,
+    )
+    for _ in range(MAX_MOVES):
+        # Looked up each time: an earlier try of this call may have been killed right after the branch moved.
+        if commit := _find_published(repository, order):
+            return _to_result({"merged": commit, "branch": branch})
+        rebuild_tree(collector, base, load_patch(context.org, patch), tree)
+        plan = plan_merge(collector, repository, order)
+        if isinstance(plan, AlreadyMerged):
+            return _to_result({"already": plan.head, "branch": branch})
+        if isinstance(plan, Conflict):
+            return _to_result({"conflict": plan.files, "head": plan.head}, success=False)
+        if publish(collector, repository, order, plan):
+            return _to_result({"merged": plan.commit, "branch": branch})
+    raise ToolError(f"merge: branch {branch} moved {MAX_MOVES} times meanwhile", hint="run the agent again")
+
+
+def _find_published(repository: UserRepository, order: MergeOrder) -> str:
+    """Return the commit of this call in the branch's history, by its trailers, or an empty text.
+
+    The history of a branch is the user's: a forged trailer would need a commit of the user.
+    """
+    if not (head := repository.read_head(order.branch)):
+        return ""
+    expected = {"Turn": order.turn, "Patch": order.patch, "Org": order.org}
+    for commit in read_git("rev-list", head, f"^{order.base}", git_dir=repository.git_dir).split():
+        trailers = repository.read_trailers(commit)
+        if all(trailers.get(name) == value for name, value in expected.items()):
+            return commit
+    return ""
+
+
+def _to_result(outcome: dict[str, Any], *, success: bool = True) -> ToolResult:
+    return ToolResult(success, dump_compact(outcome).decode())

@@ -1,0 +1,310 @@
+"""Harnesses as model providers: a question is a run in a private clone, the answer a text and a patch.
+
+The provider changes nothing outside the attempt's folder. It runs where the engine's executor makes model calls, on this
+machine or on one of a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from lemming.capabilities.workers.attempts import Attempt, collector_folder, get_attempt
+from lemming.capabilities.workers.harnesses.harness_table import load_harness, with_command
+from lemming.capabilities.workers.harnesses.harness_types import PermissionQuestion, RunTokens
+from lemming.capabilities.workers.repositories.collector import open_collector
+from lemming.capabilities.workers.repositories.git_command import run_git
+from lemming.capabilities.workers.repositories.private_clone import make_clone
+from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
+from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
+from lemming.capabilities.workers.running.run_types import HarnessEnd, HarnessRun
+from lemming.capabilities.workers.running.worker_run import run_harness
+from lemming.capabilities.workers.worker_job import JOB, WorkerJob
+from lemming.kernel.base.errors import Unavailable, Unusable
+from lemming.kernel.base.jsontext import dump_compact, parse
+from lemming.kernel.base.redaction.secrets import redact_values
+from lemming.kernel.files import fs
+from lemming.kernel.org.config import MODELS_FILE
+from lemming.kernel.providers import Backend, Message, Reply, Request
+
+MAX_FILES = 20_000
+CONTINUE = "You were interrupted. Your changes so far are in this folder. Go on with the task."
+"""Prompt for a session that is resumed after the engine was killed."""
+Permissions = Literal["bypass", "ask"]
+
+
+class WorkerProvider(Backend):
+    """A harness as a model. Subclasses name the harness.
+
+    `command`: the program, in place of the harness's own. `api_key_env`: variable with the key of the model's server, which
+    the sandbox never sees. `base_url`: another server. `max_cost_usd`, `max_turns`: limits of a run. `deadline_s`,
+    `silence_s`: seconds for a run, and without any output. `permissions`: "ask" lets gates decide what the harness asks
+    while it runs, instead of permitting everything inside the clone. `env`: further variables that the harness gets.
+    """
+
+    harness_name = "command"
+    takes_extra = True
+    keeps_deadline = True
+    answers_by_text = True
+    makes_many_calls = True
+    max_concurrent = 4
+
+    def __init__(
+        self,
+        *,
+        command: list[str] | None = None,
+        api_key_env: str = "",
+        base_url: str = "",
+        max_cost_usd: float | None = None,
+        max_turns: int | None = None,
+        deadline_s: float = 1800.0,
+        silence_s: float = 600.0,
+        permissions: Permissions = "bypass",
+        env: list[str] | None = None,
+        base: Path | None = None,
+    ) -> None:
+        harness = load_harness(self.harness_name)
+        if not (command or harness.program):
+            hint = f'set options.command in {MODELS_FILE}, as in ["gemini", "--experimental-acp"]'
+            raise Unusable("options.command must name a program, got nothing", where=self.harness_name, hint=hint)
+        self.harness = with_command(harness, command) if command else harness
+        self._key_variable, self._base_url, self._env = api_key_env, base_url, env or []
+        self._max_turns, self.deadline_s, self._silence_s = max_turns, deadline_s, silence_s
+        self.max_cost_usd, self._permissions, self._base = max_cost_usd, permissions, base or Path()
+
+    def complete(self, request: Request) -> Reply:
+        """Run the harness in a private clone, and return its text with the patch in `kept`.
+
+        A run that fails is a charged failure and is not repeated. Raises `Unavailable` if the engine is to end: nothing is
+        recorded, and the next run goes on. Raises `Unusable` without a workspace.
+        """
+        if JOB not in (request.extra or {}):
+            hint = 'give the agent a "workspace" in its resume.json: docs/workers.md'
+            raise Unusable("the agent must have a workspace, got none", where=self.harness_name, hint=hint)
+        job = WorkerJob.from_json((request.extra or {})[JOB])
+        attempt = get_attempt(self._base, job.key)
+        fs.make_root(attempt.folder)
+        attempt.write_json("owner.json", {"pid": os.getpid(), "host": socket.gethostname()})
+        repository = open_repository(Path(job.repository)) if job.repository else None
+        collector = open_collector(collector_folder(self._base, job.repository), repository)
+        prompt, session = self._enter_clone(job, attempt, repository, request.messages)
+        end = run_harness(self._make_run(job, attempt, repository, request, prompt, session))
+        if self.stopping and self.stopping.is_set():
+            raise Unavailable("the engine ended during the run", where=self.harness_name)
+        tree = take_tree(collector, attempt.clone, job.base, max_file_bytes=job.max_file_bytes, max_files=MAX_FILES)
+        return self._make_reply(job, attempt, end, tree)
+
+    def _enter_clone(
+        self,
+        job: WorkerJob,
+        attempt: Attempt,
+        repository: UserRepository | None,
+        messages: Sequence[Message],
+    ) -> tuple[str, str]:
+        """Make the clone, or use that of an interrupted or earlier run. Return the prompt and the session to resume."""
+        noted, session = attempt.read_json("attempt.json"), attempt.read_json("session.json").get("session", "")
+        facts = {"base": job.base, "harness": self.harness.name, "run": job.run}
+        is_same_clone = noted.get("base") == job.base and noted.get("harness") == self.harness.name
+        if session and self.harness.resume and is_same_clone and attempt.clone.is_dir():
+            if noted.get("run") == job.run:
+                return CONTINUE, str(session)
+            if noted.get("run") == job.run - 1:
+                attempt.write_json("attempt.json", facts)
+                return _to_text(_new_messages(messages)), str(session)
+        attempt.discard_work()
+        fs.make_folder(attempt.folder, "home")
+        make_clone(
+            attempt.clone,
+            job.base,
+            agent=job.agent,
+            repository=repository,
+            bundle=b64decode(job.bundle),
+            is_full_copy=job.is_full_copy,
+        )
+        if job.patch:
+            # No program has run in this clone yet, so git may still use it.
+            env = {"GIT_WORK_TREE": f"{attempt.clone}"}
+            run_git(
+                "apply",
+                "--binary",
+                git_dir=attempt.clone / ".git",
+                env=env,
+                cwd=attempt.clone,
+                stdin=b64decode(job.patch),
+            )
+        attempt.write_json("attempt.json", facts)
+        return _to_text(messages), ""
+
+    def _make_run(
+        self,
+        job: WorkerJob,
+        attempt: Attempt,
+        repository: UserRepository | None,
+        request: Request,
+        prompt: str,
+        session: str,
+    ) -> HarnessRun:
+        spent = [*attempt.iter_lines("usage.jsonl")]
+        return HarnessRun(
+            harness=self.harness,
+            model=job.model,
+            prompt=prompt,
+            session=session,
+            clone=attempt.clone,
+            home=attempt.home,
+            folder=attempt.folder,
+            readable=[repository.objects] if repository and not job.is_full_copy else [],
+            environment={name: os.environ[name] for name in self._env if name in os.environ},
+            base_url=self._base_url,
+            key=os.environ.get(self._key_variable, "") if self._key_variable else "",
+            usd_cost=_make_pricing(job.prices) if job.prices else None,
+            max_cost_usd=job.max_cost_usd,
+            max_turns=self._max_turns,
+            spent_usd=sum(float(item.get("cost_usd") or 0) for item in spent),
+            deadline_s=request.deadline_s,
+            silence_s=self._silence_s,
+            is_confined=job.is_confined,
+            permit=_make_permit(job.grants) if self._permissions == "ask" else None,
+            stop=self.stopping or threading.Event(),
+        )
+
+    def _make_reply(self, job: WorkerJob, attempt: Attempt, end: HarnessEnd, tree: TakenTree) -> Reply:
+        result, total = end.result, _sum_usage(attempt.iter_lines("usage.jsonl"))
+        tokens = total or result.tokens
+        session = attempt.read_json("session.json").get("session", "")
+        error = result.error or ("budget" if end.ended_by == "budget" else "stopped" if end.ended_by else "")
+        message = result.message or (f"ended by the {end.ended_by} limit" if end.ended_by else "")
+        outcome: dict[str, Any] = {
+            "harness": self.harness.name,
+            "session": result.session or session,
+            "exit": end.exit_status,
+            "cost_usd": result.cost_usd,
+            "gateway_usd": end.cost_usd,
+            "base": job.base,
+            "tree": tree.tree,
+            "patch": b64encode(tree.patch).decode("ascii"),
+            "files": [asdict(file) for file in tree.files],
+            "left_out": dict(tree.left_out),
+            "flags": dict(tree.flags),
+            "error": error,
+            "message": redact_values(message)[:2000],
+            "questions": [{"tool": item.tool, "input": dict(item.input)} for item in result.questions],
+            "run": job.run,
+            "key": job.key,
+        }
+        return Reply(
+            text=result.text or message,
+            input_tokens=tokens.input if tokens else None,
+            output_tokens=tokens.output if tokens else None,
+            cached_tokens=tokens.cached if tokens else None,
+            written_tokens=tokens.written if tokens else None,
+            finish="failed" if error else "stop",
+            model=job.model or self.harness.name,
+            kept={JOB: outcome},
+        )
+
+
+def _new_messages(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages after the harness's last answer, which its session does not have."""
+    last = max((index for index, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
+    return messages[last + 1 :]
+
+
+def _to_text(messages: Sequence[Message]) -> str:
+    """Return messages as one text for standard input; earlier answers of the harness are marked."""
+    headings = {"assistant": "Your answer was:\n"}
+    texts = (headings.get(message["role"], "") + message["content"] for message in messages)
+    return "\n\n".join(filter(None, texts)) + "\n"
+
+
+def _make_pricing(prices: Mapping[str, float]) -> Any:
+    """Return the function from tokens to dollars by prices per token of `input`, `output`, `cached`, `written`."""
+
+    def compute_cost(tokens: RunTokens) -> float:
+        plain_input = max(0, tokens.input - tokens.cached - tokens.written)
+        amounts = {"input": plain_input, "output": tokens.output, "cached": tokens.cached, "written": tokens.written}
+        return sum(count * prices.get(kind, prices["input"]) for kind, count in amounts.items())
+
+    return compute_cost
+
+
+def _make_permit(grants: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the answer to permission questions: what a person granted is allowed, all else waits for a decision."""
+    allowed = {dump_compact([grant["tool"], grant["input"]]) for grant in grants}
+
+    def permit(question: PermissionQuestion) -> str:
+        return (
+            "allow" if dump_compact([question.tool, parse(dump_compact(dict(question.input)))]) in allowed else "later"
+        )
+
+    return permit
+
+
+def _sum_usage(lines: Iterator[Mapping[str, Any]]) -> RunTokens | None:
+    """Return the tokens of all runs of an attempt, also of interrupted ones, or None if nothing passed the gateway."""
+    totals, count = dict.fromkeys(("input", "output", "cached", "written"), 0), 0
+    for line in lines:
+        count += 1
+        for name in totals:
+            totals[name] += int(line.get(name) or 0)
+    return RunTokens(**totals) if count else None
+
+
+class ClaudeCodeProvider(WorkerProvider):
+    """Claude Code."""
+
+    harness_name = "claude-code"
+
+
+class CodexProvider(WorkerProvider):
+    """Codex."""
+
+    harness_name = "codex"
+
+
+class PiProvider(WorkerProvider):
+    """The harness pi."""
+
+    harness_name = "pi"
+
+
+class OpenCodeProvider(WorkerProvider):
+    """OpenCode."""
+
+    harness_name = "opencode"
+
+
+class GeminiCliProvider(WorkerProvider):
+    """Gemini CLI."""
+
+    harness_name = "gemini"
+
+
+class AcpProvider(WorkerProvider):
+    """Any agent that speaks ACP, the agent client protocol."""
+
+    harness_name = "acp"
+
+
+class CommandProvider(WorkerProvider):
+    """A plain command that reads the task from its input and edits the files of its folder."""
+
+    harness_name = "command"
+
+
+HARNESSES: Mapping[str, type[WorkerProvider]] = {
+    "claude-code": ClaudeCodeProvider,
+    "codex": CodexProvider,
+    "pi": PiProvider,
+    "opencode": OpenCodeProvider,
+    "gemini-cli": GeminiCliProvider,
+    "acp": AcpProvider,
+    "harness": CommandProvider,
+}
+"""The providers by name, as `config/models.json` has them. "gemini" is a server, and "command" a channel."""
