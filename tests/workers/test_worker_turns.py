@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from worker_org import git, make_worker_org
+from worker_org import ask_worker, git, make_worker_org, outbox
 
 from lemming.engine import run_once
 
 EDIT = "cat > prompt.tmp; rm prompt.tmp; echo two >> src/a.txt; echo new > b.txt; echo I changed two files."
 
 
-def outbox(base: Path, name: str) -> list[dict]:
-    return [json.loads(path.read_text()) for path in sorted((base / f"agents/{name}/outbox").glob("*.json"))]
-
-
 def test_a_patch_is_merged_into_a_branch_of_its_own(tmp_path: Path) -> None:
     base, site = make_worker_org(tmp_path, {"coder": EDIT})
     before = git(site, "rev-parse", "main")
-    report = run_once(base)
-    print(report)
+    run_once(base)
     assert git(site, "rev-parse", "main") == before
     assert git(site, "show", "lemming/coder:src/a.txt") == "one\ntwo"
     assert git(site, "show", "lemming/coder:b.txt") == "new"
@@ -31,3 +25,63 @@ def test_a_patch_is_merged_into_a_branch_of_its_own(tmp_path: Path) -> None:
     entry = outbox(base, "coder")[-1]
     assert entry["payload"]["text"] == "I changed two files."
     assert entry["payload"]["commit"] == git(site, "rev-parse", "lemming/coder")
+
+
+def test_a_request_is_answered_once_the_patch_is_merged_and_costs_nothing_afterwards(tmp_path: Path) -> None:
+    base, site = make_worker_org(tmp_path, {"coder": EDIT}, wake="addressed")
+    ask_worker(base, "coder")
+    run_once(base)
+    answer = outbox(base, "coder")[-1]
+    assert (answer["kind"], answer["payload"]["commit"]) == ("response", git(site, "rev-parse", "lemming/coder"))
+    report = run_once(base)
+    assert {turn.status for turn in report.turns} == {"skipped"}
+
+
+def test_a_run_without_changes_merges_nothing(tmp_path: Path) -> None:
+    base, site = make_worker_org(tmp_path, {"coder": "cat >/dev/null; echo Nothing to do."})
+    run_once(base)
+    assert git(site, "for-each-ref", "refs/heads/lemming") == ""
+    assert outbox(base, "coder")[-1]["payload"] == {"text": "Nothing to do."}
+
+
+def test_a_harness_that_fails_is_not_run_again_and_changes_nothing(tmp_path: Path) -> None:
+    script = f"echo run >> {tmp_path}/runs; echo x >> src/a.txt; echo broken; exit 3"
+    base, site = make_worker_org(tmp_path, {"coder": script}, wake="addressed")
+    ask_worker(base, "coder")
+    run_once(base)
+    answer = outbox(base, "coder")[-1]["payload"]
+    assert answer["status"] == "failed"
+    assert "command" in answer["text"]
+    run_once(base)
+    assert (tmp_path / "runs").read_text().count("run") == 1
+    assert git(site, "for-each-ref", "refs/heads/lemming") == ""
+
+
+def test_a_patch_may_change_only_the_paths_of_the_workspace(tmp_path: Path) -> None:
+    base, site = make_worker_org(tmp_path, {"coder": EDIT}, workspace={"paths": ["src/*"]}, wake="addressed")
+    ask_worker(base, "coder")
+    run_once(base)
+    assert "may not change b.txt" in outbox(base, "coder")[-1]["payload"]["text"]
+    assert git(site, "for-each-ref", "refs/heads/lemming") == ""
+
+
+def test_a_check_that_fails_goes_back_to_the_harness_and_its_receipts_stand_in_the_answer(tmp_path: Path) -> None:
+    script = "cat >> ../../prompts; test -e src/fixed && echo good > src/state || echo bad > src/state; touch src/fixed; echo done"
+    checks = [{"command": ["grep", "-q", "good", "src/state"]}, {"command": ["sh", "-c", "cat src/state"]}]
+    base, site = make_worker_org(tmp_path, {"coder": script}, workspace={"checks": checks}, wake="addressed")
+    ask_worker(base, "coder")
+    run_once(base)
+    payload = outbox(base, "coder")[-1]["payload"]
+    assert [receipt["status"] for receipt in payload["checks"]] == [0, 0]
+    assert payload["checks"][1]["tail"].strip() == "good"
+    assert git(site, "show", "lemming/coder:src/state") == "good"
+    assert git(site, "rev-list", "--count", "main..lemming/coder") == "1"
+
+
+def test_a_check_that_never_passes_keeps_the_patch_from_the_branch(tmp_path: Path) -> None:
+    workspace = {"checks": [{"command": ["false"]}], "max_corrections": 1}
+    base, site = make_worker_org(tmp_path, {"coder": EDIT}, workspace=workspace, wake="addressed")
+    ask_worker(base, "coder")
+    run_once(base)
+    assert "false exited with 1" in outbox(base, "coder")[-1]["payload"]["text"]
+    assert git(site, "for-each-ref", "refs/heads/lemming") == ""

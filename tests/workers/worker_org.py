@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -37,6 +38,30 @@ def shell_harness(script: str, **options: Any) -> dict[str, Any]:
     return {"provider": "harness", "options": {"command": ["/bin/sh", "-c", script], **options}}
 
 
+def outbox(base: Path, name: str) -> list[dict[str, Any]]:
+    """Return the entries of an agent, oldest first."""
+    return [json.loads(path.read_text()) for path in sorted((base / f"agents/{name}/outbox").glob("*.json"))]
+
+
+PERSON = resume("ann", model={"key": "human"}, permissions={"read_outboxes": ["*"]})
+
+
+def ask_worker(base: Path, target: str, text: str = "Change the site.", **payload: Any) -> None:
+    """Write a person's request to a worker, as `lemming send` does before the first tick."""
+    entry = {
+        "id": f"{target:0<12.12}",
+        "tick": 1,
+        "agent": "ann",
+        "kind": "request",
+        "payload": {"text": text, "target": target, **payload},
+        "tags": [],
+        "created_at": "2026-01-01T00:00:00.000Z",
+    }
+    folder = base / "agents/ann/outbox"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"00000001_{entry['id']}.json").write_text(json.dumps(entry))
+
+
 def make_worker_org(
     tmp_path: Path,
     scripts: dict[str, str],
@@ -46,6 +71,7 @@ def make_worker_org(
     org: dict[str, Any] | None = None,
     resumes: Iterable[dict[str, Any]] = (),
     options: dict[str, Any] | None = None,
+    wake: str = "always",
     **more: Any,
 ) -> tuple[Path, Path]:
     """Make an organisation with a worker for each script, by name, and the repository `site` beside it."""
@@ -59,8 +85,15 @@ def make_worker_org(
         **(workspace or {}),
     }
     workers = [
-        resume(name, model={"key": f"model_{name}"}, workspace=settings, schedule={"run_every_n_ticks": 1}, **more)
+        resume(
+            name,
+            model={"key": f"model_{name}"},
+            workspace=settings,
+            schedule={"wake": wake},
+            permissions={"read_outboxes": ["ann"]},
+            **more,
+        )
         for name in scripts
     ]
     models = {f"model_{name}": shell_harness(script, **(options or {})) for name, script in scripts.items()} | PEOPLE
-    return make_org(tmp_path / "org", *workers, *resumes, models=models, org=org), site
+    return make_org(tmp_path / "org", *workers, PERSON, *resumes, models=models, org=org), site

@@ -38,16 +38,12 @@ MAX_MOVES = 5
 """Times that the branch may move while one patch is merged."""
 
 
-class MergeTool(Tool):
-    """Merges a recorded patch. Called by the steps of a worker's turn, with the arguments that its reply has."""
+class CallOnly(Tool):
+    """A tool that the steps of a worker's turn call, for agents with a workspace. It can be repeated after a kill."""
 
-    name = MERGE
-    description = "Merge a recorded patch into the branch of the agent's workspace."
-    tool_class = "write"
     repeatable = True
     always_allowed = True  # for agents with a workspace, as `shipped_capabilities` says
     keeps_deadline = True
-    runs_in_order = True
     success_is_news = False
     output_limit_bytes = 256 << 10
 
@@ -58,6 +54,15 @@ class MergeTool(Tool):
     def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
         """Refuse a call without the engine: a merge needs the tick that it belongs to."""
         raise ToolError(f"{self.name} must be called in a turn")
+
+
+class MergeTool(CallOnly):
+    """Merges a recorded patch. Called with the arguments that the reply of the harness has."""
+
+    name = MERGE
+    description = "Merge a recorded patch into the branch of the agent's workspace."
+    tool_class = "write"
+    runs_in_order = True
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         """Merge the patch. The output is JSON with `merged`, `already` or `conflict`."""

@@ -17,7 +17,7 @@ class WorkerJob:
     `key`: the attempt, `TICK-AGENT-CALL` of its first run. `run`: number of the run in the attempt, from 0. `repository`:
     git directory of the user's repository, or an empty text with `bundle`, a git bundle in base64. `patch`: a patch in
     base64 to begin with, when the clone of an earlier run is gone. `prices`: dollars per token, by kind, empty if unknown.
-    `paths`: patterns of paths that may change. `grants`: tools with input that a person has permitted.
+    `readable`: further folders that the sandbox may read. `grants`: tools with input that a person has permitted.
     """
 
     key: str
@@ -33,7 +33,7 @@ class WorkerJob:
     max_file_bytes: int = 5_000_000
     max_cost_usd: float | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
-    paths: Sequence[str] = ()
+    readable: Sequence[str] = ()
     grants: Sequence[Mapping[str, Any]] = ()
 
     def to_json(self) -> dict[str, Any]:

@@ -118,26 +118,7 @@ class WorkerProvider(Backend):
                 attempt.write_json("attempt.json", facts)
                 return _to_text(_new_messages(messages)), str(session)
         attempt.discard_work()
-        fs.make_folder(attempt.folder, "home")
-        make_clone(
-            attempt.clone,
-            job.base,
-            agent=job.agent,
-            repository=repository,
-            bundle=b64decode(job.bundle),
-            is_full_copy=job.is_full_copy,
-        )
-        if job.patch:
-            # No program has run in this clone yet, so git may still use it.
-            env = {"GIT_WORK_TREE": f"{attempt.clone}"}
-            run_git(
-                "apply",
-                "--binary",
-                git_dir=attempt.clone / ".git",
-                env=env,
-                cwd=attempt.clone,
-                stdin=b64decode(job.patch),
-            )
+        fill_clone(job, attempt, repository)
         attempt.write_json("attempt.json", facts)
         return _to_text(messages), ""
 
@@ -159,7 +140,10 @@ class WorkerProvider(Backend):
             clone=attempt.clone,
             home=attempt.home,
             folder=attempt.folder,
-            readable=[repository.objects] if repository and not job.is_full_copy else [],
+            readable=[
+                *([repository.objects] if repository and not job.is_full_copy else []),
+                *map(Path, job.readable),
+            ],
             environment={name: os.environ[name] for name in self._env if name in os.environ},
             base_url=self._base_url,
             key=os.environ.get(self._key_variable, "") if self._key_variable else "",
@@ -208,6 +192,23 @@ class WorkerProvider(Backend):
             model=job.model or self.harness.name,
             kept={JOB: outcome},
         )
+
+
+def fill_clone(job: WorkerJob, attempt: Attempt, repository: UserRepository | None) -> None:
+    """Make the clone and HOME of an attempt, with the job's patch applied."""
+    fs.make_folder(attempt.folder, "home")
+    make_clone(
+        attempt.clone,
+        job.base,
+        agent=job.agent,
+        repository=repository,
+        bundle=b64decode(job.bundle),
+        is_full_copy=job.is_full_copy,
+    )
+    if job.patch:
+        # No program has run in this clone yet, so git may still use it.
+        env, patch = {"GIT_WORK_TREE": f"{attempt.clone}"}, b64decode(job.patch)
+        run_git("apply", "--binary", git_dir=attempt.clone / ".git", env=env, cwd=attempt.clone, stdin=patch)
 
 
 def _new_messages(messages: Sequence[Message]) -> Sequence[Message]:

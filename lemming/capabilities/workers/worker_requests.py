@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from lemming.capabilities.workers.attempts import (
     note_running,
     remove_stale_attempts,
 )
+from lemming.capabilities.workers.evidence_tools import PERMIT
 from lemming.capabilities.workers.merge_tool import MERGE
 from lemming.capabilities.workers.patch_store import load_patch, store_patch
 from lemming.capabilities.workers.repositories.bundles import make_bundle
@@ -71,8 +73,12 @@ def _send_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings) 
 
 def _make_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings, org: Organisation) -> WorkerJob:
     live, snapshot = turn.live, turn.snapshot
+    permits = [*_iter_outputs(live, PERMIT)]
     base = _find_base(live, snapshot)
     last = _find_last_outcome(live)
+    if permits and not last:  # permitted by a person since the turn that asked: that run goes on
+        last = {"patch": "", **permits[-1]["run"]}
+        base = last["base"]
     key, run, patch = f"{turn.tick}-{turn.agent.name}-{effect.number}", 0, ""
     if last and last["base"] == base:  # no conflict since: the run goes on in the same clone
         key, run = last["key"], last["run"] + 1
@@ -93,20 +99,25 @@ def _make_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings, 
         max_file_bytes=settings.max_file_bytes,
         max_cost_usd=effect.request.max_cost_usd,
         prices=_get_prices(effect.entry),
-        paths=settings.paths,
+        readable=settings.readable,
+        grants=[permit["grant"] for permit in permits],
     )
 
 
 def _find_base(live: LivePhase, snapshot: Json) -> str:
     """Return the commit that a run starts from: the branch's head as the tick opened, or at the last conflict."""
-    base = str(snapshot["base"])
-    for record in (live.results[number] for number in sorted(live.results)):
-        if record.tool == MERGE and record.outcome == "failed":
-            try:
-                base = str(parse(record.output).get("head") or base)
-            except (JsonProblem, AttributeError):  # refused: the branch is where it was
-                continue
-    return base
+    heads = [output["head"] for output in _iter_outputs(live, MERGE) if "conflict" in output]
+    return str(heads[-1] if heads else snapshot["base"])
+
+
+def _iter_outputs(live: LivePhase, tool: str) -> Iterator[Json]:
+    """Yield the outputs of the turn's recorded calls of a tool, in order, without those of refused calls."""
+    for number in sorted(live.results):
+        if live.results[number].tool == tool:
+            with suppress(JsonProblem):
+                output = parse(live.results[number].output)
+                if isinstance(output, dict):
+                    yield output
 
 
 def _find_last_outcome(live: LivePhase) -> Json:

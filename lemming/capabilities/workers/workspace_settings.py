@@ -49,6 +49,13 @@ class WorkspaceSettings:
             "the branch needs."
         ),
     )
+    readable: list[str] = field(
+        default_factory=list,
+        metadata=describe_field("Further absolute folders that the sandbox may read, such as those of a toolchain."),
+    )
+    max_corrections: int = field(
+        default=2, metadata=describe_field("Times that the harness may correct what the checks find.", ge=0, le=20)
+    )
     max_conflicts: int = field(
         default=3, metadata=describe_field("Conflicts of one request in a row, then its asker decides.", ge=0, le=20)
     )

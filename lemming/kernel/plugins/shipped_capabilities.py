@@ -289,7 +289,11 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                         "harness": "Command",
                     }.items()
                 },
-                "tools": {"merge": ".merge_tool:MergeTool"},
+                "tools": {
+                    "merge": ".merge_tool:MergeTool",
+                    "check_patch": ".evidence_tools:CheckPatchTool",
+                    "permit": ".evidence_tools:PermitTool",
+                },
                 "permissions": {"workers": ".workers_capability:iter_permissions"},
             },
         ),

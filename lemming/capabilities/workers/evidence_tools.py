@@ -1,0 +1,131 @@
+"""Tools of a worker's turn beside `merge`: check a patch, and permit what a running harness asks for.
+
+Their recorded results are the evidence: the exit status of a check, and the grant for a tool of the harness.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+from typing import Annotated, Any
+
+from lemming.capabilities.workers.attempts import Attempt, state_folder
+from lemming.capabilities.workers.harnesses.harness_types import Harness
+from lemming.capabilities.workers.merge_tool import CallOnly
+from lemming.capabilities.workers.patch_store import load_patch
+from lemming.capabilities.workers.repositories.user_repository import open_repository
+from lemming.capabilities.workers.running.run_types import HarnessRun
+from lemming.capabilities.workers.running.worker_run import run_harness
+from lemming.capabilities.workers.worker_job import WorkerJob
+from lemming.capabilities.workers.worker_provider import fill_clone
+from lemming.capabilities.workers.workspace_settings import get_workspace
+from lemming.ext import describe_field
+from lemming.kernel.base.errors import LemmingError, ToolError
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.redaction.secrets import redact_values
+from lemming.kernel.files import fs
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.tools.tool_context import ToolContext
+
+CHECK, PERMIT = "check_patch", "permit"
+TAIL_CHARS = 4_000
+
+
+class CheckPatchTool(CallOnly):
+    """Runs a command in a fresh clone with a recorded patch, in the sandbox. Nothing of it is kept but its result."""
+
+    name = CHECK
+    description = (
+        "Run a command in a fresh clone with a patch applied; the exit status and the end of the output are evidence."
+    )
+    tool_class = "read"
+
+    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+        """Run the command. The output is JSON with `command`, `status` and `tail`."""
+        return _check_patch(context, **arguments)
+
+    @property
+    def _arguments(self) -> Any:
+        from lemming.kernel.tools.arguments import get_arguments
+
+        return get_arguments(_check_patch, 1)
+
+
+class PermitTool(CallOnly):
+    """Permits a tool of a running harness. Gates decide about the call, and persons if a gate asks them."""
+
+    name = PERMIT
+    description = "Permit a tool that a running harness asks for."
+    tool_class = "execute"
+
+    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+        """Record the grant, and the run that goes on with it."""
+        return _permit(context, **arguments)
+
+    @property
+    def _arguments(self) -> Any:
+        from lemming.kernel.tools.arguments import get_arguments
+
+        return get_arguments(_permit, 1)
+
+
+def _check_patch(
+    context: ToolContext,
+    base: Annotated[str, describe_field("Commit that the patch applies to.")],
+    patch: Annotated[str, describe_field("SHA-256 of the patch.")],
+    command: Annotated[list[str], describe_field("Program and arguments.", min_length=1)],
+    timeout_s: Annotated[float, describe_field("Time limit in seconds.", gt=0)] = 600.0,
+) -> ToolResult:
+    settings = get_workspace(context.agent)
+    if settings is None:
+        raise ToolError("check_patch must be called by an agent with a workspace")
+    attempt = Attempt(context.call_id, state_folder(context.base) / "checks" / context.call_id.replace("/", "-"))
+    attempt.remove()
+    try:
+        repository = open_repository(context.base / settings.repository)
+        fs.make_root(attempt.folder)
+        job = WorkerJob(
+            key=attempt.key,
+            base=base,
+            agent=context.agent.name,
+            model="",
+            repository=f"{repository.git_dir}",
+            patch=b64encode(load_patch(context.org, patch)).decode(),
+            is_full_copy=settings.copy == "full",
+        )
+        fill_clone(job, attempt, repository)
+        run = HarnessRun(
+            # Through a shell, so that a relative program is one of the clone.
+            harness=Harness(name="check", program=("/bin/sh", "-c", 'exec "$@"', "check", *command)),
+            model="",
+            prompt="",
+            clone=attempt.clone,
+            home=attempt.home,
+            folder=attempt.folder,
+            readable=[*([] if job.is_full_copy else [repository.objects]), *map(Path, settings.readable)],
+            deadline_s=min(timeout_s, context.limit_s),
+            silence_s=timeout_s,
+            is_confined=settings.sandbox == "required",
+            stop=context.stop,
+        )
+        end = run_harness(run)
+    except ToolError:
+        raise
+    except LemmingError as error:
+        raise ToolError(f"check_patch: {error.message}", hint=error.hint) from error
+    finally:
+        attempt.remove()
+    tail = redact_values(end.result.text or end.result.message)[-TAIL_CHARS:]
+    receipt = {"command": command, "status": end.exit_status, "tail": tail}
+    if end.ended_by:
+        receipt["ended_by"] = end.ended_by
+    return ToolResult(end.exit_status == 0 and not end.ended_by, dump_compact(receipt).decode())
+
+
+def _permit(
+    context: ToolContext,
+    tool: Annotated[str, describe_field("Tool of the harness.")],
+    input: Annotated[dict[str, Any], describe_field("Input of the tool.")],
+    run: Annotated[dict[str, Any], describe_field("The run that goes on: key, run, base.")],
+) -> ToolResult:
+    return ToolResult(True, dump_compact({"grant": {"tool": tool, "input": input}, "run": run}).decode())
