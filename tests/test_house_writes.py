@@ -47,7 +47,10 @@ OF_THE_PROCESS = {
     ): "loaded weights, hundreds of megabytes that all may use",
 }
 # Functions that remember what they returned for a path, which is no organisation's.
-REMEMBERS_A_PATH = {("git_history/git_repository.py", "_probe_git_version"): "the programs on a PATH"}
+REMEMBERS_A_PATH = {
+    ("git_history/git_repository.py", "_probe_git_version"): "the programs on a PATH",
+    ("capabilities/workers/harnesses/harness_table.py", "_ask_version"): "a program, with the time of its change",
+}
 
 WRITERS = {
     "kernel/files/fs.py",
@@ -82,6 +85,7 @@ NOT_WRITING = {
         "tempfile.TemporaryDirectory",
     ): "the index of one command of git, outside any organisation",
     ("git_history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
+    ("capabilities/workers/harnesses/harness_table.py", "tempfile.TemporaryDirectory"): "HOME while a version is asked",
     ("evals/suite.py", "tempfile.TemporaryDirectory"): "where a case runs, in a copy",
     ("commands/rehearse.py", "tempfile.TemporaryDirectory"): "where a fork is that nobody keeps",
     ("dashboard/draft_trial.py", "tempfile.TemporaryDirectory"): "the same, of a resume that is tried on the page",

@@ -66,7 +66,9 @@ def test_a_patch_may_change_only_the_paths_of_the_workspace(tmp_path: Path) -> N
 
 
 def test_a_check_that_fails_goes_back_to_the_harness_and_its_receipts_stand_in_the_answer(tmp_path: Path) -> None:
-    script = "cat >> ../../prompts; test -e src/fixed && echo good > src/state || echo bad > src/state; touch src/fixed; echo done"
+    script = (
+        "cat >/dev/null; test -e src/fixed && echo good > src/state || echo bad > src/state; touch src/fixed; echo done"
+    )
     checks = [{"command": ["grep", "-q", "good", "src/state"]}, {"command": ["sh", "-c", "cat src/state"]}]
     base, site = make_worker_org(tmp_path, {"coder": script}, workspace={"checks": checks}, wake="addressed")
     ask_worker(base, "coder")
