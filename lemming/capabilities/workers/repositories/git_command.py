@@ -67,9 +67,8 @@ def run_git(
     `env`: variables besides those of the engine. `accept`: exit statuses without error. Raises `GitError`, and
     `RepositoryError` without git, with an old git or after ten minutes.
     """
-    require_git()
     settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
-    command = [_find_git(), *settings, *arguments]
+    command = [require_git(), *settings, *arguments]
     return _run(
         command, arguments, stdin, {**_environment(), "GIT_DIR": str(git_dir), **(env or {})}, accept, cwd or git_dir
     )
@@ -93,22 +92,22 @@ def is_git_true(*arguments: str, git_dir: Path) -> bool:
 
 def run_users_git(*arguments: str, folder: Path, accept: Sequence[int] = (0,)) -> bytes:
     """Run git in a folder of the user as the user would, with the user's settings, hooks and filters."""
-    require_git()
     # Variables of a git that runs the engine, such as a hook, would lead to another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"PATH": _search_path(), "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
-    environment |= {"GIT_CEILING_DIRECTORIES": str(folder.parent)}
-    return _run([_find_git(), *arguments], arguments, b"", environment, accept, folder)
+    return _run([require_git(), *arguments], arguments, b"", environment, accept, folder)
 
 
-def require_git() -> None:
-    """Raise `RepositoryError` without git, or with a git that is too old."""
-    version, oldest = _read_version(_find_git()), ".".join(map(str, MIN_VERSION))
+def require_git() -> str:
+    """Return the path of git. Raises `RepositoryError` without git, or with a git that is too old."""
+    program, oldest = shutil.which("git", path=_search_path()), ".".join(map(str, MIN_VERSION))
+    version = _read_version(program) if program else None
     hint = f"install git {oldest} or newer: workers need it"
-    if version is None:
+    if program is None or version is None:
         raise RepositoryError("git must be installed, got no program of that name", hint=hint)
     if version < MIN_VERSION:
         raise RepositoryError(f"git must be {oldest} or newer, got {'.'.join(map(str, version))}", hint=hint)
+    return program
 
 
 def _run(
@@ -145,10 +144,6 @@ def _environment() -> dict[str, str]:
         "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1",
         "GIT_NO_LAZY_FETCH": "1",
     }  # fmt: skip
-
-
-def _find_git() -> str:
-    return shutil.which("git", path=_search_path()) or "git"
 
 
 def _search_path() -> str:

@@ -47,7 +47,7 @@ class UserRepository:
         Raises ConfigError for a name that cannot be a branch, and for a branch that stands for another.
         """
         ref = to_ref(branch)
-        if not is_git_true("check-ref-format", ref, git_dir=self.git_dir):
+        if branch.startswith("-") or not is_git_true("check-ref-format", ref, git_dir=self.git_dir):
             raise ConfigError(f"branch must be a valid name, got {branch!r}", where=str(self.git_dir))
         form = "--format=%(refname)%00%(objectname)%00%(symref)"
         for fields in read_git("for-each-ref", form, ref, git_dir=self.git_dir).splitlines():
@@ -164,31 +164,27 @@ def open_repository(path: Path) -> UserRepository:
 
     Raises ConfigError for a folder without a repository, a folder inside one, a linked work tree, and a partial clone.
     """
-    folder = path.resolve()
-    where = str(path)
+    folder, where = path.resolve(), str(path)
     if not folder.is_dir():
         raise ConfigError("repository must be a folder, got none", where=where, hint="clone or create it first")
-    query = ("--is-bare-repository", "--git-common-dir", "--git-dir", "--show-object-format")
+    query = ("--show-object-format", "--git-common-dir", "--git-dir")
     try:
         output = run_users_git("rev-parse", "--path-format=absolute", *query, folder=folder)
     except GitError as error:
-        hint = f"name the top folder of a repository, or create one: git init {folder}"
-        message = "repository must be the top folder of a git repository"
-        raise ConfigError(f"{message}: {error.message}", where=where, hint=hint) from error
-    is_bare, git_dir, own_dir, object_format = (os.fsdecode(line) for line in output.rstrip(b"\n").split(b"\n"))
-    if os.path.realpath(git_dir) != os.path.realpath(own_dir):
-        hint = f"name the folder that holds {git_dir}"
+        message = f"repository must be the top folder of a git repository: {error.message}"
+        raise ConfigError(message, where=where, hint=f"create one: git init {folder}") from error
+    object_format, folders = os.fsdecode(output).split("\n", 1)
+    git_dir = Path(folders[: len(folders) // 2 - 1])  # the same folder twice, whose name may have line breaks
+    if folders != f"{git_dir}\n" * 2:
+        hint = "name the main work tree, which `git worktree list` shows first"
         raise ConfigError("repository must be the main work tree, got a linked one", where=where, hint=hint)
-    repository = UserRepository(Path(git_dir), Path(git_dir) / "objects", object_format)
+    if folder != git_dir and not (folder / ".git").exists():
+        raise ConfigError(f"repository must be a top folder, got a folder inside that of {git_dir}", where=where)
     pattern = r"^(extensions\.partialclone|remote\..*\.promisor)$"
-    if run_git("config", "--get-regexp", pattern, git_dir=repository.git_dir, accept=(0, 1)):
-        hint = "get the missing objects: git fetch --refetch --no-filter, in a new clone without --filter"
+    if run_git("config", "--get-regexp", pattern, git_dir=git_dir, accept=(0, 1)):
+        hint = "clone it again without --filter"
         raise ConfigError("repository must have all of its objects, got a partial clone", where=where, hint=hint)
-    if is_bare != "true" and folder not in (Path(git_dir).parent, Path(git_dir)):
-        top = os.fsdecode(run_users_git("rev-parse", "--show-toplevel", folder=folder)).rstrip("\n")
-        if Path(top) != folder:
-            raise ConfigError(f"repository must be a top folder, got a folder inside {top}", where=where)
-    return repository
+    return UserRepository(git_dir, git_dir / "objects", object_format)
 
 
 def to_ref(branch: str) -> str:
