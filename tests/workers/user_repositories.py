@@ -14,7 +14,7 @@ from lemming.capabilities.workers.repositories.private_clone import make_clone
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
 
-AT = "2026-11-29T12:00:00Z"
+AT = "2026-11-29T12:00:00.000Z"
 HOOKS = ("post-checkout", "reference-transaction", "pre-commit", "post-index-change", "post-merge", "update")
 FIXED = {
     "GIT_AUTHOR_DATE": "1780000000 +0000", "GIT_COMMITTER_DATE": "1780000000 +0000",

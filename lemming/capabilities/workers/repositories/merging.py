@@ -96,8 +96,13 @@ def plan_merge(
         parents.append(old)  # squashed into the base: its commits stay in the branch's history
     if tree == collector.read("rev-parse", f"{parents[0]}^{{tree}}"):
         return AlreadyMerged(old or order.base)
+    name, address, date = (
+        order.agent,
+        to_address(order.agent),
+        f"@{timegm(parse_timestamp(order.at).utctimetuple())} +0000",
+    )
     message = format_message(order)
-    return MergePlan(create_commit(collector, tree, parents, message, agent=order.agent, at=order.at), old)
+    return MergePlan(create_commit(collector, tree, parents, message, name=name, address=address, date=date), old)
 
 
 def publish(collector: EngineRepository, repository: UserRepository, order: MergeOrder, plan: MergePlan) -> bool:
@@ -126,9 +131,13 @@ def merge_trees(collector: EngineRepository, base: str, head: str, tree: str) ->
     # Before git 2.40, merge-tree takes the common ancestor of two commits. With commits made for it the ancestor is the
     # given base, also after the user has reset the branch or where the history is shallow.
     ancestor = _create_stand_in(collector, base)
-    heads = [_create_stand_in(collector, name, ancestor) for name in (head, tree)]
+    return merge_heads(collector, *(_create_stand_in(collector, name, ancestor) for name in (head, tree)))
+
+
+def merge_heads(collector: EngineRepository, head: str, other_head: str) -> str | dict[str, dict[str, str]]:
+    """Return the tree that merges two commits, or the versions of files in conflict."""
     try:
-        output = collector.run("merge-tree", "--write-tree", "-z", "--no-messages", *heads)
+        output = collector.run("merge-tree", "--write-tree", "-z", "--no-messages", head, other_head)
     except GitError as error:
         if error.status != 1:
             raise
@@ -137,12 +146,11 @@ def merge_trees(collector: EngineRepository, base: str, head: str, tree: str) ->
 
 
 def create_commit(
-    collector: EngineRepository, tree: str, parents: list[str], message: str, *, agent: str, at: str
+    collector: EngineRepository, tree: str, parents: list[str], message: str, *, name: str, address: str, date: str
 ) -> str:
-    """Return the id of a commit by an agent. The same arguments give the same id. `at`: a timestamp."""
-    date = f"@{timegm(parse_timestamp(at).utctimetuple())} +0000"
-    facts = {"NAME": agent, "EMAIL": to_address(agent), "DATE": date}
-    env = {f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in facts.items()}
+    """Return the id of a new commit. The same arguments give the same id. `date`: as git reads dates."""
+    facts = {"NAME": name, "EMAIL": address, "DATE": date}
+    env = {f"GIT_{role}_{fact}": value for role in ("AUTHOR", "COMMITTER") for fact, value in facts.items()}
     arguments = [part for parent in parents for part in ("-p", parent)]
     return collector.read("commit-tree", tree, *arguments, stdin=message.encode("utf-8", "replace"), env=env)
 
@@ -203,7 +211,8 @@ def _can_follow_base(repository: UserRepository, base: str, old: str) -> bool:
 
 def _create_stand_in(collector: EngineRepository, name: str, parent: str = "") -> str:
     tree = collector.read("rev-parse", f"{name}^{{tree}}")
-    return create_commit(collector, tree, [parent] if parent else [], "", agent="lemming", at="1970-01-01T00:00:00Z")
+    parents = [parent] if parent else []
+    return create_commit(collector, tree, parents, "", name="-", address="-", date="@0 +0000")
 
 
 def _read_sides(collector: EngineRepository, fields: list[bytes]) -> dict[str, dict[str, str]]:

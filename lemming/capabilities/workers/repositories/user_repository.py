@@ -21,6 +21,7 @@ from lemming.ext import ConfigError
 MAX_STEPS = 1_000
 """Number of commits that are searched for those of a tick, and for a squashed branch."""
 
+_PATCH = ("-p", "-r", "--binary", "--full-index", "--no-ext-diff", "--no-textconv")
 _TRAILER = re.compile(r"^LeMMing-([A-Z][a-z]+): (.*)$")
 
 
@@ -107,11 +108,12 @@ class UserRepository:
             return False
         commits = f"{merge_base[0]}..{commit}"
         arguments = ("rev-list", "--no-merges", f"--max-count={MAX_STEPS}")
-        known_ids = self._read_patch_ids(run_git(*arguments, commits, git_dir=self.git_dir).split())
-        head_ids = self._read_patch_ids(run_git(*arguments, head, f"^{commit}", git_dir=self.git_dir).split())
+        known_ids = self.read_patch_ids(read_git(*arguments, commits, git_dir=self.git_dir).split())
+        head_ids = self.read_patch_ids(read_git(*arguments, head, f"^{commit}", git_dir=self.git_dir).split())
         if head_ids <= known_ids:
             return True
-        return to_patch_id(self.git_dir, merge_base[0], head) in known_ids
+        whole_patch = run_git("diff-tree", *_PATCH, merge_base[0], head, git_dir=self.git_dir)
+        return self._to_patch_ids(whole_patch) <= known_ids
 
     def is_ancestor(self, commit: str, head: str) -> bool:
         """Return True if the history of `head` has `commit`, which must exist."""
@@ -125,6 +127,19 @@ class UserRepository:
     def read_trailers(self, commit: str) -> Mapping[str, str]:
         """Return the trailers that the engine wrote into a commit, by name without `LeMMing-`."""
         return parse_trailers(run_git("cat-file", "commit", commit, git_dir=self.git_dir))
+
+    def read_patch_ids(self, commits: list[str]) -> set[str]:
+        """Return the ids of the commits' changes, by `git patch-id --stable`, which ignores line numbers and blanks.
+
+        Merge commits and empty commits have none.
+        """
+        # --stdin shows each commit with its id, and patch-id takes the patches apart by these lines.
+        lines = "".join(f"{commit}\n" for commit in commits).encode()
+        return self._to_patch_ids(run_git("diff-tree", "--stdin", "--root", *_PATCH, git_dir=self.git_dir, stdin=lines))
+
+    def _to_patch_ids(self, patches: bytes) -> set[str]:
+        lines = read_git("patch-id", "--stable", git_dir=self.git_dir, stdin=patches).splitlines()
+        return {line.split()[0] for line in lines}
 
     def list_object_folders(self) -> list[Path]:
         """Return the folders that hold the repository's objects: its own, and those that it borrows from."""
@@ -150,13 +165,6 @@ class UserRepository:
         trailers = self.read_trailers(commit)
         is_same_tick = trailers.get("Tick") == str(tick) and trailers.get("Org") == tick_key
         return is_same_tick and trailers.get("Agent") != agent
-
-    def _read_patch_ids(self, commits: list[bytes]) -> set[str]:
-        # --stdin shows each commit with its id, and patch-id takes the patches apart by these lines.
-        arguments = ("--stdin", "-p", "-r", "--root", "--no-ext-diff", "--no-textconv", "--full-index")
-        patches = run_git("diff-tree", *arguments, git_dir=self.git_dir, stdin=b"\n".join([*commits, b""]))
-        lines = run_git("patch-id", "--stable", git_dir=self.git_dir, stdin=patches).decode().splitlines()
-        return {line.split()[0] for line in lines}
 
 
 def open_repository(path: Path) -> UserRepository:
@@ -194,16 +202,6 @@ def to_ref(branch: str) -> str:
     'refs/heads/lemming/coder'
     """
     return f"refs/heads/{branch}"
-
-
-def to_patch_id(git_dir: Path, old: str, new: str) -> str:
-    """Return the id of the changes between two trees or commits, or an empty text without changes.
-
-    Formula: `git patch-id --stable`, which ignores line numbers and blanks.
-    """
-    arguments = ("-p", "-r", "--no-ext-diff", "--no-textconv", "--full-index", old, new)
-    patch = run_git("diff-tree", *arguments, git_dir=git_dir)
-    return read_git("patch-id", "--stable", git_dir=git_dir, stdin=patch).partition(" ")[0]
 
 
 def parse_trailers(commit: bytes) -> dict[str, str]:

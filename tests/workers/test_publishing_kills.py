@@ -1,0 +1,128 @@
+"""The engine is killed before and while each git command runs, and goes on from what it recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from user_repositories import Bench, commit, git, take_snapshot
+
+from lemming.capabilities.workers.repositories.merging import (
+    MergeOrder,
+    MergePlan,
+    is_published,
+    plan_merge,
+    publish,
+)
+from lemming.capabilities.workers.repositories.patches import rebuild_tree
+
+KILL_POINTS = 60
+"""More than the git commands of a turn."""
+
+# git of the engine: counts its starts, kills the engine at the given one, and either ends too or outlives the engine.
+_SHIM = """#!/bin/sh
+folder=$(dirname "$0"); number=$(($(cat "$folder/number") + 1)); echo $number > "$folder/number"
+if [ $number = "$(cat "$folder/kill_at")" ]; then
+  kill -9 $PPID
+  [ "$(cat "$folder/mode")" = outlive ] || exit 1
+fi
+exec "REAL" "$@"
+"""
+
+
+def carry_out(bench: Bench, order: MergeOrder, patch: bytes) -> None:
+    """Merge as the engine does: what was recorded decides about the next step. Safe to repeat after a kill."""
+    journal, repository, collector = bench.root / "journal.jsonl", bench.repository, bench.collector
+    records = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
+    if records and "merged" in records[-1]:
+        return
+    if records and is_published(repository, order.branch, records[-1]["commit"]):
+        append(journal, {"merged": records[-1]["commit"]})
+        return
+    for _ in range(5):
+        rebuild_tree(collector, order.base, patch, order.tree)
+        plan = plan_merge(collector, repository, order)
+        assert isinstance(plan, MergePlan)
+        append(journal, {"commit": plan.commit})
+        if publish(collector, repository, order, plan):
+            break
+    assert repository.read_head(order.branch)  # one more point to be killed at: moved and not recorded
+    append(journal, {"merged": plan.commit})
+
+
+def append(journal: Path, record: dict[str, str]) -> None:
+    with journal.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def run_killed(work: Callable[[], None], shim: Path, kill_at: int, mode: str) -> bool:
+    """Run the work in a process that is killed at a git command; return False if it ended before."""
+    for name, text in {"number": "0", "kill_at": str(kill_at), "mode": mode}.items():
+        (shim / name).write_text(text)
+    pid = os.fork()
+    if pid == 0:
+        os.environ["PATH"] = f"{shim}:{os.environ['PATH']}"
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    status = os.waitpid(pid, 0)[1]
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def make_shim(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "git").write_text(_SHIM.replace("REAL", shutil.which("git") or "git"))
+    (folder / "git").chmod(0o755)
+    return folder
+
+
+def kill_everywhere(bench: Bench, tmp_path: Path, points: range) -> set[str]:
+    """Kill a merge onto a branch that another worker moved at each point; return the branch's heads afterwards."""
+    clone = bench.clone()
+    (clone / "new.txt").write_text("new\n")
+    taken = bench.take(clone)
+    order = bench.order(taken)
+    shutil.rmtree(bench.root / "engine")
+    other = commit(bench.folder.with_name("other"), "another worker", other="x\n")
+    git(bench.folder, "-c", "core.hooksPath=/dev/null", "branch", "lemming/team", other)
+    shim, heads, killed = make_shim(tmp_path / "shim"), set(), 0
+    for point in points:
+        for mode in ("end", "outlive"):
+            root = tmp_path / f"{mode}-{point}"
+            shutil.copytree(bench.root / "user", root / "user", symlinks=True)
+            copy = Bench(root)
+            before = take_snapshot(copy.folder)
+            is_killed = run_killed(lambda copy=copy: carry_out(copy, order, taken.patch), shim, point, mode)
+            killed += is_killed
+            # And killed again in the middle of the recovery.
+            run_killed(lambda copy=copy: carry_out(copy, order, taken.patch), shim, point // 2 + 1, mode)
+            carry_out(copy, order, taken.patch)
+            assert git(copy.folder, "rev-list", "--count", f"{other}..lemming/team") == "1"
+            assert take_snapshot(copy.folder) == before
+            assert not list(copy.folder.rglob("*.lock"))
+            heads.add(git(copy.folder, "rev-parse", "lemming/team"))
+            shutil.rmtree(root)
+            if not is_killed:
+                return heads
+    assert killed == 2 * len(points)
+    return heads
+
+
+def test_a_merge_that_is_killed_while_publishing_happens_once(bench: Bench, tmp_path: Path) -> None:
+    assert len(kill_everywhere(bench, tmp_path, range(23, 29, 4))) == 1
+
+
+@pytest.mark.long
+def test_a_merge_that_is_killed_anywhere_happens_once(bench: Bench, tmp_path: Path) -> None:
+    heads = kill_everywhere(bench, tmp_path, range(1, KILL_POINTS))
+    assert len(heads) == 1
+    assert not (tmp_path / f"end-{KILL_POINTS - 1}").exists()
