@@ -1,4 +1,4 @@
-"""From a line of a file to the turn that wrote it, by `git blame` and the trailers of the commit."""
+"""Finds the turn that wrote a line of a file, by `git blame` and the trailers of the commit."""
 
 from __future__ import annotations
 
