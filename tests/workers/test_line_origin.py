@@ -7,7 +7,7 @@ from user_repositories import AT, Bench, commit, git
 
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
 from lemming.capabilities.workers.repositories.line_origin import LineOrigin, RecordedPatch, find_line_origin
-from lemming.capabilities.workers.repositories.merging import MergePlan, digest_patch, plan_merge, publish
+from lemming.capabilities.workers.repositories.merging import MergePlan, plan_merge, publish
 
 
 def merge_line(bench: Bench, agent: str, number: int) -> RecordedPatch:
@@ -23,9 +23,7 @@ def merge_line(bench: Bench, agent: str, number: int) -> RecordedPatch:
     plan = plan_merge(bench.collector, bench.repository, order)
     assert isinstance(plan, MergePlan)
     assert publish(bench.collector, bench.repository, order, plan)
-    return RecordedPatch(
-        agent=agent, tick=order.tick, turn=order.turn, patch=digest_patch(taken.patch), content=taken.patch
-    )
+    return RecordedPatch(agent=agent, tick=order.tick, turn=order.turn, patch=order.patch, content=taken.patch)
 
 
 def squash(bench: Bench) -> str:

@@ -11,7 +11,7 @@ import pytest
 from hostile_tree import make_hostile_tree, point_git_to
 from user_repositories import Bench, git, take_snapshot
 
-from lemming.capabilities.workers.repositories import tree_walk
+from lemming.capabilities.workers.repositories import tree_walk, work_tree
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
 from lemming.capabilities.workers.repositories.merging import MergePlan, plan_merge, publish
 from lemming.capabilities.workers.repositories.patches import parse_patch, rebuild_tree
@@ -239,6 +239,29 @@ def test_too_many_files_are_refused(bench: Bench) -> None:
         (clone / f"new-{number}").touch()
     with pytest.raises(RepositoryError, match="at most 3 files, got 4"):
         bench.take(clone, max_files=3)
+
+
+def test_a_pipe_that_git_would_wait_for_is_refused(bench: Bench) -> None:
+    clone = bench.clone()
+    (clone / ".gitattributes").unlink()
+    os.mkfifo(clone / ".gitattributes")
+    (clone / "src/.gitattributes").mkdir()
+    with pytest.raises(RepositoryError, match=r"\.gitattributes must be a file"):
+        bench.take(clone)
+    (clone / ".gitattributes").unlink()
+    assert [file.path for file in bench.take(clone).files] == [".gitattributes"]
+
+
+def test_too_many_bytes_and_names_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    clone = bench.clone()
+    for number in range(3):
+        os.mkfifo(clone / f"pipe-{number}")
+    monkeypatch.setattr(work_tree, "MAX_LEFT_OUT", 2)
+    assert bench.take(clone).left_out["..."] == "1 more paths"
+    monkeypatch.setattr(work_tree, "MAX_BYTES", 10)
+    (clone / "new").write_text("x" * 11)
+    with pytest.raises(RepositoryError, match="at most 10 bytes of new files, got 11"):
+        bench.take(clone)
 
 
 def test_a_tree_without_end_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lemming.capabilities.workers.repositories.collector import EngineRepository, open_collector
-from lemming.capabilities.workers.repositories.merging import MergeOrder, digest_patch
+from lemming.capabilities.workers.repositories.merging import MergeOrder
 from lemming.capabilities.workers.repositories.private_clone import make_clone
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
@@ -108,5 +108,5 @@ class Bench:
         """Return the order to merge a tree into `lemming/team`."""
         return MergeOrder(
             agent=agent, branch="lemming/team", base=base or self.head, tree=taken.tree, at=AT, org="org-1",
-            patch=digest_patch(taken.patch), tick=tick, turn=f"{tick}-{agent}", summary=f"Work of {agent}",
+            patch=hashlib.sha256(taken.patch).hexdigest(), tick=tick, turn=f"{tick}-{agent}", summary=f"Work of {agent}",
         )  # fmt: skip

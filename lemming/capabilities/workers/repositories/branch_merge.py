@@ -49,9 +49,7 @@ def merge_branch(
     if work_tree:
         # Refuses a target that moved, and files in the way that git does not track.
         run_users_git("merge", "--ff-only", "--quiet", merge.commit, folder=work_tree)
-    elif not move_branch(
-        repository, target_branch, merge.commit, target, reason=f"merge {source_branch}", name="lemming"
-    ):
+    elif not move_branch(repository, target_branch, merge.commit, target, f"merge {source_branch}", "lemming"):
         raise RepositoryError(f"branch {target_branch!r} must not move meanwhile", hint="repeat the command")
     return merge
 
@@ -68,8 +66,7 @@ def _create_merge(collector: EngineRepository, repository: UserRepository, heads
         names = ", ".join(sorted(files_or_tree)[:MAX_NAMES])
         hint = "merge by hand: git merge, then solve them"
         raise RepositoryError(f"branches must merge without conflicts, got {len(files_or_tree)}: {names}", hint=hint)
-    name, address, date = _read_identity(repository.git_dir)
-    return create_commit(collector, files_or_tree, heads, message, name=name, address=address, date=date)
+    return create_commit(collector, files_or_tree, heads, message, _read_identity(repository.git_dir))
 
 
 def _read_identity(git_dir: Path) -> tuple[str, str, str]:

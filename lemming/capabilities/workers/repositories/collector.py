@@ -56,11 +56,8 @@ class EngineRepository:
 
     def read_blobs(self, names: Sequence[str]) -> list[bytes]:
         """Return the contents of objects that are files or links, in the order of their ids."""
-        output, contents, start = (
-            self.run("cat-file", "--batch", stdin="".join(f"{name}\n" for name in names).encode()),
-            [],
-            0,
-        )
+        output = self.run("cat-file", "--batch", stdin="".join(f"{name}\n" for name in names).encode())
+        contents, start = [], 0
         for name in names:
             end = output.index(b"\n", start)
             header = output[start:end].split()
@@ -82,14 +79,9 @@ def open_collector(folder: Path, repository: UserRepository | None, *, object_fo
 
 
 def create_repository(
-    root: Path,
-    relative: str,
-    repository: UserRepository | None,
-    settings: str,
-    *,
-    is_borrowing: bool = True,
-    object_format: str = "sha1",
-) -> None:
+    root: Path, relative: str, repository: UserRepository | None, settings: str, *,
+    is_borrowing: bool = True, object_format: str = "sha1",
+) -> None:  # fmt: skip
     """Write the files of an empty repository into `root/relative` that borrows the objects of another.
 
     Of the user's repository it takes the limit of a shallow history and personal ignore rules, but no branches, hooks,

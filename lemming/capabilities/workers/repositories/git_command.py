@@ -21,23 +21,18 @@ MIN_VERSION = (2, 38)
 
 TIMEOUT_S = 600.0
 _VERSION = re.compile(r"git version (\d+)\.(\d+)")
-# Settings on the command line outrank those of a repository, so that none of its programs starts and none of its
-# preferences changes a tree, a patch or a merge.
+# Settings on the command line outrank those of a repository. The engine's repositories and clones have no others, and of
+# a user's repository git runs only commands below, which read no work tree.
 _SETTINGS = {
-    "core.hooksPath": os.devnull, "core.fsmonitor": "false", "core.untrackedCache": "false", "core.splitIndex": "false",
-    "core.attributesFile": os.devnull, "core.excludesFile": os.devnull, "core.protectHFS": "true",
-    "core.protectNTFS": "true", "core.symlinks": "true", "core.fileMode": "true", "core.ignoreCase": "false",
-    "core.precomposeUnicode": "false", "core.autocrlf": "false", "core.safecrlf": "false", "core.quotePath": "true",
-    "core.bigFileThreshold": "512m", "core.sparseCheckout": "false", "core.commentChar": "#", "gc.auto": "0",
-    "maintenance.auto": "false", "log.showSignature": "false", "blame.ignoreRevsFile": "", "diff.renames": "false",
-    "diff.noprefix": "false", "diff.mnemonicPrefix": "false", "diff.algorithm": "myers", "diff.context": "3",
-    "diff.interHunkContext": "0", "diff.indentHeuristic": "true", "diff.suppressBlankEmpty": "false",
-    "diff.orderFile": os.devnull, "diff.submodule": "short", "apply.whitespace": "nowarn",
-    "apply.ignoreWhitespace": "no", "merge.renames": "true", "merge.directoryRenames": "conflict",
-    "merge.conflictStyle": "merge", "merge.renormalize": "false", "i18n.commitEncoding": "UTF-8",
-    "i18n.logOutputEncoding": "UTF-8",
+    "core.hooksPath": os.devnull, "core.fsmonitor": "false", "core.protectHFS": "true", "core.protectNTFS": "true",
+    "blame.ignoreRevsFile": "",
     # A branch must not survive a power loss that its objects do not.
     "core.fsync": "loose-object,pack,pack-metadata,reference", "core.fsyncMethod": "batch",
+}  # fmt: skip
+_ENVIRONMENT = {
+    "LC_ALL": "C", "HOME": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
 }  # fmt: skip
 
 
@@ -48,30 +43,25 @@ class RepositoryError(GitFailed):
 class GitError(RepositoryError):
     """git ended with an error. `status`: exit status, `output`: standard output."""
 
-    def __init__(self, arguments: Sequence[str], status: int, output: bytes, error_output: str, *, where: str) -> None:
-        command = " ".join(arguments)[:80]
-        super().__init__(f"git {command} exited with {status}: {error_output.strip()[:500]}", where=where)
-        self.status, self.output = status, output
+    def __init__(self, arguments: list[str], completed: subprocess.CompletedProcess[bytes], *, where: str) -> None:
+        self.status, self.output = completed.returncode, completed.stdout
+        settings = arguments.count("-c") * 2
+        reason = completed.stderr.decode("utf-8", "replace").strip()[:500]
+        super().__init__(f"git {' '.join(arguments[settings:])[:80]} exited with {self.status}: {reason}", where=where)
 
 
 def run_git(
-    *arguments: str,
-    git_dir: Path,
-    stdin: bytes = b"",
-    env: Mapping[str, str] | None = None,
-    accept: Sequence[int] = (0,),
-    cwd: Path | None = None,
-) -> bytes:
+    *arguments: str, git_dir: Path, stdin: bytes = b"", env: Mapping[str, str] | None = None,
+    accept: Sequence[int] = (0,), cwd: Path | None = None,
+) -> bytes:  # fmt: skip
     """Run git on a repository and return the bytes of standard output.
 
     `env`: variables besides those of the engine. `accept`: exit statuses without error. Raises `GitError`, and
     `RepositoryError` without git, with an old git or after ten minutes.
     """
     settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
-    command = [require_git(), *settings, *arguments]
-    return _run(
-        command, arguments, stdin, {**_environment(), "GIT_DIR": str(git_dir), **(env or {})}, accept, cwd or git_dir
-    )
+    environment = {**_ENVIRONMENT, "PATH": _search_path(), "GIT_DIR": str(git_dir), **(env or {})}
+    return _run([*settings, *arguments], stdin, environment, accept, cwd or git_dir)
 
 
 def read_git(*arguments: str, git_dir: Path, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
@@ -90,12 +80,12 @@ def is_git_true(*arguments: str, git_dir: Path) -> bool:
     return True
 
 
-def run_users_git(*arguments: str, folder: Path, accept: Sequence[int] = (0,)) -> bytes:
+def run_users_git(*arguments: str, folder: Path) -> bytes:
     """Run git in a folder of the user as the user would, with the user's settings, hooks and filters."""
     # Variables of a git that runs the engine, such as a hook, would lead to another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"PATH": _search_path(), "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
-    return _run([require_git(), *arguments], arguments, b"", environment, accept, folder)
+    return _run([*arguments], b"", environment, (0,), folder)
 
 
 def require_git() -> str:
@@ -111,39 +101,18 @@ def require_git() -> str:
 
 
 def _run(
-    command: list[str],
-    arguments: Sequence[str],
-    stdin: bytes,
-    environment: Mapping[str, str],
-    accept: Sequence[int],
-    folder: Path,
+    arguments: list[str], stdin: bytes, environment: Mapping[str, str], accept: Sequence[int], folder: Path
 ) -> bytes:
     try:
         completed = subprocess.run(
-            command,
-            input=stdin,
-            capture_output=True,
-            check=False,
-            cwd=folder,
-            env=environment,
-            timeout=TIMEOUT_S,
-            start_new_session=True,  # Ctrl-C is for the engine; a step under way is finished
-        )
+            [require_git(), *arguments], input=stdin, capture_output=True, check=False, cwd=folder, env=environment,
+            timeout=TIMEOUT_S, start_new_session=True,  # Ctrl-C is for the engine; a step under way is finished
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise RepositoryError(f"git {arguments[0]}: {error}", where=str(folder)) from error
+        raise RepositoryError(f"git must run: {error}", where=str(folder)) from error
     if completed.returncode not in accept:
-        error_output = completed.stderr.decode("utf-8", "replace")
-        raise GitError(arguments, completed.returncode, completed.stdout, error_output, where=str(folder))
+        raise GitError(arguments, completed, where=str(folder))
     return completed.stdout
-
-
-def _environment() -> dict[str, str]:
-    return {
-        "PATH": _search_path(), "LC_ALL": "C", "HOME": os.devnull, "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1",
-        "GIT_NO_LAZY_FETCH": "1",
-    }  # fmt: skip
 
 
 def _search_path() -> str:
@@ -157,14 +126,8 @@ def _search_path() -> str:
 def _read_version(program: str) -> tuple[int, int] | None:
     try:
         completed = subprocess.run(
-            [program, "--version"],
-            capture_output=True,
-            check=False,
-            text=True,
-            cwd="/",
-            env={"LC_ALL": "C"},
-            timeout=60,
-        )
+            [program, "--version"], capture_output=True, check=False, text=True, cwd="/", env={"LC_ALL": "C"}, timeout=60
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = _VERSION.match(completed.stdout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from lemming.capabilities.workers.repositories.git_command import RepositoryError, read_git, run_git
@@ -52,35 +52,20 @@ def find_line_origin(
     `patches`: gives the recorded patches, newest first. They are asked for a commit without the trailers of a single
     turn, such as a squash of several. Raises RepositoryError without the revision, the file or the line.
     """
-    place = f"{path}:{line}"
     if revision.startswith("-"):
-        raise RepositoryError(f"revision must be a branch or a commit, got {revision!r}", where=place)
+        raise RepositoryError(f"revision must be a branch or a commit, got {revision!r}", where=f"{path}:{line}")
     arguments = ("--porcelain", "--no-textconv", f"-L{line},{line}", revision, "--", path)
     header, _, text = run_git("blame", *arguments, git_dir=repository.git_dir).partition(b"\n\t")
-    commit, *lines = header.decode("utf-8", "replace").split("\n")
-    facts = {name: value for name, _, value in (fact.partition(" ") for fact in lines)}
-    commit = commit.split(" ")[0]
+    names, *rows = (row.partition(" ") for row in header.decode("utf-8", "replace").split("\n"))
+    facts, commit = {name: value for name, _, value in rows}, names[0]
     at = timestamp(datetime.fromtimestamp(to_int(facts["author-time"]), UTC))
     origin = LineOrigin(commit=commit, author=facts["author"], at=at)
     content = run_git("cat-file", "commit", commit, git_dir=repository.git_dir)
     if content.count(b"LeMMing-Turn: ") == 1 and (trailers := parse_trailers(content)):
-        tick = parse_int(trailers.get("Tick", "")) or 0
-        return LineOrigin(
-            commit=commit, author=origin.author, at=at, agent=trailers.get("Agent", ""), tick=tick,
-            turn=trailers.get("Turn", ""), patch=trailers.get("Patch", ""),
-        )  # fmt: skip
+        turn, tick = trailers.get("Turn", ""), parse_int(trailers.get("Tick", "")) or 0
+        return replace(origin, agent=trailers.get("Agent", ""), tick=tick, turn=turn, patch=trailers.get("Patch", ""))
     patch = _find_patch(repository, commit, text.removesuffix(b"\n"), list(patches() if patches else ()))
-    if patch is None:
-        return origin
-    return LineOrigin(
-        commit=commit,
-        author=origin.author,
-        at=at,
-        agent=patch.agent,
-        tick=patch.tick,
-        turn=patch.turn,
-        patch=patch.patch,
-    )
+    return replace(origin, agent=patch.agent, tick=patch.tick, turn=patch.turn, patch=patch.patch) if patch else origin
 
 
 def _find_patch(

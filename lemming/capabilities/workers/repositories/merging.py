@@ -8,7 +8,6 @@ order on the same branch gives the same commit id.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from calendar import timegm
 from dataclasses import dataclass, field
@@ -96,13 +95,9 @@ def plan_merge(
         parents.append(old)  # squashed into the base: its commits stay in the branch's history
     if tree == collector.read("rev-parse", f"{parents[0]}^{{tree}}"):
         return AlreadyMerged(old or order.base)
-    name, address, date = (
-        order.agent,
-        to_address(order.agent),
-        f"@{timegm(parse_timestamp(order.at).utctimetuple())} +0000",
-    )
-    message = format_message(order)
-    return MergePlan(create_commit(collector, tree, parents, message, name=name, address=address, date=date), old)
+    date = f"@{timegm(parse_timestamp(order.at).utctimetuple())} +0000"
+    identity = (order.agent, to_address(order.agent), date)
+    return MergePlan(create_commit(collector, tree, parents, format_message(order), identity), old)
 
 
 def publish(collector: EngineRepository, repository: UserRepository, order: MergeOrder, plan: MergePlan) -> bool:
@@ -112,8 +107,7 @@ def publish(collector: EngineRepository, repository: UserRepository, order: Merg
     """
     require_own_branch(repository, order.branch, order.agent)
     copy_commit(collector, repository, plan.commit, [plan.old, order.base])
-    name = order.agent
-    return move_branch(repository, order.branch, plan.commit, plan.old, reason=f"turn {order.turn}", name=name)
+    return move_branch(repository, order.branch, plan.commit, plan.old, f"turn {order.turn}", order.agent)
 
 
 def is_published(repository: UserRepository, branch: str, commit: str) -> bool:
@@ -146,10 +140,13 @@ def merge_heads(collector: EngineRepository, head: str, other_head: str) -> str 
 
 
 def create_commit(
-    collector: EngineRepository, tree: str, parents: list[str], message: str, *, name: str, address: str, date: str
+    collector: EngineRepository, tree: str, parents: list[str], message: str, identity: tuple[str, str, str]
 ) -> str:
-    """Return the id of a new commit. The same arguments give the same id. `date`: as git reads dates."""
-    facts = {"NAME": name, "EMAIL": address, "DATE": date}
+    """Return the id of a new commit. The same arguments give the same id.
+
+    `identity`: name, address and date, as git reads dates.
+    """
+    facts = dict(zip(("NAME", "EMAIL", "DATE"), identity, strict=True))
     env = {f"GIT_{role}_{fact}": value for role in ("AUTHOR", "COMMITTER") for fact, value in facts.items()}
     arguments = [part for parent in parents for part in ("-p", parent)]
     return collector.read("commit-tree", tree, *arguments, stdin=message.encode("utf-8", "replace"), env=env)
@@ -165,7 +162,7 @@ def copy_commit(collector: EngineRepository, repository: UserRepository, commit:
     run_git("unpack-objects", "-q", "--strict", git_dir=repository.git_dir, stdin=pack)
 
 
-def move_branch(repository: UserRepository, branch: str, commit: str, old: str, *, reason: str, name: str) -> bool:
+def move_branch(repository: UserRepository, branch: str, commit: str, old: str, reason: str, name: str) -> bool:
     """Move a branch from `old` to a commit; return False if the branch has moved since.
 
     An empty `old` creates the branch.
@@ -196,11 +193,6 @@ def format_message(order: MergeOrder) -> str:
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph) + "\n"
 
 
-def digest_patch(patch: bytes) -> str:
-    """Return the SHA-256 of a patch in hexadecimal, the name under which it is recorded."""
-    return hashlib.sha256(patch).hexdigest()
-
-
 def _can_follow_base(repository: UserRepository, base: str, old: str) -> bool:
     """Return True if the base has all that the branch's head has, since the branch was merged into the base."""
     if old == base:
@@ -211,8 +203,7 @@ def _can_follow_base(repository: UserRepository, base: str, old: str) -> bool:
 
 def _create_stand_in(collector: EngineRepository, name: str, parent: str = "") -> str:
     tree = collector.read("rev-parse", f"{name}^{{tree}}")
-    parents = [parent] if parent else []
-    return create_commit(collector, tree, parents, "", name="-", address="-", date="@0 +0000")
+    return create_commit(collector, tree, [parent] if parent else [], "", ("-", "-", "@0 +0000"))
 
 
 def _read_sides(collector: EngineRepository, fields: list[bytes]) -> dict[str, dict[str, str]]:

@@ -18,14 +18,9 @@ BRANCH = "work"
 
 
 def make_clone(
-    folder: Path,
-    base: str,
-    *,
-    agent: str,
-    repository: UserRepository | None,
-    bundle: bytes = b"",
+    folder: Path, base: str, *, agent: str, repository: UserRepository | None, bundle: bytes = b"",
     is_full_copy: bool = False,
-) -> None:
+) -> None:  # fmt: skip
     """Create a clone in `folder`, which must not exist, with the files of the commit `base`.
 
     Its objects are borrowed from `repository`, or copied from there with `is_full_copy`, or come from `bundle`. A

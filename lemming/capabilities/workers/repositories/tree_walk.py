@@ -28,10 +28,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Walk:
     """The regular files and links of a folder, and the paths that cannot be part of a patch.
 
-    `files`: paths to True for a link. `left_out`: paths to reasons; folders end in a slash. `count`: number of entries.
+    `files`: paths to bytes, -1 for a link. `left_out`: paths to reasons; folders end in a slash. `count`: number of entries.
     """
 
-    files: dict[bytes, bool] = field(default_factory=dict)
+    files: dict[bytes, int] = field(default_factory=dict)
     left_out: dict[bytes, str] = field(default_factory=dict)
     count: int = 0
 
@@ -44,11 +44,9 @@ class Walk:
     def read_rules(self, folder: Path) -> dict[bytes, bytes]:
         """Return the contents of the .gitignore files by path, without links and files beyond a megabyte."""
         rules = {}
-        for path, is_link in self.files.items():
-            if path.rpartition(b"/")[2] == b".gitignore" and not is_link:
-                content = fs.read_bytes(folder / os.fsdecode(path), _MAX_RULES_BYTES)
-                if len(content) <= _MAX_RULES_BYTES:
-                    rules[path] = content
+        for path, size in self.files.items():
+            if path.rpartition(b"/")[2] == b".gitignore" and 0 <= size <= _MAX_RULES_BYTES:
+                rules[path] = fs.read_bytes(folder / os.fsdecode(path), _MAX_RULES_BYTES)
         return rules
 
 
@@ -117,7 +115,10 @@ def _add_entry(
         else:
             _walk_folder(walk, inner, path + b"/", max_file_bytes, submodules)
     elif stat.S_ISLNK(status.st_mode):
-        walk.files[path] = True
+        walk.files[path] = -1
+    elif not stat.S_ISREG(status.st_mode) and name == b".gitattributes":
+        # git opens this file beside each file that it reads, and would wait for ever for the other end of a pipe.
+        raise RepositoryError(".gitattributes must be a file, got a pipe or a device", where=to_text(path))
     elif not stat.S_ISREG(status.st_mode):
         walk.left_out[path] = "neither a file, a link nor a folder"
     elif status.st_size > max_file_bytes:
@@ -125,4 +126,4 @@ def _add_entry(
     elif not os.access(name, os.R_OK, dir_fd=descriptor):
         walk.left_out[path] = "unreadable file"
     else:
-        walk.files[path] = False
+        walk.files[path] = status.st_size

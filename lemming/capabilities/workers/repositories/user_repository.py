@@ -60,11 +60,11 @@ class UserRepository:
         return ""
 
     def is_checked_out(self, branch: str) -> bool:
-        """Return True if a work tree of the repository has the branch checked out, or is rebasing it."""
+        """Return True if a work tree has the branch checked out, or is rebasing it."""
         return self.find_work_tree(branch) is not None
 
     def find_work_tree(self, branch: str) -> Path | None:
-        """Return the folder of the work tree that has the branch checked out, or None."""
+        """Return the folder of the work tree that has the branch checked out or is rebasing it, or None."""
         ref, work_tree = to_ref(branch).encode(), b""
         for fact in run_git("worktree", "list", "--porcelain", "-z", git_dir=self.git_dir).split(b"\0"):
             name, _, value = fact.partition(b" ")
@@ -103,17 +103,20 @@ class UserRepository:
         """Return True if the history of `commit` has all changes up to `head`: merged, rebased, or squashed."""
         if self.is_ancestor(head, commit):
             return True
-        merge_base = run_git("merge-base", commit, head, git_dir=self.git_dir, accept=(0, 1)).decode().split()
-        if not merge_base:
+        merge_bases = run_git("merge-base", commit, head, git_dir=self.git_dir, accept=(0, 1)).decode().split()
+        if not merge_bases:
             return False
-        commits = f"{merge_base[0]}..{commit}"
-        arguments = ("rev-list", "--no-merges", f"--max-count={MAX_STEPS}")
-        known_ids = self.read_patch_ids(read_git(*arguments, commits, git_dir=self.git_dir).split())
-        head_ids = self.read_patch_ids(read_git(*arguments, head, f"^{commit}", git_dir=self.git_dir).split())
-        if head_ids <= known_ids:
+        query = ("rev-list", f"--max-count={MAX_STEPS}")
+        later = read_git(*query, "--no-merges", f"{merge_bases[0]}..{commit}", git_dir=self.git_dir).split()
+        later_ids = self.read_patch_ids(later)
+        output = read_git(*query, "--parents", head, f"^{commit}", git_dir=self.git_dir)
+        rows = [row.split() for row in output.splitlines()]
+        # A merge commit has no patch id, but may have changes.
+        has_all_ids = len(rows) < MAX_STEPS and all(len(row) == 2 for row in rows)
+        if has_all_ids and self.read_patch_ids([row[0] for row in rows]) <= later_ids:
             return True
-        whole_patch = run_git("diff-tree", *_PATCH, merge_base[0], head, git_dir=self.git_dir)
-        return self._to_patch_ids(whole_patch) <= known_ids
+        whole_patch = run_git("diff-tree", *_PATCH, merge_bases[0], head, git_dir=self.git_dir)
+        return self._to_patch_ids(whole_patch) <= later_ids
 
     def is_ancestor(self, commit: str, head: str) -> bool:
         """Return True if the history of `head` has `commit`, which must exist."""
@@ -121,8 +124,10 @@ class UserRepository:
 
     def is_reachable(self, commit: str) -> bool:
         """Return True if a branch, a tag or HEAD has the commit in its history."""
-        arguments = ("for-each-ref", "--count=1", "--contains", commit)
-        return bool(read_git(*arguments, git_dir=self.git_dir)) or self.is_ancestor(commit, "HEAD")
+        if read_git("for-each-ref", "--count=1", "--contains", commit, git_dir=self.git_dir):
+            return True
+        head = self._read_base("")
+        return bool(head) and self.is_ancestor(commit, head)
 
     def read_trailers(self, commit: str) -> Mapping[str, str]:
         """Return the trailers that the engine wrote into a commit, by name without `LeMMing-`."""

@@ -22,6 +22,11 @@ _PATCH = (
     "--diff-algorithm=myers", "-U3",
 )  # fmt: skip
 _SUBMODULE = b"160000"
+MAX_BYTES = 500_000_000
+"""Bytes of all new files, and of a patch."""
+
+MAX_LEFT_OUT = 1_000
+"""Number of paths that are named as left out."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +72,18 @@ def take_tree(
         walk = walk_tree(clone, max_file_bytes=max_file_bytes, submodules=submodules)
         new_paths, left_out = _choose_new_paths(collector, clone, entries, walk)
         _require_few(len(new_paths), max_files)
+        _require_small(sum(max(0, walk.files[path]) for path in new_paths))
         _update_index(collector, env, entries, walk, new_paths, left_out)
         tree = collector.read("write-tree", env=env)
         paths = list(_list_entries(collector, env))
     files, modes = _list_changes(collector, base, tree)
     _require_few(len(files), max_files)
     patch = collector.run(*_PATCH, base, tree)
-    flags = find_flags(collector, tree, modes, paths)
-    return TakenTree(tree, patch, files, {to_text(path): reason for path, reason in sorted(left_out.items())}, flags)
+    _require_small(len(patch))
+    reasons = {to_text(path): left_out[path] for path in sorted(left_out)[:MAX_LEFT_OUT]}
+    if len(left_out) > MAX_LEFT_OUT:
+        reasons["..."] = f"{len(left_out) - MAX_LEFT_OUT} more paths"
+    return TakenTree(tree, patch, files, reasons, find_flags(collector, tree, modes, paths))
 
 
 def _list_entries(collector: EngineRepository, env: Mapping[str, str]) -> dict[bytes, tuple[bytes, str]]:
@@ -166,6 +175,11 @@ def _require_few(count: int, max_files: int) -> None:
     if count > max_files:
         hint = "let the worker's .gitignore name by-products, or divide the work"
         raise RepositoryError(f"patch must change at most {max_files} files, got {count}", hint=hint)
+
+
+def _require_small(size: int) -> None:
+    if size > MAX_BYTES:
+        raise RepositoryError(f"patch must have at most {MAX_BYTES} bytes of new files, got {size}")
 
 
 def _join(paths: Iterable[bytes]) -> bytes:
