@@ -1,10 +1,12 @@
-"""Clones of workers go to a folder of the test."""
+"""Fixtures of workers: clones go to a folder of the test, and repositories are copied from a template."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from user_repositories import Bench, make_user_repository
 
 
 @pytest.fixture(autouse=True)
@@ -13,3 +15,22 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GIT_AUTHOR_DATE", "2026-01-01T00:00:00Z")
     monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-01T00:00:00Z")
     return tmp_path / "state"
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository that tests copy, since making it takes 15 processes."""
+    root = tmp_path_factory.mktemp("template")
+    make_user_repository(root / "user/repo")
+    return root
+
+
+@pytest.fixture
+def bench(template: Path, tmp_path: Path) -> Bench:
+    """A user's repository and an engine's repository."""
+    shutil.copytree(template / "user", tmp_path / "user", symlinks=True)
+    for path in (tmp_path / "user").rglob("*"):
+        # Hooks and the second work tree name their folder.
+        if path.is_file() and (path.name in ("gitdir", ".git") or path.parent.name == "hooks"):
+            path.write_text(path.read_text().replace(str(template), str(tmp_path)))
+    return Bench(tmp_path)
