@@ -25,6 +25,7 @@ from lemming.capabilities.workers.running.worker_sandbox import (
     get_worker_sandbox,
 )
 from lemming.kernel.base.errors import Unusable
+from lemming.kernel.base.integers import parse_int
 from lemming.libraries.processes import reaper
 
 _REAPER_GRACE_S = 10.0
@@ -162,9 +163,8 @@ class HarnessProcess:
             reason, is_start_error, _ = text.partition("\n")
             if is_start_error:
                 raise Unusable(f"a harness cannot be started: {reason}", where="worker")
-        with contextlib.suppress(ValueError):  # a worker may write anything into its report
-            return max(-64, min(int(report[:6]), 255))
-        return -signal.SIGKILL
+        status = parse_int(report, ge=-64, le=255)  # a worker may write anything into its report
+        return -signal.SIGKILL if status is None else status
 
 
 def _read_report(descriptor: int) -> str:

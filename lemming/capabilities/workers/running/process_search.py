@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 from lemming.kernel.base.blocking_deadline import Deadline
+from lemming.kernel.base.integers import to_int
 
 _TIMEOUT_S = 10.0
 
@@ -33,6 +34,7 @@ def _find_processes(marker: bytes) -> set[int]:
     processes = set()
     for entry in Path("/proc").glob("[0-9]*") if os.path.isdir("/proc/1") else ():
         with contextlib.suppress(OSError):  # it ended, or is another user's
-            if marker in (entry / "environ").read_bytes().split(b"\0") and int(entry.name) != os.getpid():
-                processes.add(int(entry.name))
+            process = to_int(entry.name)
+            if marker in (entry / "environ").read_bytes().split(b"\0") and process != os.getpid():
+                processes.add(process)
     return processes
