@@ -174,10 +174,10 @@ class GeminiApi:
         return {"candidates": [candidate], **used, "modelVersion": reply.model}
 
     def stream(self, response: dict[str, Any]) -> Pieces:
-        *parts, last = response["candidates"][0]["content"]["parts"]
-        for part in parts:
-            yield "", {"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]}
-        content = {"role": "model", "parts": [last]}
+        for part in response["candidates"][0]["content"]["parts"]:
+            for piece in [{"text": text} for text in split_words(part["text"])] if "text" in part else [part]:
+                yield "", {"candidates": [{"content": {"role": "model", "parts": [piece]}, "index": 0}]}
+        content = {"role": "model", "parts": [{"text": ""}]}
         yield "", {**response, "candidates": [{**response["candidates"][0], "content": content}]}
 
 

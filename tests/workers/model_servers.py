@@ -113,6 +113,16 @@ def plan_calls(step: Step, tools: list[str], folder: str) -> list[Call]:
     return [Call(tool, arguments, number) for number, (tool, arguments) in enumerate(calls)]
 
 
+class QuietServer(ThreadingHTTPServer):
+    """An HTTP server that says nothing about clients that were killed, as some tests do."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class ModelServer:
     """A server of one script. It listens while it is entered, in threads of this process."""
 
@@ -122,8 +132,7 @@ class ModelServer:
         self.lock, self.is_closed = threading.Lock(), threading.Event()
         self.failures: dict[tuple[str, int], int] = {}
         handler = type("BoundHandler", (Handler,), {"server_of_models": self})
-        self.http = ThreadingHTTPServer(("127.0.0.1", port), handler)
-        self.http.daemon_threads = True
+        self.http = QuietServer(("127.0.0.1", port), handler)
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
 
     def __enter__(self) -> ModelServer:
