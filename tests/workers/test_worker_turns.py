@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import pytest
 from worker_org import ask_worker, git, make_worker_org, outbox
 
 from lemming.engine import run_once
@@ -87,3 +89,15 @@ def test_a_check_that_never_passes_keeps_the_patch_from_the_branch(tmp_path: Pat
     run_once(base)
     assert "false exited with 1" in outbox(base, "coder")[-1]["payload"]["text"]
     assert git(site, "for-each-ref", "refs/heads/lemming") == ""
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+def test_in_the_sandbox_a_harness_sees_its_clone_and_nothing_of_the_person(tmp_path: Path) -> None:
+    script = f"cat >/dev/null; ls {tmp_path}/org > seen.txt 2>&1; echo x > {tmp_path}/site/hacked; git log > log.txt; echo done"
+    base, site = make_worker_org(tmp_path, {"coder": script}, workspace={"sandbox": "required"}, wake="addressed")
+    ask_worker(base, "coder")
+    run_once(base)
+    assert "merged" not in outbox(base, "coder")[-1]["payload"].get("status", "")
+    assert not (site / "hacked").exists()
+    assert "No such file" in git(site, "show", "lemming/coder:seen.txt")
+    assert "begin" in git(site, "show", "lemming/coder:log.txt")

@@ -138,7 +138,10 @@ class _ConcurrentRun:
         """
         while True:
             with contextlib.suppress(Empty):
-                return self._idle_signal.get(timeout=HEARD_WITHIN_S)
+                self._idle_signal.get(timeout=HEARD_WITHIN_S)
+                # A signal may be old: threads that began while the main thread took a turn may have ended before others.
+                if not self._running:
+                    return
 
     def _dispatch_ready(self) -> None:
         while item := self._ready.take():
