@@ -18,6 +18,7 @@ from typing import Any, Literal
 from lemming.capabilities.workers.attempts import Attempt, collector_folder, get_attempt
 from lemming.capabilities.workers.harnesses.harness_table import load_harness, with_command
 from lemming.capabilities.workers.harnesses.harness_types import PermissionQuestion, RunTokens
+from lemming.capabilities.workers.repositories.bundles import load_bundle
 from lemming.capabilities.workers.repositories.collector import open_collector
 from lemming.capabilities.workers.repositories.git_command import run_git
 from lemming.capabilities.workers.repositories.private_clone import make_clone
@@ -93,6 +94,8 @@ class WorkerProvider(Backend):
         attempt.write_json("owner.json", {"pid": os.getpid(), "host": socket.gethostname()})
         repository = open_repository(Path(job.repository)) if job.repository else None
         collector = open_collector(collector_folder(self._base, job.repository), repository)
+        if job.bundle:  # on another machine there is no repository to borrow from
+            load_bundle(collector.git_dir, b64decode(job.bundle), job.base)
         prompt, session = self._enter_clone(job, attempt, repository, request.messages)
         end = run_harness(self._make_run(job, attempt, repository, request, prompt, session))
         if self.stopping and self.stopping.is_set():
