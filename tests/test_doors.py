@@ -45,7 +45,10 @@ WRITES_OUTSIDE = {
     "capabilities/channels/folder_channel.py",  # a channel's own folder; what leaves has been looked at by gates
     "commands/service.py",  # a unit of systemd, for this machine
 }
-WRITES_PRIVATELY = {"kernel/files/output_files.py", "dashboard/access_tokens.py", "capabilities/workers/attempts.py"}
+WRITES_PRIVATELY = {
+    "kernel/files/output_files.py", "dashboard/access_tokens.py", "capabilities/workers/attempts.py",
+    "capabilities/workers/running/worker_run.py",
+}  # fmt: skip
 WRITES_ENTRIES = {
     "kernel/messages.py",  # what people and commands send
     "kernel/turn/turn_end.py",  # what a turn has written, once gates have looked at it

@@ -100,6 +100,7 @@ SDKS: dict[str, str | set[str]] = {
     "distributed": "capabilities/cluster/cluster_calls.py",
     "httpx": "capabilities/hosted_models/ollama_provider.py",
     "httpx2": {
+        "capabilities/workers/running/model_gateway.py",
         "capabilities/hosted_models/sdk_common.py",
         "capabilities/mcp/mcp_session.py",
         "capabilities/toolbox/http_fetch.py",

@@ -77,6 +77,10 @@ NOT_WRITING = {
     ("kernel/files/org_lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
     ("capabilities/workers/running/relay.py", "os.write"): "a pipe to the engine",
     ("capabilities/workers/running/harness_process.py", "os.write"): "a pipe to the process that starts a harness",
+    (
+        "capabilities/workers/running/model_gateway.py",
+        "tempfile.TemporaryDirectory",
+    ): "a short path for a Unix socket",
     ("capabilities/workers/running/worker_sandbox.py", "os.write"): "a pipe to bubblewrap, with the filter",
     ("git_history/git_repository.py", "os.mkdir"): "a folder for git in a temporary one",
     ("git_history/git_repository.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from lemming.capabilities.workers.harnesses.harness_types import ModelApi, RunTokens
+from lemming.kernel.base.integers import clamp_int
 
 Operation = Literal["", "generate", "count", "list"]
 """Purpose of a request. "generate" costs money; an empty text is no request that a harness needs."""
@@ -107,7 +108,7 @@ class UsageCounter:
         """Read a whole answer that is not streamed."""
         try:
             answers = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         for answer in answers if isinstance(answers, list) else [answers]:  # Gemini streams a list without `alt=sse`
             self._read_answer(answer)
@@ -135,7 +136,7 @@ class UsageCounter:
             return
         try:
             event = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         self._events += 1
         if isinstance(event, dict):
@@ -150,8 +151,18 @@ class UsageCounter:
                 holder.get("usageMetadata" if self._api == "gemini" else "usage") if isinstance(holder, dict) else None
             )
             if isinstance(usage, dict):
-                # The end of a stream tells only what has changed since its start.
-                self._usage |= {name: value for name, value in usage.items() if value is not None}
+                self._merge_usage(usage)
+        candidates = answer.get("candidates")
+        if isinstance(candidates, list) and any(
+            isinstance(part, dict) and part.get("finishReason") for part in candidates
+        ):
+            self.is_final = bool(self._usage)
+
+    def _merge_usage(self, usage: dict[str, Any]) -> None:
+        """Take over counts. They only grow: the end of a stream may leave out those of its start, or tell 0."""
+        for name, value in usage.items():
+            if not isinstance(value, int) or value >= _count(self._usage, name):
+                self._usage[name] = value
 
 
 def _to_tokens(api: ModelApi, usage: dict[str, Any]) -> RunTokens:
@@ -176,5 +187,4 @@ def _to_tokens(api: ModelApi, usage: dict[str, Any]) -> RunTokens:
 
 
 def _count(usage: Any, name: str) -> int:
-    value = usage.get(name) if isinstance(usage, dict) else None
-    return min(value, 10**12) if isinstance(value, int) and value > 0 else 0
+    return (clamp_int(usage.get(name)) or 0) if isinstance(usage, dict) else 0

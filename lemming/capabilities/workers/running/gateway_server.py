@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+from lemming.kernel.base.integers import parse_int
+
 MAX_BODY_BYTES = 64 << 20
 """Maximum bytes of a request, and of an answer that is not streamed."""
 
@@ -59,17 +61,13 @@ class GatewayRequest(BaseHTTPRequestHandler):
 
     def read_object(self) -> dict[str, Any]:
         """Return the body. Raises `RefusedRequest` for anything but a JSON object of bounded length."""
-        length = self.headers.get("content-length", "")
-        if (
-            not length.isascii()
-            or not length.isdigit()
-            or self.headers.get("content-encoding", "identity") != "identity"
-        ):
+        length = parse_int(self.headers.get("content-length") or "")
+        if length is None or self.headers.get("content-encoding", "identity") != "identity":
             raise RefusedRequest(411, "a request must have a content-length and no content-encoding")
-        if int(length) > MAX_BODY_BYTES:
+        if length > MAX_BODY_BYTES:
             raise RefusedRequest(413, f"a request must have at most {MAX_BODY_BYTES} bytes, got {length}")
         try:
-            body = json.loads(self.rfile.read(int(length)))
+            body = json.loads(self.rfile.read(length))
         except (ValueError, RecursionError) as error:
             raise RefusedRequest(400, "a request must be JSON") from error
         if not isinstance(body, dict):
@@ -145,7 +143,7 @@ def serve_requests(answer: Callable[[GatewayRequest], None], socket: Path | None
     server: socketserver.BaseServer
     if socket is None:
         tcp_server = _TcpServer(("127.0.0.1", 0), handler)
-        server, port = tcp_server, int(tcp_server.server_address[1])
+        server, port = tcp_server, tcp_server.server_address[1]
     else:
         server, port = _UnixServer(str(socket), handler), 0
     threading.Thread(target=server.serve_forever, args=(0.05,), name="model-gateway", daemon=True).start()

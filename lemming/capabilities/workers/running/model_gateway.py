@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 USAGE_FILE = "usage.jsonl"
 _MAX_SOCKET_CHARS = 90  # the kernel takes 107
+_READ_MARGIN_S = 5.0  # the run ends for its silence first, which tells more
 _CONNECT_TIMEOUT_S, _WRITE_TIMEOUT_S, _CLOSE_TIMEOUT_S = 30.0, 60.0, 5.0
 _SENT_HEADERS = ("accept", "content-type", "user-agent", "anthropic-version", "anthropic-beta", "openai-beta")
 _RETURNED_HEADERS = ("content-type", "retry-after", "request-id", "x-request-id", "x-should-retry")
@@ -85,7 +86,9 @@ class ModelGateway:
         run = self._run
         with contextlib.ExitStack() as stack:
             self._usage_file = stack.enter_context(AppendFile(run.folder, USAGE_FILE))
-            timeout = httpx2.Timeout(connect=_CONNECT_TIMEOUT_S, read=run.silence_s, write=_WRITE_TIMEOUT_S, pool=None)
+            timeout = httpx2.Timeout(
+                connect=_CONNECT_TIMEOUT_S, read=run.silence_s + _READ_MARGIN_S, write=_WRITE_TIMEOUT_S, pool=None
+            )
             self._client = stack.enter_context(httpx2.Client(timeout=timeout, follow_redirects=False))
             self._transport_error = httpx2.HTTPError
             if run.is_confined:
@@ -98,6 +101,10 @@ class ModelGateway:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the requests under way, count them, and stop listening. Repeatable."""
         self._resources.close()
 
     def _answer(self, request: GatewayRequest) -> None:
@@ -120,7 +127,7 @@ class ModelGateway:
 
     def _check_request(self, request: GatewayRequest) -> tuple[Operation, dict[str, Any]]:
         run, headers = self._run, request.headers
-        shown = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization", "")
+        shown = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization") or ""
         if not hmac.compare_digest(shown.removeprefix("Bearer ").encode(), self.token.encode()):
             raise RefusedRequest(401, "the key must be the one of this run")
         operation = find_operation(run.harness.api, request.command, request.path)
@@ -256,7 +263,7 @@ class ModelGateway:
 
 
 class _AnswerUsage:
-    """The usage of one answer, recorded once: when the answer tells it, or as an estimate when the answer is cut."""
+    """The usage of one answer, recorded once: as the answer tells it, or as an estimate if it is cut."""
 
     def __init__(self, gateway: ModelGateway, costs: bool, path: str, body: dict[str, Any], request_bytes: int) -> None:
         self._gateway, self._is_open, self._body = gateway, costs, body

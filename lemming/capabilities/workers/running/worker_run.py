@@ -11,14 +11,15 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
 from typing import IO
 
-from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, HarnessResult, OutputReader, Progress
+from lemming.capabilities.workers.harnesses import harness_table
+from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, HarnessResult, Progress
+from lemming.capabilities.workers.harnesses.output_readers import make_reader
 from lemming.capabilities.workers.running.harness_process import HarnessProcess
+from lemming.capabilities.workers.running.model_gateway import ModelGateway
 from lemming.capabilities.workers.running.run_types import EndedBy, HarnessEnd, HarnessRun
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.clock import SystemClock
@@ -28,16 +29,12 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.fs import AppendFile
 
 PROGRESS_FILE, SESSION_FILE = "progress.jsonl", "session.json"
-KEY_VARIABLE = "LEMMING_MODEL_KEY"
-"""Variable of the sandbox with the key of the gateway, which is worth nothing elsewhere."""
-
-_TABLE = "lemming.capabilities.workers.harnesses.harness_table"
-_READERS = "lemming.capabilities.workers.harnesses.output_readers"
 _MAX_TEXT_CHARS, _MAX_SCANNED_CHARS = 500, 4000
 _MAX_PROGRESS_BYTES = 4 << 20
 _MAX_LINE_BYTES = 64 << 20
 _STDERR_TAIL_BYTES = 8 << 10
 _WATCH_INTERVAL_S = 0.1
+_BUDGET_GRACE_S = 5.0
 _STOP_GRACE_S = 2.5  # within the grace of an engine that ends
 _LIMIT_TEXTS: dict[EndedBy, str] = {
     "deadline": "the run must end within {run.deadline_s:g} s",
@@ -53,35 +50,60 @@ def run_harness(run: HarnessRun) -> HarnessEnd:
     Writes `progress.jsonl` and `session.json` into `run.folder`. An error of the harness is told by the result. Raises
     `Unusable` if the harness cannot be started, or not confined.
     """
-    table, readers = import_module(_TABLE), import_module(_READERS)
-    values = {"base_url": "", "key_variable": KEY_VARIABLE}
-    limits = {"max_cost_usd": run.max_cost_usd, "max_turns": run.max_turns}
-    command: list[str] = table.build_command(run.harness, model=run.model, session=run.session, **values, **limits)
-    program: Path | None = table.find_program(run.harness)
+    program = harness_table.find_program(run.harness)
     if program is None:
+        name = run.harness.program[0] if run.harness.program else run.harness.name
         raise Unusable(
-            f"{command[0]} cannot be started: it is not installed", where=run.harness.name, hint=run.harness.install
+            f"{name} cannot be started: it is not installed", where=run.harness.name, hint=run.harness.install
         )
-    reader: OutputReader = readers.make_reader(run.harness.output)
-    command[0] = str(program.resolve())
-    environment = dict(run.environment)
-    _require_no_key(run, [*command, *environment.values(), run.prompt])
-    return _Run(run, command, reader, environment).finish()
+    silence = Deadline(run.silence_s)
+    with contextlib.ExitStack() as stack:
+        gateway = None
+        if run.harness.api != "none":
+            gateway = stack.enter_context(ModelGateway(run, silence.restart))
+        command, environment = _prepare_command(run, gateway)
+        command[0] = str(program.resolve())
+        log = stack.enter_context(contextlib.closing(_RunLog(run)))
+        process = HarnessProcess(
+            command, clone=run.clone, home=run.home, environment=environment, readable=run.readable,
+            socket=gateway.socket if gateway else None, is_confined=run.is_confined,
+        )  # fmt: skip
+        return _Run(run, process, gateway, silence, log).finish()
+
+
+def _prepare_command(run: HarnessRun, gateway: ModelGateway | None) -> tuple[list[str], dict[str, str]]:
+    """Write the harness's files into HOME, and return its command line and environment."""
+    harness, limit_usd = run.harness, run.max_cost_usd
+    values = {"model": run.model, "session": run.session, "base_url": gateway.url if gateway else ""}
+    command = harness_table.build_command(
+        harness, **values, max_turns=run.max_turns,
+        max_cost_usd=None if limit_usd is None else max(0.0, limit_usd - run.spent_usd),
+        permissions="ask" if run.permit is not None and harness_table.can_ask(harness) else "bypass",
+    )  # fmt: skip
+    environment = {**harness_table.build_environment(harness, **values), **run.environment}
+    if gateway:
+        environment[harness.key_variable] = gateway.token
+    files = harness_table.build_home_files(harness, **values)
+    if run.key and any(run.key in text for text in (*command, *environment.values(), *files.values(), run.prompt)):
+        raise Unusable(
+            "the key of a model must not be given to a harness", where=harness.name,
+            hint="remove the key from the harness's options and from the prompt",
+        )  # fmt: skip
+    for path, text in files.items():
+        fs.write_private(run.home, path, text.encode())
+    return command, environment
 
 
 class _Run:
     """A run under way."""
 
-    def __init__(self, run: HarnessRun, command: list[str], reader: OutputReader, environment: dict[str, str]) -> None:
-        self._run, self._reader = run, reader
+    def __init__(
+        self, run: HarnessRun, process: HarnessProcess, gateway: ModelGateway | None, silence: Deadline, log: _RunLog
+    ) -> None:
+        self._run, self._process, self._gateway, self._silence, self._log = run, process, gateway, silence, log
         self._ended_by: EndedBy = ""
-        self._silence = Deadline(run.silence_s)
+        self._budget_grace: Deadline | None = None
         self._error_output = bytearray()
-        self._log = _RunLog(run)
-        self._process = HarnessProcess(
-            command, clone=run.clone, home=run.home, environment=environment, readable=run.readable,
-            is_confined=run.is_confined,
-        )  # fmt: skip
 
     def finish(self) -> HarnessEnd:
         """Read the output to its end, and return the end of the run."""
@@ -91,9 +113,10 @@ class _Run:
         )
         for thread in (watcher, *helpers):
             thread.start()
+        reader = make_reader(self._run.harness.output)
         try:
             for line in _iter_lines(self._process.stdout, self._silence.restart):
-                for progress in self._reader.read_line(line):
+                for progress in reader.read_line(line):
                     self._log.add(progress)
             watcher.join()  # a harness may close its output and go on
         finally:
@@ -102,10 +125,23 @@ class _Run:
                 thread.join()
             status = self._process.close()
         error_output = self._log.redact(self._error_output.decode("utf-8", "replace"))
-        result = self._explain(self._reader.finish(status, error_output))
+        result = reader.finish(status, error_output)
+        gateway = self._gateway
+        if gateway:
+            gateway.close()  # a request that was cut costs, too
+        if gateway and gateway.is_exhausted and not self._ended_by:
+            self._ended_by = "budget"
+        result = self._explain(result)
         self._log.save_session(result.session)
-        self._log.close()
-        return HarnessEnd(result=result, exit_status=status, ended_by=self._ended_by)
+        has_usage = gateway is not None and gateway.requests > 0
+        return HarnessEnd(
+            result=result,
+            exit_status=status,
+            ended_by=self._ended_by,
+            tokens=gateway.tokens if gateway and has_usage else None,
+            cost_usd=gateway.cost_usd if gateway and has_usage else None,
+            requests=gateway.requests if gateway else 0,
+        )
 
     def _explain(self, result: HarnessResult) -> HarnessResult:
         """Return the result with the limit as its error, if a limit ended the run."""
@@ -138,6 +174,11 @@ class _Run:
         self._process.end()
 
     def _find_limit(self, deadline: Deadline) -> EndedBy:
+        if self._gateway and self._gateway.is_exhausted:
+            # It was refused, and most harnesses tell so and end by themselves.
+            self._budget_grace = self._budget_grace or Deadline(_BUDGET_GRACE_S)
+            if self._budget_grace.has_passed:
+                return "budget"
         if self._run.stop is not None and self._run.stop.is_set():
             return "stop"
         if deadline.has_passed:
@@ -208,12 +249,3 @@ def _iter_lines(stream: IO[bytes], on_output: Callable[[], object]) -> Iterator[
         line += remainder[: _MAX_LINE_BYTES - len(line)]
     if line:
         yield bytes(line)
-
-
-def _require_no_key(run: HarnessRun, texts: Iterable[str]) -> None:
-    """Raise `Unusable` if the real key would reach the sandbox."""
-    if run.key and any(run.key in text for text in texts):
-        raise Unusable(
-            "the key of a model must not be given to a harness", where=run.harness.name,
-            hint="remove the key from the harness's options and from the prompt",
-        )  # fmt: skip

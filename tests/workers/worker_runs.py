@@ -1,0 +1,48 @@
+"""Runs of scripted harnesses: a shell whose script is the prompt, with a client for its model server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lemming.capabilities.workers.harnesses.harness_types import Harness, ModelApi, RunTokens
+from lemming.capabilities.workers.running.run_types import HarnessRun
+
+KEY = "sk-the-real-key-0123456789"
+MODEL = "claude-sonnet-4-5"
+REQUEST = {"model": MODEL, "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}], "tools": [{"name": "t"}]}
+
+# Sent from inside a run: prints the status and the body of the answer.
+CLIENT = """
+import json, os, sys, urllib.error, urllib.request
+headers = {"content-type": "application/json", "x-api-key": os.environ["MODEL_KEY"]}
+body = json.loads(sys.argv[1])
+request = urllib.request.Request(os.environ["MODEL_URL"] + "/v1/messages", json.dumps(body).encode(), headers)
+try:
+    answer = urllib.request.urlopen(request)
+except urllib.error.HTTPError as error:
+    answer = error
+print(answer.status, answer.read().decode())
+"""
+
+
+def find_price(tokens: RunTokens) -> float:
+    """Return a cost: a dollar for a thousand tokens."""
+    return (tokens.input + tokens.output) / 1000
+
+
+def make_run(folder: Path, prompt: str = "", *, api: ModelApi = "none", **changes: Any) -> HarnessRun:
+    """Return a run of the scripted harness, with new folders below `folder`."""
+    for name in ("clone", "home", "attempt"):
+        (folder / name).mkdir(exist_ok=True)
+    (folder / "clone" / "client.py").write_text(CLIENT)
+    harness = Harness(
+        name="scripted", program=("/bin/sh",), arguments=("-s",), api=api, key_variable="MODEL_KEY",
+        environment={"MODEL_URL": "{base_url}"}, install="install a shell",
+    )  # fmt: skip
+    run = HarnessRun(
+        harness=harness, model=MODEL, prompt=prompt, clone=folder / "clone", home=folder / "home",
+        folder=folder / "attempt", key=KEY, deadline_s=60.0, silence_s=60.0,
+    )  # fmt: skip
+    return replace(run, **changes)
