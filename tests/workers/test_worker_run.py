@@ -116,7 +116,7 @@ def test_the_deadline_ends_a_run(tmp_path: Path) -> None:
 def test_silence_ends_a_run_whose_server_hangs(tmp_path: Path) -> None:
     with ModelServer([{"say": "Hello.", "hang": True}]) as server:
         ask = ASK.replace('"max_tokens"', '"stream": true, "max_tokens"')
-        run = make_run(tmp_path, ask, api="anthropic", base_url=server.url, silence_s=0.5)
+        run = make_run(tmp_path, ask, api="anthropic", base_url=server.url, silence_s=3.0)
         end = run_harness(run)
     assert (end.ended_by, end.result.error) == ("silence", "stopped")
     assert (end.requests, end.tokens) == (1, RunTokens(input=100, output=1))
