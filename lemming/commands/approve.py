@@ -10,7 +10,9 @@ from lemming.commands.command_context import AsPerson, CommandContext, argument,
 from lemming.commands.terminal import print_notice
 from lemming.commands.waiting import print_call, print_wrapped
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.call_reviews import PatchEdit, find_call_review
 from lemming.kernel.obligations.decisions import DecisionKind
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
@@ -20,6 +22,8 @@ from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import PersonInboxItem
 from lemming.obligations.waiting_items import list_person_inbox as what_waits
 from lemming.obligations.write_decisions import decide, find_approved, find_pending_request, preapprove_call
+
+PATCH_LIMIT_BYTES = 256 << 20
 
 
 def list_waiting_calls(
@@ -67,6 +71,9 @@ def approve(
     edit: Annotated[
         list[str] | None, option("--edit KEY=VALUE", "Change an argument of the call before it runs. Repeatable.")
     ] = None,
+    patch: Annotated[
+        str | None, option("--patch FILE", "Merge the patch in this file instead of the call's patch.")
+    ] = None,
     for_: Annotated[
         str | None, option("--for tool", 'With "tool": stop asking about this agent\'s calls of the tool.')
     ] = None,
@@ -90,6 +97,7 @@ def approve(
     Examples:
       lemming approve 3fa9c1
       lemming approve 3fa9c1 --edit "command=git push --dry-run"
+      lemming approve 3fa9c1 --patch edited.patch
       lemming approve 3fa9c1 --for tool
       lemming approve --all --tool file_write
       lemming approve --in-advance ada shell '{"command": "git push"}'
@@ -105,17 +113,36 @@ def approve(
         raise UsageError(
             f'--for must be "tool", got "{for_}"', hint="write --for tool to approve all later calls of the tool"
         )
+    if patch and not reference:
+        raise UsageError("--patch requires an ID", hint="lemming approve ID --patch FILE")
+    patch_edit = PatchEdit(patch=_read_patch(patch)) if patch else None
     if ahead:
         args = parse_json_object(ahead[2], "ARGS", '{"command": "git push"}')
         context.print_entry(preapprove_call(base, ahead[0], ahead[1], args, person=person))
     elif every:
         _approve_all(context, tool, agent, person, skip_confirmation=yes)
     elif reference:
-        _approve_one(context, reference, person, edit or [], is_for_tool=for_ == "tool")
+        _approve_one(context, reference, person, edit or [], patch_edit, is_for_tool=for_ == "tool")
+
+
+def _read_patch(file: str) -> bytes:
+    try:
+        patch = fs.read_bytes(file, PATCH_LIMIT_BYTES)
+    except OSError as error:
+        raise UsageError(f"{file} must be a readable file, got {error.strerror}") from error
+    if not patch.strip():
+        raise UsageError(f"{file} must hold a patch, got nothing", hint="lemming deny ID --reason TEXT")
+    return patch
 
 
 def _approve_one(
-    context: CommandContext, reference: str, person: str | None, edits: list[str], *, is_for_tool: bool
+    context: CommandContext,
+    reference: str,
+    person: str | None,
+    edits: list[str],
+    patch_edit: PatchEdit | None,
+    *,
+    is_for_tool: bool,
 ) -> None:
     base = context.org
     if is_for_tool and (approved := find_approved(base, reference)):
@@ -126,8 +153,10 @@ def _approve_one(
         raise UsageError("no call of this tool is pending at a gate", hint="lemming approve ID")
     if is_for_tool and call:
         require_fact("gates.require_gate_exists")(base, call, request.asker)
-    entry = decide(base, reference, "approve", person=person, edits=edits)
+    entry = decide(base, reference, "approve", person=person, edits=edits, patch_edit=patch_edit)
     context.print_entry(entry)
+    if call and patch_edit and (review := find_call_review(call["tool"])):
+        print_notice(f"edited: {review.describe(entry.payload['args'])}")
     if call:
         print_remaining_decisions(base, request.identity)
     if is_for_tool and call:
@@ -147,7 +176,7 @@ def _approve_all(
         raise UsageError("--all requires --tool", hint="lemming approve --all --tool file_write")
     items = list_waiting_calls(context.org, tool=tool, agent=agent, person=person)
     for item in items if not context.as_json else ():
-        print_call(item.call or {}, [(item.person, item.at_deadline)])
+        print_call(context.org, item.asker, item.call or {}, [(item.person, item.at_deadline)])
     for entry in decide_all(context.org, items, "approve", person, skip_confirmation=skip_confirmation):
         context.print_entry(entry)
 

@@ -74,6 +74,7 @@ GROUPS = {
         "plans": "List plans and the state of their runs.",
         "channels": "List channels with their traffic and errors.",
         "skills": "List, show and export skills.",
+        "workers": "List running workers, and stop one.",
         "pause": "Pause an agent, or all agents.",
         "unpause": "Unpause an agent, or all agents.",
     },

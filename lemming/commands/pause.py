@@ -44,7 +44,7 @@ def pause(
     base = context.org
     if agent and is_person_agent(find_agent(base, agent), load_config(base)):
         raise UsageError(f"{agent} takes no turns: a person writes for it", hint="lemming agents list")
-    text = make_pause_text(timestamp(SystemClock().now()), _get_user_name(), one_line(reason, 200))
+    text = make_pause_text(timestamp(SystemClock().now()), get_user_name(), one_line(reason, 200))
     recorded_text = begin_pause(base, agent, text)
     if context.as_json:
         facts = {"agent": agent, "paused": recorded_text, "was_paused": recorded_text != text}
@@ -58,7 +58,7 @@ def pause(
     print_notice(f"`lemming unpause{f' {agent}' if agent else ''}` ends it")
 
 
-def _get_user_name() -> str:
+def get_user_name() -> str:
     """Return the name of the logged-in user."""
     try:
         return getpass.getuser()

@@ -15,13 +15,14 @@ from typing import Annotated, Any
 import typer
 
 from lemming.commands.command_context import CommandContext, Limit, argument, option, require_agent_folder
-from lemming.commands.terminal import get_terminal_width, print_data, print_notice, style_text
+from lemming.commands.terminal import Style, get_terminal_width, print_data, print_notice, style_text
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.invisible_text import find_suspicious_text, show_invisible
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.person_requests import SHOW
 from lemming.kernel.messages import parse_identities, read_entry
-from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.obligations.call_reviews import CallPatch, find_call_review
+from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.obligations.ledger_calls import find_pending_call
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import list_person_inbox as what_waits
@@ -32,18 +33,19 @@ _MAX_SPACES, _MAX_EMPTY_LINES, _MIN_WIDTH = 60, 3, 20
 _LONG_GAP = re.compile(rf" {{{_MAX_SPACES},}}")
 
 
-def print_call(call: Mapping[str, Any], approvers: Sequence[tuple[str, str]]) -> None:
+def print_call(org: OrgPath, asker: str, call: Mapping[str, Any], approvers: Sequence[tuple[str, str]]) -> None:
     """Print a waiting call in full; `approvers` lists each person with the deadline."""
+    review = find_call_review(call["tool"])
     print_data(style_text(f"call {call['id']}", "bold"))
     print_wrapped("tool", call["tool"])
     print_wrapped("asks because", f"{call['why']} ({call['gate']})")
     for person, deadline in approvers:
         print_wrapped("asked", f"{person}: {deadline}")
-    for key, value in call["args"].items():
-        print_data(f"argument {_mark_invisible_text(key)}:")
-        print_in_full(value if isinstance(value, str) else dump_pretty(value).decode().rstrip("\n"))
-    if not call["args"]:
-        print_data("no arguments")
+    if review:
+        print_wrapped("asker", asker)
+        print_patch(review.load_patch(Organisation.from_path(org), call["args"]))
+    else:
+        _print_arguments(call["args"])
     print_data("the approval covers exactly this call, once" + (", and bound to:" if call["binds"] else ""))
     for path, digest in call["binds"].items():
         print_wrapped("", f"{path} {digest or _MISSING_FILE}")
@@ -53,12 +55,69 @@ def print_call(call: Mapping[str, Any], approvers: Sequence[tuple[str, str]]) ->
             print_wrapped("", line)
     for note in find_suspicious_text(call["args"]):
         print_wrapped("look closely", note)
-    if diff := str(call.get("diff") or ""):
+    if (diff := str(call.get("diff") or "")) and not review:
         print_data("what it would write or affect:")
         print_in_full(diff)
 
 
-def print_in_full(text: str) -> None:
+def _print_arguments(arguments: Mapping[str, Any]) -> None:
+    for key, value in arguments.items():
+        print_data(f"argument {_mark_invisible_text(key)}:")
+        print_in_full(value if isinstance(value, str) else dump_pretty(value).decode().rstrip("\n"))
+    if not arguments:
+        print_data("no arguments")
+
+
+def print_patch(patch: CallPatch) -> None:
+    """Print the patch of a call: warnings first, then the tree of files, then all changes by file."""
+    print_data(style_text(_mark_invisible_text(patch.title), "bold"))
+    if patch.problem:
+        print_wrapped("CANNOT BE APPROVED", patch.problem)
+    for path, reason in patch.flags.items():
+        print_wrapped("look closely", f"{path}: {reason}")
+    print_wrapped("summary", patch.summary)
+    for label, value in patch.facts.items():
+        print_wrapped(label, value)
+    count = len(patch.files)
+    print_data(f"{count} {'file' if count == 1 else 'files'}, +{patch.insertions} -{patch.deletions}")
+    for line in format_tree(patch.files):
+        print_in_full(line)
+    for file in patch.files:
+        print_data()
+        print_data(style_text(_mark_invisible_text(_format_file(file, file["path"])), "bold"))
+        for hunk in file["hunks"]:
+            print_in_full(hunk["header"], "dim")
+            for mark, text in hunk["lines"]:
+                print_in_full(f"{mark}{text}", _LINE_STYLES.get(mark, "plain"))
+    print_data()
+
+
+_STATUSES = {"A": "new file", "D": "removed", "T": "of another type now", "M": ""}
+_LINE_STYLES: dict[str, Style] = {"+": "green", "-": "red", "\\": "dim"}
+
+
+def format_tree(files: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a tree of changed files, with folders above their files.
+
+    >>> file = {"status": "A", "insertions": 2, "deletions": 0, "is_binary": False}
+    >>> list(format_tree([{**file, "path": "src/a.txt"}, {**file, "path": "src/b/c.txt"}]))
+    ['src/', '  a.txt  +2 -0, new file', 'src/b/', '  c.txt  +2 -0, new file']
+    """
+    folder = ""
+    for file in files:
+        own_folder, _, name = file["path"].rpartition("/")
+        if own_folder != folder:
+            folder = own_folder
+            yield from [f"{folder}/"] if folder else []
+        yield ("  " if own_folder else "") + _format_file(file, name)
+
+
+def _format_file(file: Mapping[str, Any], name: str) -> str:
+    size = "binary" if file["is_binary"] else f"+{file['insertions']} -{file['deletions']}"
+    return f"{name}  {', '.join(filter(None, (size, _STATUSES.get(file['status'], ''))))}"
+
+
+def print_in_full(text: str, style: Style = "plain") -> None:
     """Print a text with each line wrapped and invisible characters shown as numbers."""
     empty_lines = 0
     for line in [*text.split("\n"), None]:
@@ -73,7 +132,7 @@ def print_in_full(text: str) -> None:
         empty_lines = 0
         if line is not None:
             for number, part in enumerate(_wrap_text(_mark_invisible_text(line), get_terminal_width(sys.stdout) - 4)):
-                print_data(f"  {'»' if number else '|'} {part}")
+                print_data(f"  {'»' if number else '|'} {style_text(part, style)}")
 
 
 def print_wrapped(label: str, text: str) -> None:
@@ -129,7 +188,8 @@ def waiting(
         request, call = find_pending_request(base, reference)[1:]
         items = [item for item in items if item.identity == request.identity]
         if call and not context.as_json:
-            print_call(_expand_call(base, request, call), [(item.person, item.at_deadline) for item in items])
+            shown_call = _expand_call(base, request, call)
+            print_call(base, request.asker, shown_call, [(item.person, item.at_deadline) for item in items])
             raise typer.Exit(1)
     for item in context.limit_rows(items, limit):
         if not context.print_as_json("waiting", item.as_json()):

@@ -13,6 +13,7 @@ from lemming.kernel.base.errors import ToolError, UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
 from lemming.kernel.journal.person_requests import SPEND
+from lemming.kernel.obligations.call_reviews import PatchEdit, find_call_review
 from lemming.kernel.obligations.decisions import DecisionKind, is_amount, is_approval_request
 from lemming.kernel.obligations.file_bindings import FILE_ARGUMENTS, compute_binding
 from lemming.kernel.org.config import load_config
@@ -76,16 +77,20 @@ def decide(
     person: str | None = None,
     text: str = "",
     edits: list[str] | None = None,
+    patch_edit: PatchEdit | None = None,
 ) -> messages.OutboxEntry:
     """Decide a pending call or a proposed plan, and return the decision's entry.
 
-    `text`: the reason for a denial, or the result in place of the call. `edits`: arguments as `KEY=VALUE`.
-    Raises `UsageError` if no action is pending, the action is already decided, or nobody here may decide.
+    `text`: the reason for a denial, or the result in place of the call. `edits`: arguments as `KEY=VALUE`. `patch_edit`:
+    edit of the patch that the call applies. Raises `UsageError` if no action is pending, the action is already decided,
+    or nobody here may decide, and `LemmingError` if a call cannot be made as it is shown.
     """
     snapshot, request, call = find_pending_request(base, reference)
     _require_undecided(request)
     author = choose_answerer(snapshot, request, person)
     decision = _call_decision(request, call, kind, text, edits or []) if call else _other_decision(request, kind, text)
+    if kind == "approve" and (call or patch_edit):
+        decision |= _review_patch(base, call, decision.get("args"), patch_edit)
     if call and "args" in decision:
         _require_amounts(call, decision["args"])
         _require_reachable(base, request.asker, call, decision["args"])
@@ -113,6 +118,19 @@ def _call_decision(request: RequestView, call: Json, kind: DecisionKind, text: s
         case "answer" if text:
             return {"decision": kind, "answer": text}
     raise UsageError("the answer is empty", hint=f'write lemming answer {request.id} "the result"')
+
+
+def _review_patch(base: OrgPath, call: Json | None, args: Json | None, edit: PatchEdit | None) -> Json:
+    """Return the arguments with an edited patch, if it is edited. Raises `LemmingError` for a call that is not as shown."""
+    org, review = Organisation.from_path(base), find_call_review(call["tool"]) if call else None
+    if call is None or review is None:
+        if edit:
+            raise UsageError("only a call that applies a patch has a patch to edit", hint="write --edit KEY=VALUE")
+        return {}
+    if edit is None:
+        review.require_sound(org, args or call["args"])
+        return {}
+    return {"args": review.apply_edit(org, args or call["args"], edit)}
 
 
 def _current_binding(base: OrgPath, agent: str, call: Json, args: Json) -> Json | None:

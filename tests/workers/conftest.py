@@ -6,7 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from merge_org import make_asking_org
+from terminal import Lemming, typed_at
 from user_repositories import Bench, make_user_repository
+
+from lemming.engine import run_once
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +38,27 @@ def bench(template: Path, tmp_path: Path) -> Bench:
         if path.is_file() and (path.name in ("gitdir", ".git") or path.parent.name == "hooks"):
             path.write_text(path.read_text().replace(str(template), str(tmp_path)))
     return Bench(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def asked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `org`, whose merge waits for ann, and `site`. Copy it before use."""
+    folder = tmp_path_factory.mktemp("asked")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", f"{folder}/state")
+        run_once(make_asking_org(folder)[0])
+    shutil.rmtree(folder / "state")
+    return folder
+
+
+@pytest.fixture
+def base(asked_folder: Path, tmp_path: Path) -> Path:
+    """An organisation of its own, whose merge waits for ann."""
+    shutil.copytree(asked_folder, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "org"
+
+
+@pytest.fixture
+def lemming(base: Path, capsys: pytest.CaptureFixture[str]) -> Lemming:
+    """A `lemming` that works on the organisation in `base`."""
+    return typed_at(base, capsys)

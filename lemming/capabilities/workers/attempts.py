@@ -22,6 +22,8 @@ from lemming.kernel.org.organisation import Organisation
 
 RUNNING = ".lemming/workers"
 LIMIT_BYTES = 8 << 20
+STOP_FILE = "stop.json"
+"""File of an attempt that asks its run to end: {"by": NAME}."""
 
 
 def organisation_id(base: Path) -> str:

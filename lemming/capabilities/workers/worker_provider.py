@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming.capabilities.workers.attempts import Attempt, collector_folder, get_attempt
+from lemming.capabilities.workers.attempts import STOP_FILE, Attempt, collector_folder, get_attempt
 from lemming.capabilities.workers.harnesses.harness_table import load_harness, with_command
 from lemming.capabilities.workers.harnesses.harness_types import PermissionQuestion, RunTokens
 from lemming.capabilities.workers.repositories.bundles import load_bundle
@@ -100,6 +100,7 @@ class WorkerProvider(Backend):
         end = run_harness(self._make_run(job, attempt, repository, request, prompt, session))
         if self.stopping and self.stopping.is_set():
             raise Unavailable("the engine ended during the run", where=self.harness_name)
+        fs.remove(attempt.folder, STOP_FILE)
         tree = take_tree(collector, attempt.clone, job.base, max_file_bytes=job.max_file_bytes, max_files=MAX_FILES)
         return self._make_reply(job, attempt, end, tree)
 

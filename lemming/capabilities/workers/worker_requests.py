@@ -16,6 +16,7 @@ from lemming.capabilities.workers.attempts import (
     remove_stale_attempts,
 )
 from lemming.capabilities.workers.evidence_tools import PERMIT
+from lemming.capabilities.workers.merge_arguments import make_merge_arguments
 from lemming.capabilities.workers.merge_tool import MERGE
 from lemming.capabilities.workers.patch_store import load_patch, store_patch
 from lemming.capabilities.workers.repositories.bundles import make_bundle
@@ -31,8 +32,6 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_pricing
 from lemming.kernel.plugins.capability_table import EXECUTORS
 
-DIFF_CHARS = 24_000
-SUMMARY_CHARS = 120
 CLONE_FIELDS = ("base", "tree", "files", "left_out", "flags")
 
 
@@ -52,7 +51,8 @@ def _send_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings) 
     provider_options = HARNESSES[effect.entry.provider](**effect.entry.options, base=Path(live.base))
     running = {
         "agent": turn.agent.name, "tick": turn.tick, "call": effect.number, "harness": effect.entry.provider,
-        "model": effect.entry.model, "workspace": settings.repository, "since": live.tick_context.at,
+        "model": effect.entry.model, "workspace": settings.repository,
+        "branch": settings.branch_name(turn.agent.name), "since": live.tick_context.at,
     }  # fmt: skip
     remove_stale_attempts(Path(live.base), turn.agent.name, job.key)
     note_running(org, attempt, running)
@@ -146,24 +146,17 @@ def _get_prices(entry: ModelEntry) -> dict[str, float]:
 
 def _make_call(facts: Json, turn: TurnView, settings: WorkspaceSettings, text: str, patch: bytes) -> Json:
     """Return the call of `merge` that a reply with a patch makes."""
-    diff, files = patch.decode("utf-8", "replace"), facts["files"]
-    flags = dict(facts["flags"])
-    if len(diff) > DIFF_CHARS:
-        flags[""] = f"the patch has {len(diff)} characters, of which diff holds {DIFF_CHARS}"
-        diff = diff[:DIFF_CHARS]
+    files = facts["files"]
     first_line = next((line.strip() for line in text.splitlines() if line.strip()), f"change {len(files)} files")
-    args = {
-        "workspace": settings.repository,
-        "branch": settings.branch_name(turn.agent.name),
-        "base": facts["base"],
-        "tree": facts["tree"],
-        "patch": facts["patch"],
-        "files": len(files),
-        "insertions": sum(file["insertions"] for file in files),
-        "deletions": sum(file["deletions"] for file in files),
-        "paths": [file["path"] for file in files],
-        "flags": flags,
-        "summary": first_line[:SUMMARY_CHARS],
-        "diff": diff,
-    }
+    args = make_merge_arguments(
+        workspace=settings.repository,
+        branch=settings.branch_name(turn.agent.name),
+        base=facts["base"],
+        tree=facts["tree"],
+        digest=facts["patch"],
+        patch=patch,
+        files=files,
+        flags=facts["flags"],
+        summary=first_line,
+    )
     return {"id": "merge", "tool": MERGE, "args": args}

@@ -16,6 +16,7 @@ from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.base.jsontext import dump_compact, to_line
 from lemming.kernel.base.times.parse_times import Expiry, expiry_payload
 from lemming.kernel.journal.person_requests import PUBLISH, SHOW, SPEND
+from lemming.kernel.obligations.call_reviews import find_call_review
 
 Json = dict[str, Any]
 NAME = "approvals"
@@ -148,7 +149,9 @@ def describe_call(call: Mapping[str, Any]) -> str:
     >>> describe_call(push)
     'shell: run `git push`; asks because it sends (org.json#/0)'
     """
-    line = f"{call['tool']}: {_describe_arguments(call['args'])}; asks because {call['why']} ({call['gate']})"
+    review = find_call_review(call["tool"])
+    action = review.describe(call["args"]) if review else f"{call['tool']}: {_describe_arguments(call['args'])}"
+    line = f"{action}; asks because {call['why']} ({call['gate']})"
     return f"{line}; {INSPECT_NOTE}" if any(find_suspicious_text(call["args"])) else line
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.plugins.capability_spec import CapabilitySpec, load_object
 from lemming.kernel.plugins.capability_table import (
+    CALL_REVIEWS,
     COMMANDS,
     EXECUTORS,
     FACTS,
@@ -207,6 +208,12 @@ def find_tool_entry(tool: str) -> Callable[[Any], Any] | None:
     Raises `ConfigError` if the capability is not installed.
     """
     return _load_class(*TOOL_ENTRIES[tool]) if tool in TOOL_ENTRIES else None
+
+
+def find_review(tool: str) -> Any:
+    """Return the review of a tool's calls, or None for a tool without one, or whose capability is not installed."""
+    name, import_path = CALL_REVIEWS.get(tool, ("", ""))
+    return load_object(import_path) if name and not missing_reason(name) else None
 
 
 def missing_for_provider(provider: str) -> str:

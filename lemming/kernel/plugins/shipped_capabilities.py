@@ -294,7 +294,14 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                     "check_patch": ".evidence_tools:CheckPatchTool",
                     "permit": ".evidence_tools:PermitTool",
                 },
+                "call_reviews": {"merge": ".merge_review:REVIEW"},
                 "permissions": {"workers": ".workers_capability:iter_permissions"},
+                "commands": {"workers": ".workers_command:app"},
+                "facts": {
+                    "workers.running": ".running_workers:list_workers",
+                    "workers.stop": ".running_workers:stop_worker",
+                    "workers.watched_files": ".running_workers:list_watched_files",
+                },
             },
         ),
     )

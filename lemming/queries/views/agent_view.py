@@ -20,6 +20,7 @@ from lemming.kernel.memory import load_memories
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.queries.credit_accounts import load_account_by_ledger
 from lemming.queries.editable_files import SETTINGS_FILES, load_editable_file
@@ -50,6 +51,7 @@ def build_agent_view(org: OrgPath, *, name: str, file: str = "", prompt: int = 0
         "takes_turns": agent_resume is not None and has_model_turns(agent_resume, load_config(org)),
         "now": build_agent_row(org, name),
         "resume": load_editable_file(org, paths.resume_file(name)),
+        "workers": _build_workers_section(org, name),
         "money": _build_credits_section(org, name),
         "memory": _build_memory_section(org, name),
         "workspace": _build_workspace_section(org, name),
@@ -61,6 +63,12 @@ def build_agent_view(org: OrgPath, *, name: str, file: str = "", prompt: int = 0
         "readers": _build_access_section(org, name),
         "prompt": _build_prompt_section(org, name) if prompt else None,
     }
+
+
+def _build_workers_section(org: Organisation, name: str) -> list[dict[str, Any]]:
+    """Return the running workers of an agent."""
+    list_workers = find_fact("workers.running")
+    return [worker.as_json() for worker in list_workers(org) if worker.agent == name] if list_workers else []
 
 
 def _build_credits_section(org: Organisation, name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lemming.kernel.base import paths
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.operations.engine_progress import find_running_engine
 
 WATCHED_FILES = (paths.TICK_FILE, paths.LOCK_FILE, paths.CIRCUITS_FILE, paths.TURNS_NOT_DONE)
@@ -48,6 +49,9 @@ def _iter_watched_paths(base: Path) -> Iterator[str]:
         yield f"{base}/{folder}"
         if folder != "agents":
             yield from (f"{base}/{folder}/{name}" for name in _list_names(f"{base}/{folder}")[-3:])
+    if list_watched_files := find_fact("workers.watched_files"):
+        yield f"{base}/.lemming/workers"
+        yield from list_watched_files(Organisation(base))
     for agent in _list_names(f"{base}/agents"):
         yield from (f"{base}/agents/{agent}{suffix}" for suffix in WATCHED_AGENT_PATHS)
 

@@ -11,6 +11,7 @@ from typing import Any
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.call_reviews import find_call_review
 from lemming.kernel.obligations.decisions import is_approval_request
 
 Json = dict[str, Any]
@@ -47,6 +48,8 @@ def describe_call(tool: str, args: Mapping[str, Any]) -> str:
     """
     if tool in NON_TOOL_DECISIONS:
         return _describe_non_tool_call(tool, args)
+    if review := find_call_review(tool):
+        return truncate_value(review.describe(args))
     template = _CALL_TEMPLATES.get(tool)
     names = {key: truncate_value(value) for key, value in args.items()}
     try:

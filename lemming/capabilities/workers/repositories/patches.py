@@ -49,23 +49,41 @@ def rebuild_tree(collector: EngineRepository, base: str, patch: bytes, tree: str
         raise RepositoryError(f"patch must give the tree {tree}, got {actual_tree}", where=f"base {base}")
 
 
-def apply_patch(collector: EngineRepository, base: str, patch: bytes) -> str:
+def apply_patch(collector: EngineRepository, base: str, patch: bytes, *, is_edited: bool = False) -> str:
     """Return the id of the tree that a patch makes of the commit `base`.
 
-    The patch may be edited by hand: the line counts of its hunks may be wrong.
-
-    Raises RepositoryError with git's reason for a patch that does not apply.
+    `is_edited`: the line counts of its hunks are probably wrong. Raises RepositoryError with git's reason for a patch that
+    does not apply.
     """
+    # With the counts of the headers git drops lines that a person has added at the end of a hunk, and without them it
+    # misreads a patch of several files that has no lines `diff --git`.
+    attempts: list[tuple[str, ...]] = [("--recount",), ()] if is_edited else [(), ("--recount",)]
     with collector.open_index(base) as env:
-        if patch.strip():
+        for number, options in enumerate(attempts if patch.strip() else (), 1):
             try:
-                collector.run("apply", "--cached", "--binary", env=env, stdin=patch)
+                collector.run("apply", "--cached", "--binary", *options, env=env, stdin=patch)
+                break
             except GitError as error:
-                # An editor leaves the numbers in the headers of hunks as they were.
-                try:
-                    collector.run("apply", "--cached", "--binary", "--recount", env=env, stdin=patch)
-                except GitError:
-                    raise RepositoryError(f"patch must apply to the commit {base}, got: {error.message}") from error
+                if number == len(attempts):
+                    message = f"patch must apply to the commit {base}, got: {error.message}"
+                    raise RepositoryError(message) from error
+        return collector.read("write-tree", env=env)
+
+
+def list_paths(collector: EngineRepository, tree: str) -> dict[str, str]:
+    """Return the object ids of the files of a tree, by path as text."""
+    lines = collector.run("ls-tree", "-r", "-z", tree).split(b"\0")[:-1]
+    return {to_text(path): facts.split()[2].decode() for facts, _, path in (line.partition(b"\t") for line in lines)}
+
+
+def replace_file(collector: EngineRepository, tree: str, path: str, content: bytes) -> str:
+    """Return the id of a tree in which a file has other content. Raises RepositoryError for a path without a file."""
+    with collector.open_index(tree) as env:
+        facts = collector.read("ls-files", "-s", "-z", "--", path, env=env).split()
+        if not facts or facts[0] not in ("100644", "100755"):
+            raise RepositoryError(f"path must be a file of the patch, got {path}", where=f"tree {tree}")
+        name = collector.read("hash-object", "-w", "--stdin", stdin=content)
+        collector.run("update-index", "--cacheinfo", f"{facts[0]},{name},{path}", env=env)
         return collector.read("write-tree", env=env)
 
 

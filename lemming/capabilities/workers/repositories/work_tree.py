@@ -7,7 +7,7 @@ what stays out of the patch is named.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lemming.capabilities.workers.repositories.collector import EngineRepository
@@ -75,15 +75,20 @@ def take_tree(
         _require_small(sum(max(0, walk.files[path]) for path in new_paths))
         _update_index(collector, env, entries, walk, new_paths, left_out)
         tree = collector.read("write-tree", env=env)
-        paths = list(_list_entries(collector, env))
-    files, modes = _list_changes(collector, base, tree)
-    _require_few(len(files), max_files)
-    patch = collector.run(*_PATCH, base, tree)
-    _require_small(len(patch))
+    changes = compare_trees(collector, base, tree)
+    _require_few(len(changes.files), max_files)
+    _require_small(len(changes.patch))
     reasons = {to_text(path): left_out[path] for path in sorted(left_out)[:MAX_LEFT_OUT]}
     if len(left_out) > MAX_LEFT_OUT:
         reasons["..."] = f"{len(left_out) - MAX_LEFT_OUT} more paths"
-    return TakenTree(tree, patch, files, reasons, find_flags(collector, tree, modes, paths))
+    return replace(changes, left_out=reasons)
+
+
+def compare_trees(collector: EngineRepository, base: str, tree: str) -> TakenTree:
+    """Return a tree with its changes from the commit `base`."""
+    paths = collector.run("ls-tree", "-r", "-z", "--name-only", tree).split(b"\0")[:-1]
+    files, modes = _list_changes(collector, base, tree)
+    return TakenTree(tree, collector.run(*_PATCH, base, tree), files, flags=find_flags(collector, tree, modes, paths))
 
 
 def _list_entries(collector: EngineRepository, env: Mapping[str, str]) -> dict[bytes, tuple[bytes, str]]:

@@ -10,8 +10,8 @@ from typing import Literal
 
 from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessResult, Permit, Progress, RunTokens
 
-EndedBy = Literal["", "deadline", "silence", "stop", "budget"]
-"""Cause of an early end; empty if the harness ended by itself."""
+EndedBy = Literal["", "deadline", "silence", "stop", "person", "budget"]
+"""Cause of an early end; empty if the harness ended by itself. "stop": the engine ends. "person": `lemming workers stop`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import IO
 
+from lemming.capabilities.workers.attempts import STOP_FILE, Attempt
 from lemming.capabilities.workers.harnesses import harness_table
 from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, HarnessResult, Progress
 from lemming.capabilities.workers.harnesses.output_readers import make_reader
@@ -40,6 +41,7 @@ _LIMIT_TEXTS: dict[EndedBy, str] = {
     "deadline": "the run must end within {run.deadline_s:g} s",
     "silence": "the harness must give output or send a request within {run.silence_s:g} s",
     "stop": "the engine was asked to stop",
+    "person": "stopped by {by}",
     "budget": "the run must cost at most ${run.max_cost_usd:g}",
 }
 
@@ -148,9 +150,14 @@ class _Run:
         message = self._log.redact(result.message)
         if not self._ended_by:
             return replace(result, message=message)
-        reason = _LIMIT_TEXTS[self._ended_by].format(run=self._run)
+        reason = _LIMIT_TEXTS[self._ended_by].format(run=self._run, by=self._read_stopper())
         error: ErrorKind = "budget" if self._ended_by == "budget" else "stopped"
         return replace(result, error=error, message=f"{reason}: {message}" if message else reason)
+
+    def _read_stopper(self) -> str:
+        """Return the name of the person who asked for the end of the run."""
+        by = Attempt("", self._run.folder).read_json(STOP_FILE).get("by")
+        return by if isinstance(by, str) and by else "a person"
 
     def _feed_prompt(self) -> None:
         with contextlib.suppress(OSError), self._process.stdin as stdin:  # the harness need not read all of it
@@ -179,6 +186,8 @@ class _Run:
             self._budget_grace = self._budget_grace or Deadline(_BUDGET_GRACE_S)
             if self._budget_grace.has_passed:
                 return "budget"
+        if (self._run.folder / STOP_FILE).exists():
+            return "person"
         if self._run.stop is not None and self._run.stop.is_set():
             return "stop"
         if deadline.has_passed:

@@ -1,0 +1,131 @@
+"""Calls of `merge` as a person decides about them: read from the stored patch, and edited through the engine's repository.
+
+What is shown comes from the patch with the digest that the call names, never from the argument `diff`, which may be cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lemming.capabilities.workers.attempts import collector_folder
+from lemming.capabilities.workers.merge_arguments import describe_merge, make_merge_arguments
+from lemming.capabilities.workers.patch_store import load_patch, patch_file, store_patch
+from lemming.capabilities.workers.repositories.collector import EngineRepository, open_collector
+from lemming.capabilities.workers.repositories.git_command import RepositoryError
+from lemming.capabilities.workers.repositories.patches import (
+    apply_patch,
+    list_paths,
+    parse_patch,
+    rebuild_tree,
+    replace_file,
+)
+from lemming.capabilities.workers.repositories.user_repository import open_repository
+from lemming.capabilities.workers.repositories.work_tree import compare_trees
+from lemming.ext import LemmingError
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.integers import to_int
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.obligations.call_reviews import CallPatch, PatchEdit
+from lemming.kernel.org.organisation import Organisation
+
+_FAILED_HUNK = re.compile(r"patch failed: (.+):(\d+)")
+_OLD_LINE = re.compile(r"@@ -(\d+)")
+
+
+class MergeReview:
+    """Calls of `merge`. `args`: their arguments."""
+
+    def describe(self, args: Mapping[str, Any]) -> str:
+        """Return the call on one line. Reads no file."""
+        return describe_merge(args)
+
+    def load_patch(self, org: Organisation, args: Mapping[str, Any]) -> CallPatch:
+        """Return the patch of a call, as it is stored. `problem`: the reason that it cannot be approved."""
+        files, problem = [], ""
+        try:
+            files = parse_patch(load_patch(org, str(args["patch"])))
+            self.require_sound(org, args)
+        except LemmingError as error:
+            problem = error.message
+        return CallPatch(
+            title=f"merge into {args['branch']} of {args['workspace']}",
+            summary=args["summary"],
+            facts={"based on": f"commit {args['base'][:12]}", "patch": patch_file(args["patch"])},
+            flags={path or "the patch": reason for path, reason in args["flags"].items() if path},
+            files=[asdict(file) for file in files],
+            insertions=sum(file.insertions for file in files),
+            deletions=sum(file.deletions for file in files),
+            problem=problem,
+        )
+
+    def load_file(self, org: Organisation, args: Mapping[str, Any], path: str) -> str:
+        """Return the text of a file with the patch, or of the patch for an empty path. Raises `UsageError` for bytes."""
+        patch = load_patch(org, args["patch"])
+        if path:
+            collector = _open_collector(org, args)
+            names = list_paths(collector, apply_patch(collector, args["base"], patch))
+            if path not in names:
+                raise UsageError(f"the patch leaves no file {path}", hint="edit the patch itself")
+            patch = collector.read_blobs([names[path]])[0]
+        try:
+            return patch.decode()
+        except UnicodeDecodeError as error:
+            hint = f"edit a copy of {patch_file(args['patch'])}, then: lemming approve ID --patch FILE"
+            raise UsageError(f"{path or 'the patch'} must be text, got other bytes", hint=hint) from error
+
+    def require_sound(self, org: Organisation, args: Mapping[str, Any]) -> None:
+        """Raise `LemmingError` if the stored patch is missing, or gives another tree or other files than the call says."""
+        patch, collector = load_patch(org, args["patch"]), _open_collector(org, args)
+        rebuild_tree(collector, args["base"], patch, args["tree"])
+        paths = [file.path for file in compare_trees(collector, args["base"], args["tree"]).files]
+        if paths != args["paths"]:
+            raise RepositoryError(f"paths of the call must be those of its patch, got {', '.join(args['paths'])[:200]}")
+
+    def apply_edit(self, org: Organisation, args: Mapping[str, Any], edit: PatchEdit) -> Json:
+        """Store the edited patch, and return the arguments of a call with it. Raises `UsageError` for a wrong patch."""
+        collector, base = _open_collector(org, args), args["base"]
+        patch = edit.patch or load_patch(org, args["patch"])
+        try:
+            tree = apply_patch(collector, base, patch, is_edited=True)
+        except RepositoryError as error:
+            raise UsageError(f"patch must apply to commit {base[:12]}: {_explain(patch, error.message)}") from error
+        for path, text in edit.contents.items():
+            tree = replace_file(collector, tree, path, text.encode())
+        changes = compare_trees(collector, base, tree)
+        if not changes.files:
+            raise UsageError("patch must change a file, got no change", hint="lemming deny ID --reason TEXT")
+        return make_merge_arguments(
+            workspace=args["workspace"],
+            branch=args["branch"],
+            base=base,
+            tree=tree,
+            digest=store_patch(org, changes.patch, sync=True),
+            patch=changes.patch,
+            files=[asdict(file) for file in changes.files],
+            flags=changes.flags,
+            summary=args["summary"],
+        )
+
+
+REVIEW = MergeReview()
+
+
+def _open_collector(org: Organisation, args: Mapping[str, Any]) -> EngineRepository:
+    repository = open_repository(Path(org.base) / args["workspace"])
+    return open_collector(collector_folder(Path(org.base), f"{repository.git_dir}"), repository)
+
+
+def _explain(patch: bytes, message: str) -> str:
+    """Return git's error with the hunk that does not apply, as far as it names one."""
+    if not (match := _FAILED_HUNK.search(message)):
+        return message.partition("error: ")[2] or message
+    path, line = match[1], to_int(match[2])
+    for file in parse_patch(patch):
+        for number, hunk in enumerate(file.hunks if file.path == path else (), 1):
+            if (start := _OLD_LINE.match(hunk.header)) and to_int(start[1]) == line:
+                return f"hunk {number} of {path} does not apply ({hunk.header})"
+    return f"a hunk of {path} does not apply, near line {line}"
