@@ -44,7 +44,7 @@ class Org:
 
     def make_model_entry(self, **keys: Any) -> dict[str, Any]:
         """Return an entry of `config/models.json` that calls this suite."""
-        options = {"command": self.models.command}
+        options = {"command": self.models.command, "effects": "none"}
         return {"provider": "cli", "prompt": "values", "options": options, "attempts": 1, **keys}
 
     def write_file(self, path: str, value: Any) -> Path:

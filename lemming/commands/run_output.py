@@ -38,6 +38,7 @@ from lemming.kernel.journal.engine_events import (
 from lemming.kernel.journal.journal_records import (
     EntriesExpired,
     ModelReserved,
+    ModelStarted,
     Record,
     TickCommitted,
     TickStarted,
@@ -58,7 +59,7 @@ _MIN_TEXT_WIDTH = 30
 UNUSABLE_PROVIDER_ERRORS = frozenset(
     {
         *("AuthenticationFailed", "Unavailable", "CircuitOpen", "TimedOut", "RateLimited", "UnknownModel"),
-        *("Unusable", "ProviderError"),
+        *("Unusable", "MayHaveActed", "ProviderError"),
     }
 )
 TURN_FAILED, NO_PROVIDER, NO_CREDITS = 1, 5, 6
@@ -72,7 +73,7 @@ EVENT_NAMES: dict[type[Event], str] = {
     ProblemFound: "problem",
     # The engine's own book-keeping:
     **dict.fromkeys((TickStarted, TickCommitted, TurnAnswered, TurnStopped), ""),
-    **dict.fromkeys((ModelReserved, EntriesExpired), ""),
+    **dict.fromkeys((ModelReserved, ModelStarted, EntriesExpired), ""),
 }
 
 

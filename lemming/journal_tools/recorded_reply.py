@@ -29,4 +29,5 @@ def to_reply(record: ModelReplied | ModelFailed) -> Reply:
         thinking=record.thinking,
         kept=record.kept,
         written_tokens=record.written_tokens or None,
+        acted=record.acted,
     )

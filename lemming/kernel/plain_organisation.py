@@ -119,6 +119,8 @@ def _find_in_model(model: ModelEntry) -> Iterator[str]:
         yield 'prompt other than "values"'
     if model.attempts != 1:
         yield "attempts other than 1"
+    if "command" in model.options and model.options.get("effects") != "none":
+        yield 'options.effects other than "none"'
 
 
 def _find_other(plain: Mapping[str, Any], defaults: Mapping[str, Any], keys: str) -> Iterator[str]:

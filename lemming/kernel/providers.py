@@ -88,7 +88,8 @@ class Reply(NamedTuple):
     seconds the call waited for capacity. `earlier`: errors of earlier attempts. `calls`: tool calls of the
     model, `{"id", "tool", "args"}`; args that are not JSON stay text. `thinking`: the model's reasoning, for
     people. `kept`: JSON the backend receives back with the answer in the same turn. `rest_s`: seconds during
-    which the provider accepts no further calls of this model.
+    which the provider accepts no further calls of this model. `acted`: the backend may have acted outside, so no
+    correction of the answer is asked for.
     """
 
     text: str
@@ -108,6 +109,7 @@ class Reply(NamedTuple):
     kept: Any = None
     written_tokens: int | None = None
     rest_s: float = 0.0
+    acted: bool = False
 
 
 def require_usable_finish(finish: str, text: str = "") -> None:
@@ -179,6 +181,13 @@ class LLMProvider(ABC):
 
     can_be_down = True
     """True if the backend may fail for a while and is then protected by a circuit breaker."""
+
+    acts_outside = False
+    """True if a call may act outside, as a program may. Such a call is announced in the journal before it
+    starts, and made at most once: a failed call that had started raises `MayHaveActed`."""
+
+    remark = ""
+    """A warning about the entry for people, with a fix; empty without one."""
 
     @abstractmethod
     def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:

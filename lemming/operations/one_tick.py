@@ -107,7 +107,7 @@ def _run_with_journal(
         journal.reserve(RESERVED_BYTES)
         previous = next((at for at in reversed(journalled) if at < tick), None)
         current = Tick.start_or_resume(runtime, journal, snapshot, previous=previous)
-        runtime.start_batching(journal)
+        runtime.start_calls(journal)
 
         # 5. Every turn: record its inputs, ask, act, write its files, commit. A committed turn is not taken
         #    again. Turns that do not wait for each other run in parallel; the files are the same. From here:

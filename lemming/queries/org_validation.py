@@ -78,7 +78,9 @@ def validate_settings(base: OrgPath, config: Config) -> Iterator[Problem]:
     yield from config.warnings
     for key, entry in config.models.items():
         try:
-            make_provider(entry.provider, entry.options, base=Path(base), plugins=config.org.plugins)
+            provider = make_provider(entry.provider, entry.options, base=Path(base), plugins=config.org.plugins)
+            if provider.remark:
+                yield Problem(provider.remark, MODELS_FILE, pointer=f"/{key}", severity="warning")
         except LemmingError as error:
             if isinstance(error, UnknownModel) and find_unimported(config.org.plugins):
                 continue  # it may be a plugin's

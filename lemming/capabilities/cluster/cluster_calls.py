@@ -250,6 +250,7 @@ class _DaskProvider(Backend):
         self.takes_schema, self.takes_tools = inner.takes_schema, inner.takes_tools
         self.is_person, self.prefers_tools = inner.is_person, inner.prefers_tools
         self.can_be_down, self.leaves_out = inner.can_be_down, inner.leaves_out
+        self.acts_outside = inner.acts_outside
         self._calls, self._entry = calls, entry
 
     def complete(self, request: Request) -> Reply:

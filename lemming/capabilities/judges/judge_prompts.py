@@ -243,7 +243,7 @@ def iter_program_entries(judges: Iterable[Mapping[str, Any]]) -> Iterator[ModelE
     free = {**FREE_OPTIONS, "prompt": "full"}
     for judge in judges:
         if command := judge.get("command"):
-            options, key = {"command": command, "cwd": "."}, judge["model"]
+            options, key = {"command": command, "cwd": ".", "effects": "none"}, judge["model"]
             yield ModelEntry(
                 provider="cli", model=key, options=options, attempts=1, deadline_s=COMMAND_DEADLINE_S, **free
             )
@@ -325,13 +325,15 @@ def ask_judge(turn: TurnView, judge: ResolvedJudge, messages: list[Message]) -> 
     Raises: NoVerdict without a valid verdict.
     """
     last_message = messages[-1]
+    has_acted = False
     for corrections_left in range(0 if judge.command else turn.inputs.repairs, -1, -1):
         try:
             answer = turn.ask(messages, judge.model, VERDICT_FORMAT, by=JUDGES)
+            has_acted = answer.acted
             require_usable_finish(answer.finish, answer.text)
             passes, reason = parse_verdict(answer.text)
         except (OutOfCredits, ProviderError, ContractError) as error:
-            if corrections_left and isinstance(error, ContractError):
+            if corrections_left and isinstance(error, ContractError) and not has_acted:
                 # The broken reply is left out: it would be one more sample.
                 content = f"{last_message['content']}\nReply in this form, with your own values:\n{SAMPLE_VERDICT}"
                 messages = [*messages[:-1], {**last_message, "content": content}]

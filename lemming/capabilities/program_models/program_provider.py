@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import Unavailable, Unusable
@@ -23,6 +23,8 @@ OUTPUT_LIMIT_BYTES = 1 << 20
 _STDERR_TAIL_BYTES = 4096
 _CHECK_INTERVAL_S = 0.1
 _GRACE_S = 10.0
+_HARNESS_PROVIDERS = {"claude": "claude-code", "codex": "codex", "gemini": "acp", "opencode": "opencode", "pi": "pi"}
+"""Programs that are coding harnesses, each with the provider that reads its output."""
 _INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "USER", "SHELL", "TERM", "TMPDIR")
 
 
@@ -43,14 +45,25 @@ class CliProvider(Backend):
     the program then cannot mistake the organisation for its own project, or foreign files for its own. At the
     program's end, at the deadline and at the engine's death, the reaper kills the program and all processes
     started by the program, including daemons (outside Linux: the processes of its process group).
+
+    `effects`: "none" for a program that only prints text, so a failed or interrupted call is made again.
+    "outside" for a program that may act, which runs once for each call.
     """
 
     keeps_deadline = True
 
     def __init__(
-        self, *, command: list[str], env: list[str] | None = None, cwd: str | None = None, base: Path | None = None
+        self,
+        *,
+        command: list[str],
+        env: list[str] | None = None,
+        cwd: str | None = None,
+        effects: Literal["none", "outside"] = "outside",
+        base: Path | None = None,
     ) -> None:
         self._command, self._env = command, env or []
+        self.acts_outside = effects == "outside"
+        self.remark = describe_harness(command)
         self._cwd = (base or Path()) / cwd if cwd else None
 
     def complete(self, request: Request) -> Reply:
@@ -134,6 +147,21 @@ class CliProvider(Backend):
     def _build_environment(self) -> dict[str, str]:
         inherited = {*_INHERITED_VARIABLES, *self._env}
         return {name: value for name, value in os.environ.items() if name in inherited or name.startswith("XDG_")}
+
+
+def describe_harness(command: list[str]) -> str:
+    """Return the reason and the fix for a command that is a coding harness; empty for another program.
+
+    >>> describe_harness(["cat"])
+    ''
+    """
+    program = os.path.basename(command[0]) if command else ""
+    if not (provider := _HARNESS_PROVIDERS.get(program)):
+        return ""
+    return (
+        f"{program} is a coding harness: provider cli reads neither its errors nor its costs; "
+        f'use provider "{provider}" (docs/workers.md)'
+    )
 
 
 def _to_text(messages: list[Message]) -> str:

@@ -322,6 +322,13 @@ class Unusable(RequestRejected):
     code = "LMG-509"
 
 
+class MayHaveActed(ProviderError):
+    """A call that may act outside started and gave no answer: it may have acted, and is not made again by itself."""
+
+    code = "LMG-510"
+    is_for_good = True
+
+
 class AnswerTooLarge(ProviderError):
     """The backend sent an oversized answer, which was discarded and is paid for."""
 

@@ -196,6 +196,13 @@ class ModelReserved(Record):
     tokens: Count = 0
 
 
+class ModelStarted(Record):
+    """A call that may act outside is about to start."""
+
+    agent: AgentName
+    call: Count
+
+
 class ModelReplied(Record):
     """A model's answer, recorded before any of its effects."""
 
@@ -222,6 +229,7 @@ class ModelReplied(Record):
     earlier: list[FailedAttempt] = []  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
     lost: Annotated[Json, WriteOffJson] = {}  # noqa: RUF012
+    acted: Annotated[bool, {"description": "It may have acted outside, and is asked for no correction."}] = False
 
 
 class ModelFailed(Record):
@@ -387,7 +395,7 @@ class TickCommitted(Record):
 RECORDS: dict[str, type[Record]] = {
     kind.kind: kind
     for kind in (
-        TickStarted, TurnStarted, TurnResumed, TurnStopped, ModelReserved, ModelReplied, ModelFailed,
+        TickStarted, TurnStarted, TurnResumed, TurnStopped, ModelReserved, ModelStarted, ModelReplied, ModelFailed,
         ToolStarted, ToolFinished, GateAsked, TurnTold,
         TurnAnswered, TurnSkipped, TurnCommitted, EntriesExpired, TickCommitted,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from lemming.kernel.journal.journal_records import (
     ModelReserved,
+    ModelStarted,
     Record,
     TickStarted,
     TurnEnded,
@@ -36,8 +37,8 @@ def attempts_without_progress(records: Iterable[Record]) -> int:
     """Return the number of times a turn was started since its last progress, from the turn's records."""
     count = 0
     for record in records:
-        # A reservation is no progress: its call may be what kills the engine.
-        if not isinstance(record, ModelReserved):
+        # A call about to start is no progress: it may be what kills the engine.
+        if not isinstance(record, (ModelReserved, ModelStarted)):
             count = count + 1 if isinstance(record, (TurnStarted, TurnResumed)) else 0
     return count
 

@@ -13,6 +13,7 @@ from lemming.kernel.journal.journal_records import (
     ModelFailed,
     ModelReplied,
     ModelReserved,
+    ModelStarted,
     Record,
     TickCommitted,
     TickStarted,
@@ -35,7 +36,8 @@ from lemming.kernel.journal.record_registry import find_record_class
 from lemming.kernel.journal.turn_start import start_error
 
 _WITHIN_A_TURN = (
-    TurnResumed, ModelReserved, ModelReplied, ModelFailed, ToolStarted, ToolFinished, TurnTold, TurnAnswered,
+    TurnResumed, ModelReserved, ModelStarted, ModelReplied, ModelFailed, ToolStarted, ToolFinished, TurnTold,
+    TurnAnswered,
 )  # fmt: skip
 """Records allowed only after the `turn_started` of their agent, like the records of capabilities."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline, MonotonicClock
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, RateLimited, RequestRejected, Unavailable
+from lemming.kernel.llm.acting_calls import to_acting_error
 from lemming.kernel.llm.circuit_breaker import Circuit, InMemoryCircuits
 from lemming.kernel.llm.minimal_question import minimal_prompt
 from lemming.kernel.llm.model_call import call_provider, timeout_error
@@ -49,6 +50,7 @@ class _Call:
     failures: list[ProviderError]
     on_delta: Callable[[str], object] | None = None
     on_retry: Callable[[ProviderError], None] | None = None
+    on_start: Callable[[Request], None] | None = None
     waited_s: float = 0.0
 
 
@@ -64,6 +66,9 @@ class RetryingLLMProvider(Backend):
     request rejected by the `server` is left out at once, and permanently if the server rejects the minimal
     prompt too. Without a `circuit`, the provider gets its own circuit for its lifetime, unless `can_be_down`
     is false.
+
+    A call of a provider that acts outside is made at most once: if the call fails once it has started, it
+    raises `MayHaveActed` and is not retried.
 
     Setting `stop` ends a delay or a wait for capacity. The call then fails, because the process is about to
     end.
@@ -88,6 +93,7 @@ class RetryingLLMProvider(Backend):
         self.takes_extra = getattr(provider, "takes_extra", True)
         self.takes_schema, self.takes_tools = provider.takes_schema, provider.takes_tools
         self.is_person, self.prefers_tools = provider.is_person, provider.prefers_tools
+        self.acts_outside = provider.acts_outside
         if circuit is None and provider.can_be_down:
             circuit = InMemoryCircuits(SystemClock()).get_circuit(type(provider).__name__)
         self._provider, self._attempts, self._circuit = provider, attempts, circuit
@@ -100,14 +106,16 @@ class RetryingLLMProvider(Backend):
         request: Request,
         on_delta: Callable[[str], object] | None = None,
         on_retry: Callable[[ProviderError], None] | None = None,
+        on_start: Callable[[Request], None] | None = None,
     ) -> Reply:
         """Return the first reply. Raise the last attempt's `ProviderError` if all attempts fail.
 
         `on_delta` receives the text of each attempt as it is streamed. `on_retry` receives the error of a
-        failed attempt before the next attempt, and its exceptions are passed on.
+        failed attempt before the next attempt, and its exceptions are passed on. `on_start` receives the request
+        just before each call of a provider that acts outside.
         """
         turn = Deadline(request.turn_s, clock=self._clock) if request.turn_s < math.inf else None
-        call = _Call(Deadline(request.deadline_s, clock=self._clock, outer=turn), [], on_delta, on_retry)
+        call = _Call(Deadline(request.deadline_s, clock=self._clock, outer=turn), [], on_delta, on_retry, on_start)
         try:
             reply = self._attempt(request, call)
             return reply._replace(earlier=tuple(call.failures)) if call.failures else reply
@@ -225,12 +233,22 @@ class RetryingLLMProvider(Backend):
     def _ask(self, request: Request, call: _Call) -> Reply:
         try:
             if self._circuit is None:
-                return call_provider(self._provider, request, call.on_delta)
+                return self._call_backend(request, call)
             with self._circuit.guard():
-                return call_provider(self._provider, request, call.on_delta)
+                return self._call_backend(request, call)
         except ProviderError as error:
+            # A call that was never sent has not acted either.
+            if self.acts_outside and error.may_be_paid:
+                error = to_acting_error(error)
             call.failures.append(error)
-            raise
+            raise error from None
+
+    def _call_backend(self, request: Request, call: _Call) -> Reply:
+        if not self.acts_outside:
+            return call_provider(self._provider, request, call.on_delta)
+        if call.on_start:
+            call.on_start(request)
+        return call_provider(self._provider, request, call.on_delta)._replace(acted=True)
 
     def _should_stop(self, state: RetryCallState) -> bool:
         """Return True if no further attempt should be made."""

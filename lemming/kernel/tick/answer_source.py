@@ -2,8 +2,9 @@
 
     intent < answer < effects < commit
 
-A model's answer is in the journal before anything the answer causes. A tool with side effects is announced before the
-tool runs. If the end of the tool call was never recorded, the call runs again only if the tool is repeatable.
+A model's answer is in the journal before anything the answer causes. A tool with side effects is announced
+before the tool runs. If the end of the tool call was never recorded, the call runs again only if the tool is
+repeatable. A model call that may act outside is announced as well, and never made again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lemming.kernel.base.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.kernel.base.errors import (
     AnswerTooLarge,
     LemmingError,
+    MayHaveActed,
     OutOfCredits,
     ProviderError,
     TurnTooLong,
@@ -34,11 +36,13 @@ from lemming.kernel.journal.journal_records import (
     GateAsked,
     ModelFailed,
     ModelReplied,
+    ModelStarted,
     Record,
     ToolFinished,
     ToolStarted,
 )
 from lemming.kernel.journal.record_parts import FailedAttempt
+from lemming.kernel.llm.acting_calls import make_interrupted_error
 from lemming.kernel.llm.call_cost import check_credits, compute_usage
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.model_entries import ModelEntry
@@ -89,6 +93,7 @@ class JournaledAnswers:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
         self._snapshot, self._config, self._settings = snapshot, snapshot.config, snapshot.config.org
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
+        self._announced: set[int] = set()  # model calls of earlier attempts that may have acted outside
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
         self._checked: dict[int, GateAsked] = {}
@@ -106,6 +111,8 @@ class JournaledAnswers:
             match record:
                 case ModelReplied() | ModelFailed():
                     self._answers[record.call] = record
+                case ModelStarted():
+                    self._announced.add(record.call)
                 case ToolStarted():
                     self._started[record.index] = record
                 case ToolFinished():
@@ -267,6 +274,8 @@ class JournaledAnswers:
         try:
             if inputs.problem:
                 raise inputs.problem
+            if call in self._announced:  # and its end never recorded, so it is not made again
+                raise make_interrupted_error()
             ask = partial(self._call_model, call, messages, schema)
             key, entry, reply = complete_with_fallbacks(inputs, self._config, model, ask)
         except (OutOfCredits, ProviderError) as error:
@@ -280,6 +289,7 @@ class JournaledAnswers:
             "batched": reply.batched,
             "written_tokens": usage.written_tokens,
             "key": key,
+            "acted": reply.acted,
         }
         optional: dict[str, Any] = {name: value for name, value in optional_values.items() if value}
         if reply.finish != "stop" and reply.finish in FINISHES:
@@ -334,11 +344,11 @@ class JournaledAnswers:
         except ProviderError as error:
             # A call that a stop cut off is no failure of the model: nothing is recorded, and the next run
             # asks again.
-            if self._runtime.stop.is_set():
+            if self._runtime.stop.is_set() and not isinstance(error, MayHaveActed):
                 raise EngineStopped from error
             if self._requests and not error.may_be_paid:  # not billed: free its reservation for others
                 self._requests.release(call)
-            if self._deadline.has_passed:
+            if self._deadline.has_passed and not isinstance(error, MayHaveActed):
                 error.hint = LONGER  # the time of the turn ran out, not that of the model
                 raise self._deadline_error((*error.earlier, error)) from error
             raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lemming.kernel.base.blocking_deadline import MonotonicClock
 from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.errors import DiskError, LemmingError, Problem, ProviderError, Unusable
-from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.config import MODELS_FILE, OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import executor_class, server_profiles_class
 from lemming.kernel.plugins.capability_table import EXECUTORS
@@ -72,13 +72,14 @@ class Backends:
         request: Request,
         on_delta: Callable[[str], object] | None = None,
         before_retry: Callable[[ProviderError], None] | None = None,
+        on_start: Callable[[Request], None] | None = None,
     ) -> Reply:
         """Call an entry's model with retries, a deadline and a circuit breaker.
 
         `on_delta` receives the text of the answer as the text arrives; `before_retry` checks a failed call
-        before each retry.
+        before each retry; `on_start` announces a call that may act outside.
         """
-        return self._get_provider(entry).complete(request, on_delta, before_retry)
+        return self._get_provider(entry).complete(request, on_delta, before_retry, on_start)
 
     def make_provider(self, entry: ModelEntry) -> LLMProvider:
         """Return a new provider for an entry, without retries or other wrappers."""
@@ -171,6 +172,8 @@ class Backends:
         if self._circuits is None:
             self._circuits = Circuits(self.base, self.clock)
         provider = self.make_provider(entry)
+        if provider.remark:
+            self.tell(Problem(provider.remark, MODELS_FILE, severity="warning"))
         name = circuit_name(entry.provider, entry.options)
         limits = Limits(self._max_parallel_calls(entry, provider), entry.requests_per_minute, entry.tokens_per_minute)
         # Models of one server share its pace: they share the account that is limited.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lemming.kernel.base.errors import LemmingError, OutOfCredits, ProviderError, TurnTooLong
+from lemming.kernel.base.errors import LemmingError, MayHaveActed, OutOfCredits, ProviderError, TurnTooLong
 from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
@@ -25,7 +25,7 @@ def complete_with_fallbacks(
     is resolved when its turn comes. Raises the last `ProviderError` when all models fail (preferring errors
     after which a retry may help), and `OutOfCredits` when the agent's own model is not affordable; for a
     fallback, `OutOfCredits` counts as a failure. Raises `TurnTooLong` without further calls when the turn's
-    time is over.
+    time is over, and `MayHaveActed` without further calls: the question may have been acted on.
     """
     failures: list[LemmingError] = []
     provider_errors: list[ProviderError] = []
@@ -39,7 +39,9 @@ def complete_with_fallbacks(
                 reply = reply._replace(earlier=(*failures, *reply.earlier))
             return key, entry, reply
         except (ProviderError, OutOfCredits) as error:
-            if isinstance(error, TurnTooLong) or (key in ("", model) and isinstance(error, OutOfCredits)):
+            if isinstance(error, (TurnTooLong, MayHaveActed)) or (
+                key in ("", model) and isinstance(error, OutOfCredits)
+            ):
                 error.earlier = (*failures, *error.earlier)
                 raise
             failures += [*getattr(error, "earlier", ()), error]

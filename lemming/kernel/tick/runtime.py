@@ -32,6 +32,7 @@ from lemming.kernel.journal.engine_events import (
     ignore_event,
     notify_observers,
 )
+from lemming.kernel.journal.journal_records import ModelStarted
 from lemming.kernel.journal.prompt_store import PromptWriter
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.logging_config import EngineLog
@@ -93,6 +94,7 @@ class Runtime:
     epoch: int = 0
     batching_capability: str = ""
     batcher: CallBatcher | None = None
+    journal: Journal | None = None  # of the running tick
     turn_lock: TurnLock = field(default_factory=TurnLock)
     prompts: PromptWriter = field(default_factory=PromptWriter)
     at_end: Callable[[], None] = lambda: None  # work to do once the lock is free
@@ -263,14 +265,20 @@ class Runtime:
         on_delta = self._delta_notifier(request) if self.is_streaming else None
         check = self.before_retry.get(request.agent) if self.before_retry else None
         if check is None or before_again is None:
-            return self.backends.complete(entry, request, on_delta, check or before_again)
+            return self.backends.complete(entry, request, on_delta, check or before_again, self._announce_call)
         checks = check, before_again
 
         def run_checks(error: ProviderError) -> None:
             for run_check in checks:
                 run_check(error)
 
-        return self.backends.complete(entry, request, on_delta, run_checks)
+        return self.backends.complete(entry, request, on_delta, run_checks, self._announce_call)
+
+    def _announce_call(self, request: Request) -> None:
+        """Announce a call that may act outside; from here on it is made at most once."""
+        if self.journal is not None:
+            self.journal.append(ModelStarted(agent=request.agent, call=request.step))
+            self.journal.sync_agent(request.agent)
 
     def _delta_notifier(self, request: Request) -> Callable[[str], object]:
         """Return the function that sends each text delta of an answer to the observers."""
@@ -282,15 +290,15 @@ class Runtime:
         stop, monotonic, pause = self.stop, self.monotonic, self.pause
         return Backends(self.base, self.clock, stop, self.report_problem, monotonic=monotonic, pause=pause)
 
-    def start_batching(self, journal: Journal) -> None:
-        """Start batching the calls of a tick if the run requests it.
+    def start_calls(self, journal: Journal) -> None:
+        """Take the journal of a tick for its model calls, and start batching the calls if the run requests it.
 
         Batches sent by an earlier attempt are always awaited, because they are paid for. Raises `ConfigError`
         if the capability is not installed.
         """
         recorded_names = (RECORDED[record.kind][0] for record in journal.records if record.kind in RECORDED)
         capability_name = self.batching_capability or next(recorded_names, "")
-        self.batcher = None
+        self.batcher, self.journal = None, journal
         if not capability_name:
             return
         from lemming.kernel.turn.guards import BatchContext

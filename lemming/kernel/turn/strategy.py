@@ -120,7 +120,7 @@ class Turn:
                 if violations := describe_violations(schema, value):
                     raise ContractError("; ".join(violations))
             except ContractError as error:
-                if not corrections_left:
+                if not corrections_left or answer.acted:
                     raise
                 self._state.remarks.append(f"asked again: {error}"[:500])
                 messages.append(correction_message(str(error)[:2000]))
@@ -191,7 +191,7 @@ class Turn:
                     TurnReply() if self._is_silence(answer) else self._state.read_reply(self._with_last_text(answer))
                 )
             except ContractError as error:
-                if not corrections_left:
+                if not corrections_left or answer.acted:
                     return self._salvage_reply(messages)
                 problem = error
                 self._state.remarks.append(f"asked again: {error}"[:500])

@@ -174,6 +174,7 @@ class Answer:
     kept: Any = None
     verdicts: Sequence[dict[str, Any]] = ()
     lost: Mapping[str, Any] = field(default_factory=dict)
+    acted: bool = False
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
