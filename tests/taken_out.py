@@ -65,7 +65,7 @@ LINES: dict[str, dict[str, Any]] = {
     "batchy": {"provider": "scripted", "options": {"file": "script.json"}, "batch_deadline_s": 60},
     "dear": {"provider": "scripted", "options": {"file": "script.json"}, "usd_per_million_input_tokens": 1},
     "eye": {"provider": "scripted", "options": {"file": "script.json"}, "images": True},
-    "program": {"provider": "cli", "options": {"command": ["cat"]}},
+    "program": {"provider": "cli", "options": {"command": ["cat"], "effects": "none"}},
 }
 """Lines of `config/models.json` for one who uses a capability."""
 PROGRAMS = {name: {"provider": name, "prompt": "values"} for name in ("clock", "plan")}

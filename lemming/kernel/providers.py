@@ -183,8 +183,7 @@ class LLMProvider(ABC):
     """True if the backend may fail for a while and is then protected by a circuit breaker."""
 
     acts_outside = False
-    """True if a call may act outside, as a program may. Such a call is announced in the journal before it
-    starts, and made at most once: a failed call that had started raises `MayHaveActed`."""
+    """True if a call may act outside, as a program may: it is announced in the journal, and made at most once."""
 
     remark = ""
     """A warning about the entry for people, with a fix; empty without one."""

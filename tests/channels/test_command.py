@@ -137,7 +137,11 @@ def test_a_program_is_an_agent_that_answers_without_a_model(base: Path, tmp_path
     adder = tmp_path / "adder.py"
     adder.write_text(ADDER)
     asked = {"text": "add them", "numbers": [19, 23], "target": "adder"}
-    line = {"provider": "cli", "prompt": "values", "options": {"command": [sys.executable, "-I", str(adder)]}}
+    line = {
+        "provider": "cli",
+        "prompt": "values",
+        "options": {"command": [sys.executable, "-I", str(adder)], "effects": "none"},
+    }
     make_org(
         base,
         resume("adder", model={"key": "adder"}, turn={"take": "one"}),

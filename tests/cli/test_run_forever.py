@@ -177,7 +177,7 @@ def _answer_with_a_script(base: Path) -> None:
 
 
 def _program(*command: str) -> dict[str, Any]:
-    return {"provider": "cli", "options": {"command": list(command), "cwd": "."}}
+    return {"provider": "cli", "options": {"command": list(command), "effects": "none", "cwd": "."}}
 
 
 def test_no_signal_is_left_caught(base: Path, lemming: Lemming) -> None:

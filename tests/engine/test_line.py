@@ -275,7 +275,11 @@ def test_the_command_runs_a_tick_and_a_program_only_with_trust(tmp_path: Path) -
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ran.stdout == "tick 1  ada  done\n"
     program = [sys.executable, "-c", """print('{"notes": "read"}')"""]
-    write(tmp_path, "config/models.json", {"scripted": {**MODEL, "provider": "cli", "options": {"command": program}}})
+    write(
+        tmp_path,
+        "config/models.json",
+        {"scripted": {**MODEL, "provider": "cli", "options": {"command": program, "effects": "none"}}},
+    )
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (refused.returncode, "--trust" in refused.stderr) == (2, True)
     assert subprocess.run([*command, "--trust"], capture_output=True, text=True, check=True).stdout.startswith("tick 2")

@@ -67,7 +67,7 @@ def test_a_provider_that_asks_for_the_organisations_folder_gets_it(tmp_path: Pat
         ("openai", {"api": "assistants"}, "option \"api\": Input should be 'chat' or 'responses'", ""),
         ("ollama", {"num_ctx": "8k"}, 'option "num_ctx": Input should be a valid integer', ""),
         ("cli", {"command": "claude -p"}, 'option "command": Input should be a valid array', ""),
-        ("cli", {}, "argument: 'command'", "options of cli: command, env, cwd"),
+        ("cli", {}, "argument: 'command'", "options of cli: command, env, cwd, effects"),
         ("human", {"x": 1}, 'option "x" does not exist', "options of human: none"),
     ],
 )

@@ -95,9 +95,7 @@ class NotAnOrg(LemmingError):
 
 
 class NotTrusted(LemmingError):
-    """The organisation needs permissions outside the folder, and the workspace is not trusted in its current
-    form.
-    """
+    """The organisation needs permissions outside the folder, and its workspace is not trusted as it is now."""
 
     code = "LMG-203"
     exit_status = 2
@@ -323,7 +321,7 @@ class Unusable(RequestRejected):
 
 
 class MayHaveActed(ProviderError):
-    """A call that may act outside started and gave no answer: it may have acted, and is not made again by itself."""
+    """A call that can act outside started and gave no answer. It is not repeated."""
 
     code = "LMG-510"
     is_for_good = True

@@ -2,9 +2,8 @@
 
     intent < answer < effects < commit
 
-A model's answer is in the journal before anything the answer causes. A tool with side effects is announced
-before the tool runs. If the end of the tool call was never recorded, the call runs again only if the tool is
-repeatable. A model call that may act outside is announced as well, and never made again.
+A model's answer is in the journal before anything the answer causes. A tool with side effects is announced before
+it runs, and so is a model that may act outside. A call without a recorded end runs again only if it is repeatable.
 """
 
 from __future__ import annotations
@@ -74,7 +73,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Record)
 FINISHES: tuple[str, ...] = get_args(Finish)
-LONGER = "raise turn.deadline_s in the resume, or choose a faster model"
 
 
 class JournaledAnswers:
@@ -342,14 +340,13 @@ class JournaledAnswers:
         except AnswerTooLarge as error:  # the provider bills for it, at most for the allowed tokens
             reply = Reply("", output_tokens=request.max_output_tokens, finish="too_large", earlier=error.earlier)
         except ProviderError as error:
-            # A call that a stop cut off is no failure of the model: nothing is recorded, and the next run
-            # asks again.
+            # A call that a stop cut off is no failure of the model: not recorded, and asked again by the next run.
             if self._runtime.stop.is_set() and not isinstance(error, MayHaveActed):
                 raise EngineStopped from error
             if self._requests and not error.may_be_paid:  # not billed: free its reservation for others
                 self._requests.release(call)
             if self._deadline.has_passed and not isinstance(error, MayHaveActed):
-                error.hint = LONGER  # the time of the turn ran out, not that of the model
+                error.hint = "raise turn.deadline_s in the resume, or choose a faster model"  # the turn's time is over
                 raise self._deadline_error((*error.earlier, error)) from error
             raise
         finally:
