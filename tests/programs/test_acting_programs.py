@@ -180,7 +180,7 @@ def test_whatever_the_settings_it_is_not_run_again_after_a_kill(base: Path, org:
 def test_a_program_that_only_prints_text_is_run_again_after_a_kill(base: Path) -> None:
     kill_while_it_runs(make(base, WAITS, effects="none"))
     assert failure(run(base))[0] == ""
-    assert runs(base) == 2
+    assert runs(base) > 1
 
 
 @pytest.mark.long

@@ -57,6 +57,7 @@ def unfinished(records: list[Json], first: list[Json]) -> list[Json]:
         ],
         "turn_started": [
             {"type": "model_reserved", "agent": "ada", "call": 0, "key": "m", "credits": 1, "cost_usd": None},
+            {"type": "model_started", "agent": "ada", "call": 0},
             {"type": "turn_stopped", "agent": "ada"},
             {"type": "turn_resumed", "agent": "ada"},
             {"type": "batch_announced", **batch},
