@@ -20,7 +20,10 @@ from package import FILES, MODULES, PACKAGE, TREES, calls, imports, module_of, n
 from lemming.kernel.plugins.capability_table import COMMANDS
 
 LONGEST_FILE = 400
-LONG_FILES = {"kernel/line.py": 600}  # the whole engine in one file, which is what it shows
+LONG_FILES = {
+    "kernel/line.py": 600,  # the whole engine in one file, which is what it shows
+    "kernel/journal/journal_records.py": 430,  # one table: the classes of all records
+}
 LONG_TESTS = {
     "test_house.py": "while files still import capabilities by name, it lists them",
     "conformance/tiny_engine.py": "a second engine in one file, which is what it shows",

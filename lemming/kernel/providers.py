@@ -142,8 +142,7 @@ class LLMProvider(ABC):
     """Default of `tools` in `config/models.json`."""
 
     writes_contract = False
-    """True if replies are prepared with the contract's four keys: the default prompt of an entry then asks
-    for them."""
+    """True if replies have the contract's four keys, which the default prompt of an entry then asks for."""
 
     makes_many_calls = False
     """True if one call runs a program that asks models any number of times: only `max_cost_usd` bounds its cost."""
@@ -169,8 +168,7 @@ class LLMProvider(ABC):
     turns. A waiting call's deadline has not begun."""
 
     leaves_out = False
-    """True if requests are sent without the fields in `Request.without`, and rejections name the fields to
-    leave out."""
+    """True if requests are sent without the fields in `Request.without`, and rejections name them."""
 
     stopping: threading.Event | None = None
     """Set when an engine is to end. A free backend may then break off a call and raise `Unavailable`: nothing
@@ -219,10 +217,7 @@ class LLMProvider(ABC):
         return None
 
     def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int] | None:
-        """Return the tokens of each text by the model's own tokenizer, or None without a tokenizer.
-
-        Raises as `count_tokens` does.
-        """
+        """Return the tokens of each text, or None without a tokenizer. Raises as `count_tokens` does."""
         return None
 
 
@@ -327,10 +322,7 @@ def is_channel(name: str, plugins: Sequence[str] | None = None) -> bool:
 
 
 def list_option_names(name: str) -> list[str]:
-    """Return the valid names in `options` of a shipped or registered provider.
-
-    Raises `UnknownModel` for an unknown name.
-    """
+    """Return the valid names in `options` of a provider. Raises `UnknownModel` for an unknown name."""
     return _option_names(get_provider_class(name))
 
 

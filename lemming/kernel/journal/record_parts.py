@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from lemming.kernel.base.entry_kinds import MessageKind
+from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
 from lemming.kernel.files.field_types import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
 from lemming.kernel.journal.turn_report import WriteOffJson
 
@@ -89,6 +90,8 @@ class OpenRequestJson(TypedDict):
     failures: NotRequired[Count]
     spent: NotRequired[Amount]
     calls: NotRequired[Count]
+    in_vain: NotRequired[dict[str, int]]
+    stands_still: NotRequired[bool]
     dialogue: NotRequired[DialogueJson]
 
 
@@ -139,7 +142,11 @@ class StateJson(TypedDict):
     end: NotRequired[str]
     aside: NotRequired[dict[str, Amount]]
     lost: NotRequired[WriteOffJson]
+    failed: NotRequired[Count]
+    in_vain: NotRequired[dict[str, int]]
     kept: NotRequired[dict[str, Json]]
+    turn: NotRequired[Annotated[int, {"minimum": 0, "maximum": TURNS_PER_TICK - 1}]]
+    loops: NotRequired[dict[str, int]]
 
 
 State = Annotated[Json, StateJson]

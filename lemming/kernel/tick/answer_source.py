@@ -40,10 +40,8 @@ from lemming.kernel.journal.journal_records import (
     ToolFinished,
     ToolStarted,
 )
-from lemming.kernel.journal.record_parts import FailedAttempt
 from lemming.kernel.llm.acting_calls import make_interrupted_error
 from lemming.kernel.llm.call_cost import check_credits, compute_usage
-from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Finish, Message, Reply, Request
 from lemming.kernel.tick.error_boundary import EngineStopped
@@ -54,6 +52,7 @@ from lemming.kernel.tick.recorded_answers import (
     restore_answer,
     restore_finding,
     restore_result,
+    to_attempt_fields,
     was_approved,
 )
 from lemming.kernel.tick.runtime import Runtime
@@ -301,7 +300,7 @@ class JournaledAnswers:
             native_values = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
             optional |= {name: redact_json(value) for name, value in native_values.items() if value}
         if reply.earlier:
-            optional |= self._attempt_fields(call, reply.earlier)
+            optional |= to_attempt_fields(self._runtime.base, self._inputs, call, reply.earlier)
         return ModelReplied(
             agent=self._name,
             call=call,
@@ -370,7 +369,8 @@ class JournaledAnswers:
         return error
 
     def _failure_record(self, call: int, error: LemmingError, took_ms: int = 0) -> ModelFailed:
-        optional_fields = self._gate_verdicts(error.verdicts) | self._attempt_fields(call, error.earlier)
+        optional_fields = self._gate_verdicts(error.verdicts)
+        optional_fields |= to_attempt_fields(self._runtime.base, self._inputs, call, error.earlier)
         optional_fields |= self._requests.write_off(call) if self._requests else {}
         inputs = self._inputs
         is_for_request = inputs.task or inputs.open_requests or inputs.said_requests
@@ -389,16 +389,6 @@ class JournaledAnswers:
         current = self._requests.verdicts if self._requests else ()
         verdicts = [verdict.as_json() for verdict in current] or [*recorded]
         return {"verdicts": verdicts} if verdicts else {}
-
-    def _attempt_fields(self, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:
-        """Return the failed attempts of a model call as record fields, and log them."""
-        if not earlier:
-            return {}
-        attempts = [FailedAttempt(code=error.code, error=error_name(error), message=str(error)) for error in earlier]
-        facts = {"attempts": len(attempts) + 1, "earlier": attempts}
-        call_fields = {"tick": self._inputs.tick, "agent": self._name, "call": call}
-        EngineLog(self._runtime.base).warning("model_asked_again", **call_fields, **facts)
-        return facts
 
     def _sync_records(self) -> None:
         if self._settings.durability == "turn":

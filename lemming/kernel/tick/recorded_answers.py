@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
-from lemming.kernel.base.errors import restore_error
+from lemming.kernel.base.errors import LemmingError, error_name, restore_error
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.journal_records import (
@@ -19,12 +19,16 @@ from lemming.kernel.journal.journal_records import (
     ToolFinished,
     ToolStarted,
 )
+from lemming.kernel.journal.record_parts import FailedAttempt
 from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.tools import ToolResult, interrupted_result
 from lemming.kernel.tools.tool_definition import INFERRED
-from lemming.kernel.turn.turn_values import Answer
+from lemming.kernel.turn.turn_values import Answer, TurnInputs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lemming.kernel.turn.guards import CheckFinding
 
 _get_answer_fields = attrgetter(*(answer_field.name for answer_field in fields(Answer)))
@@ -37,6 +41,17 @@ def restore_answer(record: ModelReplied | ModelFailed) -> Answer:
         failure.verdicts, failure.at, failure.lost = record.verdicts, record.at, record.lost
         raise failure
     return Answer(*_get_answer_fields(record))
+
+
+def to_attempt_fields(base: Path, inputs: TurnInputs, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:
+    """Return the failed attempts of a model call as fields of its record, and log them."""
+    if not earlier:
+        return {}
+    attempts = [FailedAttempt(code=error.code, error=error_name(error), message=str(error)) for error in earlier]
+    facts = {"attempts": len(attempts) + 1, "earlier": attempts}
+    call_fields = {"tick": inputs.tick, "agent": inputs.agent.name, "call": call}
+    EngineLog(base).warning("model_asked_again", **call_fields, **facts)
+    return facts
 
 
 def make_tool_record(
