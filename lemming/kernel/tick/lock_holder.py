@@ -35,12 +35,26 @@ def acquire_lock(base: Path) -> FolderLock:
         try:
             return FolderLock(base, paths.LOCK_FILE)
         except OrgBusy:
-            if holder := load_holder(base):
+            # An engine that was killed while it started a program: the child holds the lock until it is that program.
+            if (holder := load_holder(base)) and not _has_died(holder):
                 raise _busy_error(base, holder) from None
         time.sleep(0.02)  # an engine that starts and has not written its description, or exits
     lock_path = str(base / paths.LOCK_FILE)
     hint = f"find its process with `fuser -v {lock_path}` and end it, or remove the file while no engine runs"
     raise OrgBusy("an unknown process holds the lock", where=lock_path, hint=hint)
+
+
+def _has_died(holder: dict[str, Any]) -> bool:
+    """Return True if the holder was a process of this machine that is gone."""
+    if holder.get("host") != platform.node() or (pid := bounded_int(holder["pid"], ge=1)) is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def load_last_tick(base: OrgPath) -> int | None:
