@@ -114,10 +114,11 @@ def _choose_new_paths(
     candidates = [*new_paths, *(path for path in walk.left_out if path.rstrip(b"/") not in entries)]
     by_base = find_ignored_paths(collector, base_rules, candidates)
     by_worker = by_base if own_rules == base_rules else find_ignored_paths(collector, own_rules, candidates)
-    left_out = {path: reason for path, reason in walk.left_out.items() if path not in by_base & by_worker}
+    ignored, by_products = by_base | by_worker, by_base & by_worker
+    left_out = {path: reason for path, reason in walk.left_out.items() if path not in by_products}
     left_out |= dict.fromkeys(find_top_paths(by_worker, by_base), "ignored by rules that the worker wrote")
     left_out |= dict.fromkeys(find_top_paths(by_base, by_worker), "ignored by rules of the base")
-    return [path for path in new_paths if path not in by_base | by_worker], left_out
+    return [path for path in new_paths if path not in ignored], left_out
 
 
 def _update_index(
