@@ -57,6 +57,7 @@ class AskOptions(WaitOptions, total=False):
     deadline: Expiry | None
     schema: Json | None
     budget: float | str | None
+    until: Json | None
     fields: Mapping[str, Any] | None
     once: bool
     asked: Callable[[str], None] | None
@@ -81,6 +82,7 @@ def ask(
     deadline: Expiry | None = None,
     schema: Json | None = None,
     budget: float | str | None = None,
+    until: Json | None = None,
     fields: Mapping[str, Any] | None = None,
     once: bool = False,
     asked: Callable[[str], None] | None = None,
@@ -93,7 +95,8 @@ def ask(
     satisfy its JSON Schema, and the answer is a value of the type. `schema`: a JSON Schema instead of a type.
     `deadline`: a number of ticks, or a time such as "2h". `once`: an equal earlier question (same text, agent and
     conversation) is awaited instead of asked again, so a killed program can be run again unchanged. `budget`: maximum
-    credits of the request and its sub-requests, or "9000 tokens". `fields`: values besides or instead of the text, for
+    credits of the request and its sub-requests, or "9000 tokens". `until`: checks and a judge that must accept the answer.
+    `fields`: values besides or instead of the text, for
     a plan with an `input`. After `timeout_s` seconds, or when `stop` is set, running turns end and the request stays
     open. `watch`: observers receive the text of models while the text is written. `at_work` receives the assignee of
     the request at each change, `asked` the request's id. Raises `UsageError` if the request would not reach the agent,
@@ -121,6 +124,7 @@ def ask(
             deadline=deadline,
             schema=json_schema,
             budget=budget,
+            until=until,
             fields=fields,
         )
         identity = entry.identity

@@ -188,6 +188,9 @@ def ask(
     budget: Annotated[
         str | None, option("--budget AMOUNT", 'Maximum cost including sub-requests: credits, or "9000 tokens".')
     ] = None,
+    until: Annotated[
+        Path | None, option("--until FILE", "JSON file with the goal: checks, a judge, and the most turns.")
+    ] = None,
     watch: Watch = False,
     trust: Trust = False,
     quiet: Quiet = False,
@@ -207,12 +210,14 @@ def ask(
       lemming ask editor --stream "And why?"
       lemming ask editor --timeout 5m --conversation ferry "And tomorrow?"
       lemming ask editor --schema verdict.json --json "Is it true?" | jq .answer
+      lemming ask coder --until goal.json "Make the tests pass."
     """
     base = context.org
     require_agent_folder(base, agent)
     typed_text = " ".join(text)
     options: dict[str, Any] = {"schema": _load_schema(schema)} if schema else {}
     options["budget"] = _parse_budget(budget)
+    options |= {"until": _load_object(until, "--until")} if until else {}
     agree_to_run(base, trusts=trust, can_ask=not context.as_json and typed_text != "-")
     outcome, status = ask_with_progress(
         base,
@@ -229,6 +234,7 @@ def ask(
     if context.as_json:
         requests = load_requests(base)
         facts = request_to_json(
+            base,
             outcome.request,
             requests,
             compute_request_costs(base, [request for _, request in requests.requests.iter_tree(outcome.request)]),
@@ -248,19 +254,26 @@ def _parse_budget(typed: str | None) -> float | str | None:
         return typed
 
 
-def _load_schema(file: Path) -> dict[str, Any]:
-    """Load a JSON Schema from a file. Raises `UsageError` if the file holds no schema."""
+def _load_object(file: Path, option_name: str) -> dict[str, Any]:
+    """Load a JSON object from a file. Raises `UsageError` if the file holds none."""
     try:
         with file.open("rb") as stream:
-            schema = parse(stream.read(DEFAULT_LIMIT_BYTES + 1), allow_bom=True)
+            value = parse(stream.read(DEFAULT_LIMIT_BYTES + 1), allow_bom=True)
     except OSError as error:
         raise UsageError(
-            f"{file} cannot be read: {error.strerror}", hint="name a readable file with --schema FILE"
+            f"{file} cannot be read: {error.strerror}", hint=f"name a readable file with {option_name} FILE"
         ) from error
     except JsonProblem as error:
         raise UsageError(f"{file} is not JSON: {error.message} (line {error.line})") from error
-    if not isinstance(schema, dict):
-        raise UsageError(f"{file} must contain a JSON Schema (an object)", hint="see json-schema.org")
+    if not isinstance(value, dict):
+        kind = "a JSON Schema (an object)" if option_name == "--schema" else "a JSON object"
+        raise UsageError(f"{file} must contain {kind}", hint="see docs/requests.md")
+    return value
+
+
+def _load_schema(file: Path) -> dict[str, Any]:
+    """Load a JSON Schema from a file. Raises `UsageError` if the file holds no schema."""
+    schema = _load_object(file, "--schema")
     violation, pointer = find_schema_flaw(schema)
     if violation:
         raise UsageError(

@@ -31,6 +31,7 @@ from lemming.commands.terminal import (
 )
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.inboxes.answer_payload import parse_answer
+from lemming.kernel.org.organisation import OrgPath
 from lemming.obligations.answer_fields import describe_field, get_answer_schema, get_properties, parse_field
 from lemming.obligations.current_requests import (
     RequestsSnapshot,
@@ -40,6 +41,7 @@ from lemming.obligations.current_requests import (
 )
 from lemming.obligations.request_costs import RequestCost, RequestCosts, compute_request_costs
 from lemming.obligations.request_entries import choose_answerer, describe_fields, write_answer, write_cancel
+from lemming.obligations.request_goals import count_goal_turns
 from lemming.obligations.request_json import request_to_json
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import describe_deadline, is_scheduled_later
@@ -93,9 +95,9 @@ def requests(
         costs = compute_request_costs(base, [request for _, request in levels], progress)
     if context.as_json:
         for _, request in levels[:1] if reference else levels:
-            print_json("request", request_to_json(request, snapshot, costs))
+            print_json("request", request_to_json(base, request, snapshot, costs))
     elif reference is not None:
-        _print_request(snapshot, levels[0][1], costs)
+        _print_request(base, snapshot, levels[0][1], costs)
         _print_requests(snapshot, levels[1:], costs)
     elif levels:
         _print_requests(snapshot, levels, costs)
@@ -137,7 +139,7 @@ def _describe_state(request: RequestView, snapshot: RequestsSnapshot) -> str:
     return "scheduled" if is_scheduled_later(request) else "open"
 
 
-def _print_request(snapshot: RequestsSnapshot, request: RequestView, costs: RequestCosts) -> None:
+def _print_request(base: OrgPath, snapshot: RequestsSnapshot, request: RequestView, costs: RequestCosts) -> None:
     requests = snapshot.requests
     print_data(
         style_text(f"{request.asker} asks {' and '.join(request.targets)}: {request.text or '(no text)'}", "bold")
@@ -160,6 +162,9 @@ def _print_request(snapshot: RequestsSnapshot, request: RequestView, costs: Requ
         parent = requests.by_identity[request.parent]
         rows.append(["asked for", f"{parent.id}: {one_line(parent.text, _TEXT_WIDTH)}"])
     rows += [["delegated", f"in tick {hop.tick}: {hop.by} to {hop.to}"] for hop in request.handoffs]
+    if goal := count_goal_turns(base, request):
+        state = {None: "not reached so far", True: "reached", False: "not reached"}[goal["reached"]]
+        rows.append(["until", f"{state}, turn {goal['turns']} of {goal['max_turns']}"])
     rows.append(["cost", _describe_cost(costs.get_cost(request)) or "none so far"])
     if request.children:
         rows.append(["total cost", _describe_cost(costs.get_tree_cost(request, requests)) or "none so far"])

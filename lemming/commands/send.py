@@ -92,6 +92,8 @@ def send(
     entry_payload = _require_sendable_size(
         _build_payload(message_text, to, payload) | _build_attachments(base, attach or []) | delivery_key
     )
+    if kind == "request" and "until" in entry_payload:
+        require_fact("goals.require_valid")(base, entry_payload["until"], to or "")
     entry = messages.write_person_entry(
         base,
         author,

@@ -21,6 +21,7 @@ from lemming.kernel.base.errors import DiskError, NotTrusted
 from lemming.kernel.files.json_documents import retry_while_saving
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tools import get_server_sources
@@ -49,6 +50,8 @@ def trust(context: CommandContext, yes: Annotated[bool, option("--yes -y", "Gran
     """
     base = context.org
     permissions, grants = _list_required_permissions(base), PermissionGrants(Path(base))
+    if list_check_permissions := find_fact("goals.permissions"):
+        permissions += list_check_permissions(base)
     if yes and permissions:
         grants.grant(permissions)
     missing = {
@@ -98,6 +101,7 @@ def require_workspace_trust(
             grants.record_own_permissions(permissions)
     if isinstance(base, Organisation):
         base.get_cache(WorkspaceTrust).require = _TrustRecheck(base)
+        base.get_cache(WorkspaceTrust).is_granted = lambda permission: not grants.find_missing([permission])
 
 
 def require_trust_for_copy(

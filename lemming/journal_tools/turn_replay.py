@@ -103,6 +103,13 @@ class RecordedAnswers:
             raise RecordingExhausted(f"the answer of {name} to a gate")
         return restore_finding(record)
 
+    def run_check(self, number: int, name: str, *_: Any) -> CheckFinding:
+        """Return the recorded result of a program that checked the turn; raise `RecordingExhausted` if there is none."""
+        record = self._recorded.checked.get((self._agent, self._first + number))
+        if record is None or (finding := restore_finding(record)) is None:
+            raise RecordingExhausted(f"the result of {name}")
+        return finding
+
     def had_side_effects(self, index: int) -> bool:
         """Return True if the call was announced."""
         return (self._agent, self._first + index) in self._recorded.announced

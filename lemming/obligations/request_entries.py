@@ -22,6 +22,7 @@ from lemming.kernel.obligations.budgets import parse_amount
 from lemming.kernel.obligations.decisions import is_approval_request
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.answer_fields import get_answer_schema, get_properties
@@ -43,11 +44,13 @@ def write_request(
     deadline: Expiry | None = None,
     schema: dict[str, Any] | None = None,
     budget: float | str | None = None,
+    until: Any = None,
     fields: Mapping[str, Any] | None = None,
 ) -> OutboxEntry:
     """Ask an agent as a person, and return the entry. Raise `UsageError` if the request would reach nobody.
 
-    `fields`: additional payload keys, none defined by the engine.
+    `until`: the goal, checks and a judge, as in docs/requests.md. `fields`: additional payload keys, none defined by the
+    engine.
     """
     require_reachable(requests_snapshot, person, target)
     if reserved_keys := sorted(REQUEST_KEYS.intersection(fields or ())):
@@ -56,8 +59,10 @@ def write_request(
         raise UsageError(
             f'a budget must be credits or tokens, got "{budget}"', hint='write credits such as 50, or "9000 tokens"'
         )
+    if until is not None:
+        require_fact("goals.require_valid")(base, until, target)
     deadlines = expiry_payload([] if deadline is None else [deadline], timestamp(SystemClock().now()))
-    options = {**deadlines, "schema": schema, "budget": budget}
+    options = {**deadlines, "schema": schema, "budget": budget, "until": until}
     payload = {
         **(fields or {}),
         **({"text": text} if text else {}),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from lemming.kernel.inboxes.answer_payload import parse_answer
+from lemming.kernel.org.organisation import OrgPath
 from lemming.obligations.current_requests import RequestsSnapshot, find_unreachable_assignees
 from lemming.obligations.request_costs import RequestCostJson, RequestCosts
+from lemming.obligations.request_goals import GoalTurnsJson, count_goal_turns
 from lemming.obligations.request_view import RequestView
 
 
@@ -53,12 +55,15 @@ class RequestJson(TypedDict):
     hops: list[HandoffJson]
     answers: list[AnswerJson]
     default: Any
+    until: GoalTurnsJson | None
     cost: RequestCostJson
     cost_with_children: RequestCostJson
 
 
-def request_to_json(request: RequestView, snapshot: RequestsSnapshot, costs: RequestCosts) -> RequestJson:
-    """Return a request as JSON values: asker, assignees, handoffs, cost and result."""
+def request_to_json(
+    base: OrgPath, request: RequestView, snapshot: RequestsSnapshot, costs: RequestCosts
+) -> RequestJson:
+    """Return a request as JSON values: asker, assignees, handoffs, turns of its goal, cost and result."""
     requests, closed = snapshot.requests, request.closed_by
     return {
         "id": request.id,
@@ -94,6 +99,7 @@ def request_to_json(request: RequestView, snapshot: RequestsSnapshot, costs: Req
             for answer in request.answers
         ],
         "default": request.default_answer if request.end == "expired" else None,
+        "until": count_goal_turns(base, request),
         "cost": costs.get_cost(request).as_json(),
         "cost_with_children": costs.get_tree_cost(request, requests).as_json(),
     }

@@ -19,6 +19,7 @@ from formed_corpus import formed
 from found_corpus import found
 from functions_corpus import functions
 from gated_corpus import gated
+from goals_corpus import goals
 from governed_corpus import governed
 from judged_corpus import judged
 from letters_corpus import idle, letters, missed, retention, wildcards
@@ -169,6 +170,7 @@ CASES = [
     Case(fitting, 3, at_once=3),
     Case(gated, 3, at_once=2),
     Case(judged, 4, at_once=3),
+    Case(goals, 4, at_once=2),
     Case(governed, 5, at_once=8),
     Case(limited, 6, at_once=3, has_limits=True),
     Case(crowd, 2, at_once=3),

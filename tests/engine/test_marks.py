@@ -137,6 +137,9 @@ class OneCallThenQuiet:
         self.asked.append(list(messages))
         return Answer(json.dumps(say("x", tool_calls=[] if call else [self.call])), "2026-01-01T00:00:00.000Z")
 
+    def run_check(self, *_: Any) -> Any:
+        raise AssertionError
+
     def take_urgent(self, *_: Any) -> dict[str, str]:
         return {}
 

@@ -50,6 +50,9 @@ class Said:
         """Return whether the answer is recorded: none is."""
         return False
 
+    def run_check(self, *_: Any) -> Any:
+        raise AssertionError
+
     def take_urgent(self, *_: Any) -> dict[str, str]:
         return {}
 

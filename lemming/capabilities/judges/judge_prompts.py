@@ -115,7 +115,7 @@ def resolve_judges(
     for owner, settings, asker in _iter_judge_settings(tick_context, agent, task):
         judges.append(
             {
-                **_resolve_judge(tick_context, agent, settings, owner, file_contents),
+                **resolve_judge(tick_context, agent, settings, owner, file_contents),
                 **({"asker": asker} if asker else {}),
             }
         )
@@ -185,10 +185,10 @@ def resolve_gate_judge(
     Raises: ConfigError for a missing judge or policy.
     """
     settings = settings if settings.policy else replace(settings, policy=GATE_POLICY)
-    return {**_resolve_judge(tick_context, agent, settings, None, file_contents, location=line), "max": 1}
+    return {**resolve_judge(tick_context, agent, settings, None, file_contents, location=line), "max": 1}
 
 
-def _resolve_judge(
+def resolve_judge(
     tick_context: TickContext,
     agent: Agent,
     settings: JudgeSettings,

@@ -158,7 +158,7 @@ class _VerificationLoop:
             )
         memory_lines = [f"memory {key}: {to_line(value)}" for key, value in memories.items()]
         results = [describe_result(result, PLAIN) for result in without_notices(turn.results)]
-        text = "\n".join([*map(_describe_entry, self._own_entries), *memory_lines])
+        text = "\n".join([*map(describe_draft_entry, self._own_entries), *memory_lines])
         return build_judge_prompt(
             judge, task_text=task_text, results=truncate_for_judge("\n".join(results)), draft_text=text
         )
@@ -256,7 +256,7 @@ _ID = re.compile(r"[a-z0-9_/-]{1,100}")
 """Keys of a payload that only locate an entry."""
 
 
-def _describe_entry(entry: OutboxEntry) -> str:
+def describe_draft_entry(entry: OutboxEntry) -> str:
     """Return an entry of a draft as text: its kind, readers and full payload.
 
     Nothing is omitted: a judge would pass hidden content unchecked.

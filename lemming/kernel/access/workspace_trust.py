@@ -39,6 +39,8 @@ class WorkspaceTrust:
         self._org = org
         self.require: Callable[[Config, Mapping[str, Agent] | None], None] = lambda _, __: None
         """Raises `NotTrusted`; gets the agents too once they have been read."""
+        self.is_granted: Callable[[RequiredPermission], bool] = lambda _: True
+        """Returns True if a person has agreed to a permission that an entry needs."""
         self.files: Mapping[str, str] | None = None
         """The SHA-256 of each file whose code may run, in hex; None allows any content."""
 

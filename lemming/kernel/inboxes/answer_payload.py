@@ -7,13 +7,13 @@ from typing import Any
 
 from lemming.kernel.base.payload_text import ENGINE_KEYS as ENGINE_KEYS
 
-ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation", "spent"})
+ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation", "spent", "until"})
 """Keys of an answer's payload that are not the answer, unless its schema names them."""
 ANSWER_KINDS = ("message", "report")
 """Kinds that count as an answer if the turn wrote no response, as small models do."""
 REQUEST_KEYS = ENGINE_KEYS | {
     "asked", "call", "cancels", "gate", "hands_on", "hops", "not_after", "not_before", "owed_to", "status",
-    "text",
+    "text", "until",
 }  # fmt: skip
 """Reserved keys in the payload of a request, and of an entry that answers, moves or ends a request."""
 

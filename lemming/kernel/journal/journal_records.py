@@ -281,13 +281,17 @@ class ToolFinished(Record):
 
 
 class GateAsked(Record):
-    """Result of a function that a gate called for an entry or a memory of the turn."""
+    """Result of a function that a gate called for an entry or a memory, or of a program that checked the turn.
+
+    `wrote`: the files of the turn's tools were written before.
+    """
 
     agent: AgentName
     number: Count
     function: str
     found: Json | None = None
     error: str = ""
+    wrote: bool = False
 
 
 class TurnTold(Record):

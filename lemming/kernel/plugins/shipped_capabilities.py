@@ -128,9 +128,23 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             },
         ),
         CapabilitySpec(
+            "goals",
+            "lemming.capabilities.goals.goals_capability:GoalsCapability",
+            needs=(JUDGES, REQUESTS),
+            keys={"request.until": ""},
+            provides={
+                "formats": {"until": ".goal_settings:Goal"},
+                "facts": {
+                    "goals.require_valid": ".goal_settings:require_valid_goal",
+                    "goals.permissions": ".goal_checks:list_check_permissions",
+                },
+            },
+        ),
+        CapabilitySpec(
             JUDGES,
             "lemming.capabilities.judges.judges_capability:JudgesCapability",
             needs=(REQUESTS,),
+            after=("goals",),  # a draft is judged by the agent's own judge before the asker's goal counts
             keys={
                 "resume.verify": ".judges_settings:JudgesResumeSettings",
                 "member.verify": ".judges_settings:parse_judge_settings",

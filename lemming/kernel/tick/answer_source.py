@@ -32,7 +32,6 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.engine_events import ModelAsked
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import (
-    GateAsked,
     ModelFailed,
     ModelReplied,
     ModelStarted,
@@ -50,7 +49,6 @@ from lemming.kernel.tick.model_requests import ModelRequests, build_request, req
 from lemming.kernel.tick.recorded_answers import (
     make_tool_record,
     restore_answer,
-    restore_finding,
     restore_result,
     to_attempt_fields,
     was_approved,
@@ -59,11 +57,13 @@ from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError, CheckFunctions
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
 from lemming.kernel.turn.turn_effects import AskPerson
 from lemming.kernel.turn.turn_values import Answer, TurnInputs
 
 if TYPE_CHECKING:
+    from lemming.kernel.tick.check_calls import CheckCalls
     from lemming.kernel.tick.live_chain import LiveChain
     from lemming.kernel.tick.turn_calls import LiveCalls
     from lemming.kernel.tick.urgent_entries import UrgentEntries
@@ -93,7 +93,6 @@ class JournaledAnswers:
         self._announced: set[int] = set()  # model calls of earlier attempts that may have acted outside
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
-        self._checked: dict[int, GateAsked] = {}
         self._get_tick, self._active, self._spent = get_tick, active, inputs.state.consumed_credits
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._first_number = inputs.turn * NUMBERS_PER_TURN  # the turn numbers its calls from 0, the tick from here
@@ -114,8 +113,6 @@ class JournaledAnswers:
                     self._started[record.index] = record
                 case ToolFinished():
                     self._finished[record.index] = record
-                case GateAsked():
-                    self._checked[record.number] = record
 
     def ask(self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Return the model's answer number `call`, recorded or live."""
@@ -235,20 +232,22 @@ class JournaledAnswers:
         self, number: int, name: str, content: dict[str, Any], functions: CheckFunctions
     ) -> CheckFinding | None:
         """Return the finding of a check function, recorded or live. Raises the function's error."""
-        number += self._first_number
-        if number not in self._checked:
-            ask = partial(functions(tuple(self._settings.plugins)), name, content)
-            self._append_record(self._checked, number, self._call_function_live(number, name, ask))
-        return restore_finding(self._checked[number])
+        ask = partial(functions(tuple(self._settings.plugins)), name, content)
+        return self._checks.call_function(self._first_number + number, name, ask)
 
-    def _call_function_live(self, number: int, name: str, ask: Callable[[], CheckFinding | None]) -> GateAsked:
-        """Call a check function and return the record of its finding or error."""
-        record_fields: dict[str, Any] = {"agent": self._name, "number": number, "function": name}
-        try:
-            finding = self._runtime.call_function(self._name, number, name, ask)
-        except CheckFunctionError as error:
-            return GateAsked(**record_fields, error=redact_values(str(error)))
-        return GateAsked(**record_fields, found=redact_json(finding._asdict()) if finding else None)
+    def run_check(
+        self, number: int, name: str, run: Callable[[ToolContext], CheckFinding], at: str, staged: dict[str, FileEffect]
+    ) -> CheckFinding:
+        """Return the finding of a program that sees the turn's files, recorded or live."""
+        number += self._first_number
+        ask = partial(self._make_live_calls.run_on_files, run, number, at, staged, self._spent)
+        return self._checks.run_program(number, name, ask)
+
+    @cached_property
+    def _checks(self) -> CheckCalls:
+        from lemming.kernel.tick.check_calls import CheckCalls  # imported only if needed
+
+        return CheckCalls(self._runtime, self._journal, self._inputs)
 
     def had_side_effects(self, index: int) -> bool:
         """Return True if the call had side effects, for which the staged files were written first."""

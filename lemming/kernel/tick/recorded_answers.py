@@ -127,13 +127,13 @@ def calls_with_side_effects(records: list[Record]) -> Iterator[tuple[ToolStarted
 
 
 def files_written_early(records: list[Record]) -> list[str]:
-    """Return the sorted files of a turn's tools written before a call with side effects."""
+    """Return the sorted files of a turn's tools written before a call with side effects, or a check."""
     staged: list[str] = []
     written: set[str] = set()
     for record in records:
         if isinstance(record, ToolFinished):
             staged += [FileEffect.from_json(raw_effect).path_key for raw_effect in record.effects]
-        elif isinstance(record, ToolStarted):
+        elif isinstance(record, ToolStarted) or (isinstance(record, GateAsked) and record.wrote):
             written.update(staged)
     return sorted(written)
 

@@ -27,6 +27,7 @@ from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.workspace_secrets import can_leave_files, redact_workspace
+from lemming.kernel.turn.guards import CheckFinding
 from lemming.kernel.turn.live_effects import CheckResult, RunTool, StartTool
 from lemming.kernel.turn.live_phase import LivePhase
 from lemming.kernel.turn.tool_results import INTERRUPTED
@@ -296,6 +297,17 @@ class LiveCalls:
             on_error="stop" if is_final else result.on_error,
             success=result.success and not is_final,
         )
+
+    def run_on_files(
+        self, run: Callable[[ToolContext], CheckFinding], number: int, at: str, staged: Staged, used_up: float
+    ) -> CheckFinding:
+        """Write the staged files, and return the finding of a program about them."""
+        self._write_staged(staged)
+        context = replace(self._make_context(number, at, staged, used_up), stop=self._runtime.stop)
+        with self._runtime.release_turn_lock():
+            finding = run(context)
+        redact_workspace(context)
+        return finding
 
     def _write_staged(self, staged: Staged) -> None:
         """Write the files a tool may read, so they are on disk and stay."""

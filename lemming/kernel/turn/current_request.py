@@ -217,6 +217,10 @@ class CurrentRequest:
         """Return True if one of the entries answers the request."""
         return any(self._is_about_request(entry, "response") for entry in entries)
 
+    def find_answers(self, entries: Sequence[OutboxEntry]) -> list[OutboxEntry]:
+        """Return the entries that answer the request."""
+        return [entry for entry in entries if self._is_about_request(entry, "response")]
+
     def is_in_progress(self, entries: Sequence[OutboxEntry]) -> bool:
         """Return True if an answer is still to come: the entries ask a sub-request or report a status."""
         return any(self._is_about_request(entry, "status") or is_question(entry) for entry in entries)

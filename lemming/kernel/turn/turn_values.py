@@ -28,6 +28,7 @@ from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
 
 if TYPE_CHECKING:
     from lemming.kernel.llm.call_cost import CostBound
+    from lemming.kernel.tools.tool_context import ToolContext
     from lemming.kernel.turn.turn_effects import AskPerson
 
 
@@ -280,6 +281,12 @@ class AnswerSource(Protocol):
 
         Raises `CheckFunctionError`.
         """
+        ...
+
+    def run_check(
+        self, number: int, name: str, run: Callable[[ToolContext], CheckFinding], at: str, staged: dict[str, FileEffect]
+    ) -> CheckFinding:
+        """Return the finding of a program, the turn's check number `number`. The staged files are written first."""
         ...
 
     def had_side_effects(self, index: int) -> bool:

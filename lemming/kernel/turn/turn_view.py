@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lemming.kernel.messages import OutboxEntry
     from lemming.kernel.providers import Message
     from lemming.kernel.tools import ToolResult
+    from lemming.kernel.tools.tool_context import ToolContext
     from lemming.kernel.turn.current_request import CurrentRequest
     from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
     from lemming.kernel.turn.live_phase import LivePhase
@@ -212,6 +213,14 @@ class TurnView:
         """Add a tag to entries of the turn, by their identities."""
         self._state.tag_entries(entries, tag)
 
+    def extend_payloads(self, entries: Collection[str], values: Json) -> None:
+        """Set keys in the payloads of entries of the turn, by their identities."""
+        self._state.extend_payloads(entries, values)
+
+    def leave_result(self, tool: str, text: str) -> None:
+        """Leave a text for the next turn for the same request, as the result of a call that failed."""
+        self._state.leave_result(tool, text)
+
     def insert_message(self, message: Message) -> None:
         """Insert a message before the last one of the turn's prompt."""
         prompt = self._state.inputs.prompt
@@ -240,6 +249,13 @@ class TurnView:
         """Return the finding of a check function. Raises `CheckFunctionError`."""
         number, self._state.check_count = self._state.check_count, self._state.check_count + 1
         return self._state.source.call_function(number, name, content, functions)
+
+    def run_check(self, name: str, run: Callable[[ToolContext], CheckFinding]) -> CheckFinding:
+        """Return the finding of a program, recorded or live. The turn's files are on the disk while it runs.
+
+        A run that a kill cut off is made again.
+        """
+        return self._state.run_check(name, run)
 
     def ask(
         self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None, *, by: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,9 @@ from lemming.kernel.turn.turn_effects import (
 from lemming.kernel.turn.turn_state_values import TurnStateValues
 
 if TYPE_CHECKING:
+    from lemming.kernel.tools.tool_context import ToolContext
     from lemming.kernel.turn.effect_chain import EffectChain
+    from lemming.kernel.turn.guards import CheckFinding
 
 
 class TurnWrites(TurnStateValues):
@@ -227,6 +229,27 @@ class TurnWrites(TurnStateValues):
         """Add a tag to entries of the turn."""
         self.entries = [
             replace(entry, tags=[*dict.fromkeys([*entry.tags, tag])]) if entry.identity in identities else entry
+            for entry in self.entries
+        ]
+
+    def run_check(self, name: str, run: Callable[[ToolContext], CheckFinding]) -> CheckFinding:
+        """Run a program that sees the turn's files, and return its finding, recorded or live."""
+        number, self.check_count = self.check_count, self.check_count + 1
+        staged = self._staged_with_labels()
+        finding = self.source.run_check(number, name, run, self.answers[-1].at if self.answers else "", staged)
+        self.written_ahead.update(staged)  # they are on the disk: a later change is not the tools'
+        self.staged.clear()
+        return finding
+
+    def leave_result(self, tool: str, text: str) -> None:
+        """Leave a text for the next turn for the same request, as the result of a call that failed."""
+        self.results.append(render_result(tool, {}, ToolResult(False, text)))
+        self.call_ids.append("")
+
+    def extend_payloads(self, identities: Collection[str], values: Json) -> None:
+        """Set keys in the payloads of entries of the turn."""
+        self.entries = [
+            replace(entry, payload={**entry.payload, **values}) if entry.identity in identities else entry
             for entry in self.entries
         ]
 
