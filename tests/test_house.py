@@ -77,6 +77,7 @@ NEEDS: dict[str, set[str]] = {
     "cron": set(),
     "embedded_models": set(),
     "gates": {"judges", "pricing", "trust"},
+    "goals": {"judges", "requests"},
     "hosted_models": set(),
     "judges": {"requests"},
     "mcp": set(),

@@ -11,7 +11,7 @@ from lemming.queries.format_schemas import get_schema
 
 FormatName = Literal[
     "resume", "outbox", "memory", "store", "mark", "models", "org", "credits", "calendar", "mcp", "mcp_lock",
-    "tick", "plan", "eval", "reply", "journal", "output",
+    "tick", "plan", "eval", "until", "reply", "journal", "output",
 ]  # fmt: skip
 
 
@@ -19,8 +19,8 @@ def schema(context: CommandContext, name: Annotated[FormatName, argument("FORMAT
     """Print the JSON Schema of a file format.
 
     FORMAT is one of resume, outbox, memory, store, mark, models, org, credits, calendar, mcp, mcp_lock, tick,
-    plan, eval, reply (a model's reply), journal (a journal line) and output (an output line of read-only
-    commands with --json). With --json, the schema is printed on one line.
+    plan, eval, until (the goal of a request), reply (a model's reply), journal (a journal line) and output (an
+    output line of read-only commands with --json). With --json, the schema is printed on one line.
 
     \b
     Example:

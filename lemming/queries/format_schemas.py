@@ -169,6 +169,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "tick": ("tick.json", _tick_schema),
     "plan": ("agents/<name>/plan.json", _plan_schema),
     "eval": ("evals/<name>/case.json", lambda: _add_conditions(_file_schema(Case))),
+    "until": ("`until` of a request", lambda: _close_schema(_plain_schema(format_class("until")))),
     "turn": ("A model's reply", _reply_schema),
     "journal": ("logs/ticks/<tick>.jsonl", _journal_schema),
     "shown": ("What a command that looks prints with --json", _output_schema),

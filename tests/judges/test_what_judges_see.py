@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from asked import PEOPLE, ask, person
 
-from lemming.capabilities.judges.judged_turn import _describe_entry
+from lemming.capabilities.judges.judged_turn import describe_draft_entry
 from lemming.capabilities.scripted_models.scripted_provider import ScriptedProvider
 from lemming.cli import run
 from lemming.engine import run_once
@@ -149,9 +149,9 @@ def test_the_critic_of_a_strategy_is_shown_no_more(base: Path, judged: list[str]
 @pytest.mark.parametrize("key", ["budget", "path", "schema", "default", "reply_to", "conversation"])
 def test_nothing_of_a_draft_is_hidden_under_a_key_of_the_engine(key: str) -> None:
     entry = OutboxEntry("0" * 12, 1, "ada", "message", {"text": "fine", key: "it is a lie"}, [], "")
-    assert _describe_entry(entry) == f'message: "fine" {{"{key}": "it is a lie"}}'
+    assert describe_draft_entry(entry) == f'message: "fine" {{"{key}": "it is a lie"}}'
 
 
 def test_a_text_that_is_none_is_judged_too() -> None:
     entry = OutboxEntry("0" * 12, 1, "ada", "message", {"text": 5, "target": "bob"}, ["x"], "")
-    assert _describe_entry(entry) == 'message to bob: {"text": 5, "tags": ["x"]}'
+    assert describe_draft_entry(entry) == 'message to bob: {"text": 5, "tags": ["x"]}'

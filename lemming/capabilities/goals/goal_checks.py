@@ -26,18 +26,18 @@ TAIL_CHARS = 2000
 """So much of the end of a program's output is recorded."""
 
 
-def make_permission(words: list[str], settings: OrgSettings) -> RequiredPermission:
+def make_permission(command: list[str], settings: OrgSettings) -> RequiredPermission:
     """Return the permission to run a program that a person's request names."""
     sandbox = "without a sandbox" if get_shell_settings(settings).sandbox == "none" else "in the sandbox"
-    does = f"runs the program: {format_command(words)}, {sandbox}, to check what an agent did for a request"
-    return RequiredPermission(does, digest_setting("until.checks", words), needs_agreement=True)
+    does = f"runs the program: {format_command(command)}, {sandbox}, to check what an agent did for a request"
+    return RequiredPermission(does, digest_setting("until.checks", command), needs_agreement=True)
 
 
 def list_check_permissions(base: OrgPath) -> list[RequiredPermission]:
     """Return the permissions that the requests of persons need, for `lemming trust`."""
     config = load_config(base)
-    commands = {tuple(words): None for words in _iter_commands(base)}
-    return [make_permission([*words], config.org) for words in commands]
+    commands = {tuple(command): None for command in _iter_commands(base)}
+    return [make_permission([*command], config.org) for command in commands]
 
 
 def _iter_commands(base: OrgPath) -> Iterator[list[str]]:
@@ -50,7 +50,7 @@ def _iter_commands(base: OrgPath) -> Iterator[list[str]]:
                     continue  # the request is refused when its turn comes, with the reason
 
 
-def run_check(words: Sequence[str], context: ToolContext) -> CheckFinding:
+def run_check(command: Sequence[str], context: ToolContext) -> CheckFinding:
     """Run a program in the agent's workspace. The finding is how it ended, with exit status and end of the output."""
     from lemming.libraries.sandbox.sandbox_runner import run_confined  # slow to import, and most turns check nothing
 
@@ -61,7 +61,7 @@ def run_check(words: Sequence[str], context: ToolContext) -> CheckFinding:
     extensions = {**context.settings.extensions, "shell": replace(shell_settings, timeout_s=limit_s)}
     settings, workspace = replace(context.settings, extensions=extensions), paths.workspace_folder(context.agent.name)
     try:
-        outcome = run_confined(format_command([*words]), context.base, workspace, settings)
+        outcome = run_confined(format_command([*command]), context.base, workspace, settings)
     except ToolError as error:
         return _make_finding(f"not run: {error}", None, "")
     verdict, text = outcome.verdict, redact_untrusted(outcome.output.decode("utf-8", "replace"))

@@ -68,7 +68,7 @@ class GoalLoop:
         if any(draft.payload.get("status") in _GIVEN_UP for draft in drafts):
             self._add_receipts(receipts)
             return end
-        receipts["checks"] = checks = [self._run_check(words) for words in self._goal["checks"]]
+        receipts["checks"] = checks = [self._run_check(command) for command in self._goal["checks"]]
         problems = [_describe_check(check) for check in checks if check["status"] != 0]
         if verdict := self._ask_judge(drafts, checks):
             receipts["judge"] = verdict
@@ -76,13 +76,13 @@ class GoalLoop:
         if not problems:
             self._add_receipts({**receipts, "reached": True})
             return end
-        words = "\n".join(problems)[:REASON_CHARS]
+        reasons = "\n".join(problems)[:REASON_CHARS]
         if number < limit:
             self.is_over, self.turns = False, number
-            self._hold_back(drafts, f"The goal is not reached (turn {number} of {limit}).\n{words}")
+            self._hold_back(drafts, f"The goal is not reached (turn {number} of {limit}).\n{reasons}")
             return end
         self._turn.withdraw({draft.identity for draft in drafts})
-        self._turn.fail_request(f"the goal was not reached in {limit} turns:\n{words}")
+        self._turn.fail_request(f"the goal was not reached in {limit} turns:\n{reasons}")
         self._add_receipts(receipts)
         return "done"
 
@@ -101,10 +101,10 @@ class GoalLoop:
         answers = task.find_answers(self._turn.entries) or self._find_drafts("done")
         self._turn.extend_payloads({answer.identity for answer in answers}, {UNTIL: receipts})
 
-    def _run_check(self, words: list[str]) -> Json:
-        command = format_command(words)
-        finding = self._turn.run_check(f"{UNTIL}: {command}"[:200], partial(run_check, words))
-        return {"command": command, "ended": finding.why, **(finding.content or {"status": None, "tail": ""})}
+    def _run_check(self, command: list[str]) -> Json:
+        line = format_command(command)
+        finding = self._turn.run_check(f"{UNTIL}: {line}"[:200], partial(run_check, command))
+        return {"command": line, "ended": finding.why, **(finding.content or {"status": None, "tail": ""})}
 
     def _ask_judge(self, drafts: list[OutboxEntry], checks: list[Json]) -> dict[str, Any] | None:
         """Return the verdict of the judge, or None without a judge. Without a verdict the answer has not passed."""

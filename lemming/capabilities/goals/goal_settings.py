@@ -56,8 +56,8 @@ class Goal:
             raise TypeMismatch('until must have checks, a judge ("by"), or both')
         if len(self.checks) > MAX_CHECKS:
             raise TypeMismatch(f"until.checks must have at most {MAX_CHECKS} programs, got {len(self.checks)}")
-        for index, words in enumerate(self.checks):
-            if not words or not words[0] or "\0" in "".join(words):
+        for index, command in enumerate(self.checks):
+            if not command or not command[0] or "\0" in "".join(command):
                 raise TypeMismatch(
                     f'until.checks.{index} must be a program and its arguments, such as ["pytest", "-q"]'
                 )
@@ -122,6 +122,6 @@ def require_judge(goal: Goal, agents: Collection[str], models: Collection[str]) 
         raise UsageError(f'until.by: there is no {kind} "{judge.name}"', hint=hint)
 
 
-def format_command(words: list[str]) -> str:
+def format_command(command: list[str]) -> str:
     """Return a program and its arguments as a line."""
-    return shlex.join(words)
+    return shlex.join(command)

@@ -123,10 +123,10 @@ class TurnGoal:
         tick_context, is_person = context.tick_context, request.agent in context.tick_context.mail.persons
         if goal.checks and not is_person:
             raise ConfigError(f"until.checks: only a person's request may name programs, not one of {request.agent}")
-        for words in goal.checks:
-            if not turn.org.get_cache(WorkspaceTrust).is_granted(make_permission(words, tick_context.config.org)):
+        for command in goal.checks:
+            if not turn.org.get_cache(WorkspaceTrust).is_granted(make_permission(command, tick_context.config.org)):
                 hint = "agree with `lemming trust --yes`, and ask again"
-                raise ConfigError(f"until.checks: nobody has agreed to run {format_command(words)}", hint=hint)
+                raise ConfigError(f"until.checks: nobody has agreed to run {format_command(command)}", hint=hint)
         require_judge(goal, tick_context.mail.resumes, tick_context.config.models)
         record: Json = {"turn": number, "max_turns": goal.max_turns, "checks": goal.checks}
         if (settings := goal.judge_settings) is None:

@@ -281,7 +281,7 @@ class ToolFinished(Record):
 
 
 class GateAsked(Record):
-    """Result of a function that a gate called for an entry or a memory, or of a program that checked the turn.
+    """Result of a function that a gate called, or of a program that checked the turn.
 
     `wrote`: the files of the turn's tools were written before.
     """
