@@ -19,7 +19,8 @@ from lemming.kernel.llm.call_cost import cost_bound, to_decimal
 from lemming.kernel.llm.token_usage import Tokens
 from lemming.libraries.model_price import CallCostBound, ModelPrice
 
-VENDORS = ("openai", "anthropic")
+VENDORS = {"openai": "openai", "anthropic": "anthropic", "codex": "openai", "claude-code": "anthropic"}
+"""Vendors whose prices the list has, by provider: a harness asks its vendor's server."""
 CACHE_WRITE_FACTORS = {"auto": 1.25, "5m": 1.25, "1h": 2.0}
 """By how much a token costs more that Anthropic keeps for so long: the price of input is multiplied by it."""
 _DATE_SUFFIX = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
@@ -51,7 +52,7 @@ def _lookup_model(section: str, entry: ModelEntry) -> Any:
     """Return the list's value for a model. The model may be named with a release date."""
     if entry.provider not in VENDORS or entry.options.get("base_url"):  # for others the list is not opened
         return None
-    models = _load_price_list()[section].get(entry.provider, {})
+    models = _load_price_list()[section].get(VENDORS[entry.provider], {})
     return models.get(entry.model) or models.get(_DATE_SUFFIX.sub("", entry.model))
 
 

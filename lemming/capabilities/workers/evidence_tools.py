@@ -102,7 +102,7 @@ def _check_patch(
             clone=attempt.clone,
             home=attempt.home,
             folder=attempt.folder,
-            readable=[*([] if job.is_full_copy else [repository.objects]), *map(Path, settings.readable)],
+            readable=[*([] if job.is_full_copy else repository.list_object_folders()), *map(Path, settings.readable)],
             deadline_s=min(timeout_s, context.limit_s),
             silence_s=timeout_s,
             is_confined=settings.sandbox == "required",

@@ -93,7 +93,9 @@ class WorkerProvider(Backend):
         fs.make_root(attempt.folder)
         attempt.write_json("owner.json", {"pid": os.getpid(), "host": socket.gethostname()})
         repository = open_repository(Path(job.repository)) if job.repository else None
-        collector = open_collector(collector_folder(self._base, job.repository), repository)
+        object_format = "sha256" if len(job.base) == 64 else "sha1"
+        folder = collector_folder(self._base, job.repository or object_format)
+        collector = open_collector(folder, repository, object_format=object_format)
         if job.bundle:  # on another machine there is no repository to borrow from
             load_bundle(collector.git_dir, b64decode(job.bundle), job.base)
         prompt, session = self._enter_clone(job, attempt, repository, request.messages)
@@ -145,7 +147,7 @@ class WorkerProvider(Backend):
             home=attempt.home,
             folder=attempt.folder,
             readable=[
-                *([repository.objects] if repository and not job.is_full_copy else []),
+                *(repository.list_object_folders() if repository and not job.is_full_copy else []),
                 *map(Path, job.readable),
             ],
             environment={name: os.environ[name] for name in self._env if name in os.environ},

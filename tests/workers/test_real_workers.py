@@ -1,0 +1,97 @@
+"""Claude Code, Codex, pi and others as workers of an organisation: real programs, a stand-in for their model."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_servers import ModelServer
+from worker_org import PERSON, ask_worker, git, make_repository, outbox
+
+from lemming.engine import run_once
+from lemming.journal_tools.verify.file_verification import verify_org
+from lemming.testing import journal_lines, make_org, resume
+
+PROGRAMS = os.pathsep.join(
+    [os.environ.get("LEMMING_TEST_HARNESSES", "/opt/harnesses/node_modules/.bin"), os.environ["PATH"]]
+)
+HARNESSES = {
+    "claude-code": ("claude", "claude-sonnet-4-5"),
+    "codex": ("codex", "gpt-5.2-codex"),
+    "pi": ("pi", "claude-sonnet-4-5"),
+    "opencode": ("opencode", "claude-sonnet-4-5"),
+    "acp": ("claude-code-acp", "claude-sonnet-4-5"),
+}
+SCRIPT = [{"say": "I write.", "run": "echo two >> src/a.txt"}, {"say": "I changed a file."}]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")]
+
+
+@pytest.fixture(autouse=True)
+def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", PROGRAMS)
+    monkeypatch.setenv("MODEL_KEY", "sk-the-real-key-0123456789")
+
+
+def make_real_org(tmp_path: Path, provider: str, url: str, **options: Any) -> tuple[Path, Path]:
+    program, model = HARNESSES[provider]
+    if shutil.which(program, path=PROGRAMS) is None:
+        pytest.skip(f"{program} is not installed")
+    if provider == "acp":
+        options["command"] = [program]
+    entry = {"provider": provider, "model": model, "options": {"base_url": url, "api_key_env": "MODEL_KEY", **options}}
+    site = make_repository(tmp_path / "site")
+    coder = resume(
+        "coder", model={"key": "coder"}, workspace={"repository": "../site"}, permissions={"read_outboxes": ["ann"]}
+    )
+    base = make_org(tmp_path / "org", coder, PERSON, models={"coder": entry, "human": {"provider": "human"}})
+    ask_worker(base, "coder", "Add a line two to src/a.txt.")
+    return base, site
+
+
+@pytest.mark.parametrize("provider", HARNESSES)
+def test_a_harness_changes_a_file_and_its_patch_is_merged(tmp_path: Path, provider: str) -> None:
+    with ModelServer(SCRIPT) as server:
+        base, site = make_real_org(tmp_path, provider, server.url)
+        run_once(base)
+        assert server.requests
+    payload = outbox(base, "coder")[-1]["payload"]
+    assert payload.get("status") != "failed", payload
+    assert git(site, "show", "lemming/coder:src/a.txt") == "one\ntwo"
+    assert payload["text"].strip() == "I changed a file."
+    reply = next(line for line in journal_lines(base, 1) if line["type"] == "model_replied")
+    assert reply["input_tokens"] >= 200, "both requests are counted"
+    assert b"sk-the-real-key" not in b"".join(path.read_bytes() for path in base.rglob("*") if path.is_file())
+    assert not verify_org(base).errors
+
+
+@pytest.mark.parametrize("provider", ["claude-code", "codex"])
+def test_a_run_that_is_killed_goes_on_in_its_session_and_makes_each_edit_once(tmp_path: Path, provider: str) -> None:
+    script = [{"run": f"echo edit {number} >> edits.txt"} for number in range(6)] + [{"say": "Six edits."}]
+    for step in script:
+        step["wait"] = 0.4
+    with ModelServer(script) as server:
+        base, site = make_real_org(tmp_path, provider, server.url)
+        command = [sys.executable, "-m", "lemming", "-C", str(base)]
+        subprocess.run([*command, "trust", "--yes"], check=True, capture_output=True)
+        engine = subprocess.Popen([*command, "run-once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while len(server.requests) < 4 and engine.poll() is None:
+            time.sleep(0.05)
+        engine.send_signal(signal.SIGKILL)
+        engine.wait()
+        before = len(server.requests)
+        run_once(base)
+        replies = [request.replies for request in server.requests[before:]]
+    assert before < 7
+    assert replies[0] >= 2, "the conversation goes on where it was"
+    assert git(site, "show", "lemming/coder:edits.txt").splitlines() == [f"edit {number}" for number in range(6)]
+    assert outbox(base, "coder")[-1]["payload"]["text"].strip() == "Six edits."
+    reply = next(line for line in journal_lines(base, 1) if line["type"] == "model_replied")
+    assert reply["input_tokens"] >= 100 * len(server.requests) - 100, "requests before the kill are counted"
+    assert not verify_org(base).errors
