@@ -1,4 +1,4 @@
-"""`lemming why`: the origin of an entry, a memory or a file."""
+"""`lemming why`: the origin of an entry, a memory, a file, or a line that a worker wrote."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from lemming.commands.terminal import (
     report_progress,
     style_text,
 )
+from lemming.commands.waiting import print_wrapped
 from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
 from lemming.journal_tools.provenance.provenance_tree import build_provenance, filter_branches, find_sources
 from lemming.journal_tools.provenance.trust_steps import TrustStep, load_trust_steps
 from lemming.journal_tools.provenance.write_log import WriteLog
+from lemming.kernel.base.errors import UsageError
+from lemming.queries.line_trace import LineTrace, trace_line
 from lemming.queries.views.why_view import tree_to_json
 
 _SCREEN_LINES = 40
@@ -33,16 +36,20 @@ _CUTOFF_TEXTS = {
 
 def why(
     context: CommandContext,
-    target: Annotated[str, argument("TARGET", "Entry id, file path, or AGENT/memory/KEY.")],
+    target: Annotated[str, argument("TARGET", "Entry id, file path, AGENT/memory/KEY, or PATH:LINE.")],
     depth: Annotated[int, option("--depth N", "Number of turns to trace back.", min=1, max=100)] = 3,
     everything: Annotated[bool, option("--all", "Repeat entries that already appear elsewhere in the tree.")] = False,
     grep: Annotated[str, option("--grep TEXT", "Show only branches that contain this text.")] = "",
+    branch: Annotated[str, option("--branch BRANCH", "For PATH:LINE: read this branch, not the checked-out one.")] = "",
 ) -> None:
-    """Trace where an entry, a memory or a file came from.
+    """Trace where an entry, a memory, a file or a line came from.
 
     The tree shows the turn that wrote the target, the inputs visible to the turn, and the turns behind these
     inputs. Content written or edited by people ends a branch. The tree shows visible inputs and written
     outputs; causation is not claimed.
+
+    PATH:LINE names a line in the repository of a workspace. The output names its commit, the worker's turn, who
+    asked for the change, and who approved it.
 
     \b
     Examples:
@@ -50,8 +57,16 @@ def why(
       lemming why editor/memory/goal --depth 1
       lemming why 3fa9c1d2e0b7 --depth 20 --grep ferry
       lemming why agents/editor/workspace/notes.txt --json | jq .target.turn.saw
+      lemming why ../site/src/a.txt:12
     """
     base = context.org
+    if trace := trace_line(base, target, branch=branch):
+        if not context.print_as_json("line", trace.as_json()):
+            _print_line_trace(trace)
+        return
+    if branch:
+        hint = "lemming why PATH:LINE --branch BRANCH"
+        raise UsageError(f"--branch requires a line of a workspace's repository, got {target}", hint=hint)
     with report_progress("looking through") as progress:
         writings = WriteLog(base, progress)
         root = build_provenance(writings, target, depth=depth)
@@ -68,6 +83,34 @@ def why(
     if writings.damaged:
         ticks = ", ".join(map(str, sorted(writings.damaged)))
         print_notice(f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow")
+
+
+def _print_line_trace(trace: LineTrace) -> None:
+    """Print the origin of a line: commit, turn, request and approval."""
+    at, commit = trace.at[:19].replace("T", " "), trace.commit[:12]
+    print_data(
+        style_text(one_line(f"{trace.path}:{trace.line} of {trace.revision} in {trace.repository}", 400), "bold")
+    )
+    print_wrapped("line", trace.content)
+    if not trace.agent:
+        print_wrapped("written by", f"{trace.author}, in commit {commit}, {at}; not by a worker of this organisation")
+        return
+    harness = ", ".join(filter(None, (trace.harness, trace.model)))
+    print_wrapped("written by", f"{trace.agent} in tick {trace.tick}{f', with {harness}' if harness else ''}")
+    print_wrapped("commit", f"{commit}, {at}{f', merged in tick {trace.merge_tick}' if trace.merge_tick else ''}")
+    if trace.summary:
+        print_wrapped("summary", trace.summary)
+    if trace.problem:
+        print_wrapped("the turn is not known", trace.problem)
+        return
+    print_wrapped("asked by", f"{trace.asked_by} ({trace.first_request}): {trace.text}" if trace.asked_by else "nobody")
+    if trace.approved_by:
+        edit = ", who edited the patch" if trace.is_edited else ""
+        print_wrapped("approved by", f"{trace.approved_by}{edit} ({trace.approval})")
+    else:
+        print_wrapped("approved by", "nobody: no gate asked a person")
+    request = trace.first_request.rpartition("_")[2]
+    print_notice(f"`lemming tick {trace.tick}` shows the turn, `lemming why {request}` the request", style="dim")
 
 
 def render_tree(root: ProvenanceNode, *, everything: bool = False) -> Iterator[str]:

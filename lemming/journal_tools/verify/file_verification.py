@@ -23,8 +23,8 @@ from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_records import ToolFinished
 from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import parse_file_names
-from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capability_loader import is_removable
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import find_fact, is_removable
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.store_values import is_store_file
 
@@ -202,12 +202,22 @@ def _verify_tick_counter(inputs: VerificationInputs) -> Iterator[Mismatch]:
 # Both the lines that exist and the lines that should exist are checked.
 
 
+def _verify_merges(inputs: VerificationInputs) -> Iterator[Mismatch]:
+    """Yield the merges of workers that their repositories do not have."""
+    if find_problems := find_fact("workers.merge_problems"):
+        for tick, place, message, is_error in find_problems(
+            Organisation.from_path(inputs.base), inputs.journal_facts.ticks
+        ):
+            yield make_mismatch(tick, place, "missing", message, is_error=is_error)
+
+
 VERIFICATIONS: dict[str, Callable[[VerificationInputs], Iterable[Mismatch]]] = {
     "journals": lambda records: records.journal_facts.findings,
     "written": _verify_files,
     "outboxes": _verify_outboxes,
     "ledgers": verify_ledgers,
     "clock": _verify_tick_counter,
+    "merges": _verify_merges,
 }
-"""Checks of `verify`: intact journals, files as their last turn wrote them, entries that no turn wrote, and
-ledgers and the tick counter that match the journals."""
+"""Checks of `verify`: intact journals, files as their last turn wrote them, entries that no turn wrote,
+ledgers and the tick counter that match the journals, and merges that their repositories have."""

@@ -310,8 +310,10 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 },
                 "call_reviews": {"merge": ".merge_review:REVIEW"},
                 "permissions": {"workers": ".workers_capability:iter_permissions"},
-                "commands": {"workers": ".workers_command:app"},
+                "commands": {"workers": ".workers_command:app", "merge": ".merge_command:merge"},
                 "facts": {
+                    "workers.find_line": ".recorded_merges:find_line",
+                    "workers.merge_problems": ".recorded_merges:find_merge_problems",
                     "workers.running": ".running_workers:list_workers",
                     "workers.stop": ".running_workers:stop_worker",
                     "workers.watched_files": ".running_workers:list_watched_files",

@@ -16,6 +16,7 @@ DESCRIPTIONS = {
     "outboxes": "entries not written by a turn",
     "ledgers": "each ledger line against its turn",
     "clock": "tick.json against the last journal",
+    "merges": "recorded merges of workers against their repositories",
 }
 
 

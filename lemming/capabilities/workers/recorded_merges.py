@@ -1,0 +1,199 @@
+"""Merges as journals record them: compared with the repositories, and found again by a line of a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lemming.capabilities.workers.merge_tool import MERGE
+from lemming.capabilities.workers.patch_store import PATCHES, load_patch
+from lemming.capabilities.workers.repositories.git_command import RepositoryError, is_git_true, run_git
+from lemming.capabilities.workers.repositories.line_origin import LineOrigin, RecordedPatch, find_line_origin
+from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository, to_ref
+from lemming.capabilities.workers.workspace_settings import get_workspace
+from lemming.ext import LemmingError
+from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
+from lemming.kernel.base.integers import to_int
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
+from lemming.kernel.journal.journal_file import journal_ticks, raw_journal, read_journal
+from lemming.kernel.journal.journal_records import ToolFinished, TurnStarted
+from lemming.kernel.org.organisation import Organisation
+
+_CALL = f'"tool":"{MERGE}"'.encode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedMerge:
+    """A merge that a turn has made. `key`: of the turn. `index`: of the call. `git_dir`: the repository as the turn began."""
+
+    tick: int
+    key: str
+    agent: str
+    index: int
+    commit: str
+    branch: str
+    git_dir: str = ""
+
+
+def iter_merges(org: Organisation, ticks: Iterable[int]) -> Iterator[RecordedMerge]:
+    """Yield the merges of these ticks. A damaged journal is left out."""
+    for tick in ticks:
+        with suppress(CorruptState):
+            if _CALL in raw_journal(org, tick):
+                yield from _read_merges(org, tick)
+
+
+def _read_merges(org: Organisation, tick: int) -> Iterator[RecordedMerge]:
+    git_dirs: dict[str, str] = {}
+    for record in read_journal(org, tick):
+        if isinstance(record, TurnStarted):
+            git_dirs[record.turn_key] = str(record.given.get("workers", {}).get("repository", ""))
+        elif isinstance(record, ToolFinished) and record.tool == MERGE and record.success:
+            with suppress(JsonProblem):
+                output: Any = parse(record.output)
+                if isinstance(output, dict) and output.get("merged"):
+                    key = turn_key(record.agent, record.index // NUMBERS_PER_TURN)
+                    yield RecordedMerge(
+                        tick=tick, key=key, agent=record.agent, index=record.index, git_dir=git_dirs.get(key, ""),
+                        commit=str(output["merged"]), branch=str(output["branch"]),
+                    )  # fmt: skip
+
+
+def find_merge_problems(org: Organisation, ticks: Iterable[int]) -> Iterator[tuple[int, str, str, bool]]:
+    """Yield a problem for each recorded merge that its repository does not have.
+
+    A problem has a tick, a place, a text, and True if it is an error. Commits are named by their content, so that a commit
+    that is there has the files that were recorded. A branch that the user has removed, and a repository that is gone, are
+    no errors.
+    """
+    repositories: dict[str, UserRepository | None] = {}
+    has_workers = (Path(org.base) / PATCHES).is_dir() or bool(_list_workspaces(org))
+    for merge in iter_merges(org, ticks) if has_workers else ():
+        if merge.git_dir not in repositories:
+            repositories[merge.git_dir] = _find_repository(merge.git_dir)
+        place, repository = f"{merge.branch} of {merge.git_dir}", repositories[merge.git_dir]
+        if repository is None:
+            yield (
+                merge.tick,
+                merge.git_dir,
+                f"is no repository any more; {merge.agent} merged into {merge.branch}",
+                False,
+            )
+            continue
+        try:
+            head = repository.read_head(merge.branch)
+            has_commit = is_git_true("cat-file", "-e", f"{merge.commit}^{{commit}}", git_dir=repository.git_dir)
+            if has_commit and head and repository.is_ancestor(merge.commit, head):
+                trailers = repository.read_trailers(merge.commit)
+                load_patch(org, trailers.get("Patch", ""))
+            elif not (has_commit and repository.is_reachable(merge.commit)):
+                reason = "is gone from the branch's history" if head else "is gone with its branch"
+                yield merge.tick, place, f"commit {merge.commit[:12]} of {merge.agent} {reason}", bool(head)
+        except LemmingError as error:
+            yield merge.tick, place, f"commit {merge.commit[:12]} of {merge.agent}: {error.message}", True
+
+
+def _find_repository(git_dir: str) -> UserRepository | None:
+    path = Path(git_dir)
+    for folder in (path, path.parent) if git_dir else ():
+        with suppress(ConfigError, RepositoryError):
+            return open_repository(folder)
+    return None
+
+
+# --- the origin of a line ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundLine:
+    """A line of a file in a workspace's repository. `path`: inside the repository. `revision`: branch that is read."""
+
+    repository: str
+    revision: str
+    path: str
+    line: int
+    text: str
+    origin: LineOrigin
+
+
+def find_line(org: Organisation, target: str, branch: str = "") -> FoundLine | None:
+    """Return the line at `PATH:LINE` with its origin, or None if no workspace's repository has the path.
+
+    PATH is absolute, relative to the current folder, or inside the repository of a workspace. Without `branch`, the line
+    is that of the commit that the user has checked out, else of a worker's branch. Raises `UsageError` without the line.
+    """
+    path, colon, number = target.rpartition(":")
+    if not colon or not number.isdecimal() or not 0 < len(number) < 10:
+        return None
+    is_file = False
+    for folder, branches in _list_workspaces(org).items():
+        repository = _find_repository(f"{folder}")
+        if repository is None:
+            continue
+        names = [*dict.fromkeys(filter(None, (_locate(folder, Path.cwd() / path), _locate(folder, folder / path))))]
+        for revision in [branch] if branch else ["HEAD", *branches]:
+            for name in names:
+                lines = _read_lines(repository, revision, name)
+                is_file = is_file or lines is not None
+                if lines is not None and to_int(number) <= len(lines):
+                    return _load_line(org, repository, folder, revision, name, to_int(number), lines)
+    if is_file:
+        raise UsageError(
+            f"{target} must be a line of the file, got none of that number", hint="see `git log` for branches"
+        )
+    return None
+
+
+def _list_workspaces(org: Organisation) -> dict[Path, list[str]]:
+    """Return the branches that agents merge into, by folder of the repository. An unusable folder is left out."""
+    workspaces: dict[Path, list[str]] = {}
+    for name, agent in survey_agents(org).agents.items():
+        if settings := get_workspace(agent):
+            folder = (Path(org.base) / settings.repository).resolve()
+            if folder.is_dir():
+                workspaces.setdefault(folder, []).append(settings.branch_name(name))
+    return workspaces
+
+
+def _locate(folder: Path, path: Path) -> str:
+    """Return a path relative to the folder of a repository, or an empty text for a path outside."""
+    name = os.path.relpath(os.path.join(os.path.realpath(path.parent), path.name), folder)
+    return "" if name == os.curdir or name.startswith(os.pardir) else name
+
+
+def _read_lines(repository: UserRepository, revision: str, path: str) -> list[str] | None:
+    name = revision if revision == "HEAD" else to_ref(revision)
+    try:
+        content = run_git("cat-file", "blob", f"{name}:{path}", git_dir=repository.git_dir)
+    except RepositoryError:
+        return None
+    return content.decode("utf-8", "replace").split("\n")[: content.count(b"\n") + (not content.endswith(b"\n"))]
+
+
+def _load_line(
+    org: Organisation, repository: UserRepository, folder: Path, revision: str, path: str, line: int, lines: list[str]
+) -> FoundLine:
+    name = revision if revision == "HEAD" else to_ref(revision)
+    origin = find_line_origin(repository, name, path, line, patches=lambda: _iter_patches(org))
+    return FoundLine(
+        repository=f"{folder}", revision=revision, path=path, line=line, text=lines[line - 1], origin=origin
+    )
+
+
+def _iter_patches(org: Organisation) -> Iterator[RecordedPatch]:
+    """Yield the patches of recorded merges, newest first."""
+    for merge in iter_merges(org, reversed(journal_ticks(org))):
+        with suppress(LemmingError):
+            turn = load_tick_record(org, merge.tick).find_turn(merge.key)
+            for call in turn.tools if turn else ():
+                if call.index == merge.index:
+                    name, patch = f"{merge.tick}/{merge.agent}/{merge.index}", call.args["patch"]
+                    content = load_patch(org, patch)
+                    yield RecordedPatch(agent=merge.agent, tick=merge.tick, turn=name, patch=patch, content=content)
