@@ -13,8 +13,8 @@ from model_servers import ModelServer
 from worker_runs import KEY, find_price, make_run
 
 from lemming.capabilities.workers.harnesses.harness_table import find_program, load_harness
-from lemming.capabilities.workers.harnesses.harness_types import RunTokens
-from lemming.capabilities.workers.running.run_types import HarnessRun
+from lemming.capabilities.workers.harnesses.harness_types import Decision, PermissionQuestion, RunTokens
+from lemming.capabilities.workers.running.run_types import HarnessEnd, HarnessRun
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
 
@@ -77,6 +77,40 @@ def test_a_session_goes_on_in_a_second_run(run: HarnessRun) -> None:
         second = run_harness(replace(run, base_url=server.url, session=first.result.session, prompt="Go on."))
         assert "Write the file" in server.requests[-1].text
     assert (first.result.text, second.result.text) == ("First.", "Second.")
+    assert second.result.tokens == RunTokens(input=100, output=20)  # also where the harness counts the session's
+
+
+def run_with_permit(
+    run: HarnessRun, name: str, decision: Decision, script: list[dict[str, Any]]
+) -> tuple[HarnessEnd, list[PermissionQuestion]]:
+    """Run a harness whose permission questions get one answer. Return its end and the questions."""
+    harness = load_harness(name)
+    if find_program(harness) is None:
+        pytest.skip(f"{name} is not installed: {harness.install}")
+    questions: list[PermissionQuestion] = []
+
+    def permit(question: PermissionQuestion) -> Decision:
+        questions.append(question)
+        return decision
+
+    with ModelServer(script) as server:
+        model = "gpt-5.2-codex" if "codex" in name else "claude-sonnet-4-5"
+        end = run_harness(replace(run, harness=harness, model=model, base_url=server.url, permit=permit))
+    return end, questions
+
+
+@pytest.mark.parametrize("run", ["claude-code"], indirect=True)
+@pytest.mark.parametrize("name", ["claude-code", "claude-code-acp", "codex-acp"])
+@pytest.mark.parametrize("decision", ["allow", "later"])
+def test_permission_questions_are_decided_while_a_harness_runs(run: HarnessRun, name: str, decision: Decision) -> None:
+    script = [{"run": "echo one > a.txt", "is_outside": True}, {"say": "Written."}]
+    end, questions = run_with_permit(run, name, decision, script)
+    assert len(questions) == 1
+    assert "echo one > a.txt" in str(questions[0].input)
+    assert end.result.error == ""
+    assert end.result.session
+    assert list(end.result.questions) == (questions if decision == "later" else [])
+    assert (run.clone / "a.txt").exists() == (decision == "allow")
 
 
 def test_a_tool_of_a_harness_reaches_nothing_outside(run: HarnessRun, tmp_path: Path) -> None:

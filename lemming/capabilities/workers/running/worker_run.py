@@ -12,12 +12,14 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import IO
 
 from lemming.capabilities.workers.attempts import STOP_FILE, Attempt
 from lemming.capabilities.workers.harnesses import harness_table
-from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, HarnessResult, Progress
+from lemming.capabilities.workers.harnesses.acp_client import run_acp
+from lemming.capabilities.workers.harnesses.claude_permissions import ClaudePermissions
+from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, HarnessResult, Progress, RunTokens
 from lemming.capabilities.workers.harnesses.output_readers import make_reader
 from lemming.capabilities.workers.running.harness_process import HarnessProcess
 from lemming.capabilities.workers.running.model_gateway import ModelGateway
@@ -25,6 +27,7 @@ from lemming.capabilities.workers.running.run_types import EndedBy, HarnessEnd, 
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import Unusable
+from lemming.kernel.base.integers import clamp_int
 from lemming.kernel.base.redaction.secrets import redact_untrusted
 from lemming.kernel.files import fs
 from lemming.kernel.files.fs import AppendFile
@@ -80,7 +83,7 @@ def _prepare_command(run: HarnessRun, gateway: ModelGateway | None) -> tuple[lis
     command = harness_table.build_command(
         harness, **values, max_turns=run.max_turns,
         max_cost_usd=None if limit_usd is None else max(0.0, limit_usd - run.spent_usd),
-        permissions="ask" if run.permit is not None and harness_table.can_ask(harness) else "bypass",
+        permissions="ask" if _asks(run) else "bypass",
     )  # fmt: skip
     environment = {**harness_table.build_environment(harness, **values), **run.environment}
     if gateway:
@@ -96,6 +99,10 @@ def _prepare_command(run: HarnessRun, gateway: ModelGateway | None) -> tuple[lis
     return command, environment
 
 
+def _asks(run: HarnessRun) -> bool:
+    return run.permit is not None and harness_table.can_ask(run.harness)
+
+
 class _Run:
     """A run under way."""
 
@@ -105,36 +112,32 @@ class _Run:
         self._run, self._process, self._gateway, self._silence, self._log = run, process, gateway, silence, log
         self._ended_by: EndedBy = ""
         self._budget_grace: Deadline | None = None
+        self._has_ended = threading.Event()
         self._error_output = bytearray()
 
     def finish(self) -> HarnessEnd:
         """Read the output to its end, and return the end of the run."""
         watcher, *helpers = (
             threading.Thread(target=work, name=f"worker-{name}", daemon=True)
-            for name, work in (("watch", self._watch), ("prompt", self._feed_prompt), ("errors", self._read_errors))
+            for name, work in (("watch", self._watch), ("errors", self._read_errors))
         )
         for thread in (watcher, *helpers):
             thread.start()
-        reader = make_reader(self._run.harness.output)
         try:
-            for line in _iter_lines(self._process.stdout, self._silence.restart):
-                for progress in reader.read_line(line):
-                    self._log.add(progress)
-            watcher.join()  # a harness may close its output and go on
+            conclude = self._converse()
         finally:
             self._process.end()
             for thread in (watcher, *helpers):
                 thread.join()
             status = self._process.close()
-        error_output = self._log.redact(self._error_output.decode("utf-8", "replace"))
-        result = reader.finish(status, error_output)
+        result = conclude(status, self._log.redact(self._error_output.decode("utf-8", "replace")))
         gateway = self._gateway
         if gateway:
             gateway.close()  # a request that was cut costs, too
         if gateway and gateway.is_exhausted and not self._ended_by:
             self._ended_by = "budget"
         result = self._explain(result)
-        self._log.save_session(result.session)
+        self._log.save_session(result.session, result.tokens)
         has_usage = gateway is not None and gateway.requests > 0
         return HarnessEnd(
             result=result,
@@ -144,6 +147,32 @@ class _Run:
             cost_usd=gateway.cost_usd if gateway and has_usage else None,
             requests=gateway.requests if gateway else 0,
         )
+
+    def _converse(self) -> Callable[[int, str], HarnessResult]:
+        """Hold the conversation with the harness. Return the function that makes its result of status and errors."""
+        run = self._run
+        if run.harness.output == "acp":
+            watched = replace(run, on_progress=self._log.add)
+            turn = run_acp(self._process.stdin, self._process.stdout, watched, on_output=self._silence.restart)
+            return lambda _, errors: replace(turn, message=f"{turn.message} {errors}".strip()) if turn.error else turn
+        reader = make_reader(run.harness.output, self._log.earlier_tokens)
+        permissions = ClaudePermissions(run.permit) if _asks(run) and run.permit else None
+        prompt = permissions.first_input(run.prompt) if permissions else run.prompt.encode()
+        # On a thread of its own: a harness may write before it reads.
+        feeder = threading.Thread(target=self._feed, args=(prompt,), kwargs={"is_last": not permissions}, daemon=True)
+        feeder.start()
+        for line in _iter_lines(self._process.stdout, self._silence.restart):
+            for progress in reader.read_line(line):
+                self._log.add(progress)
+            if permissions:
+                answer = permissions.answer(line)
+                self._silence.restart()  # a gate may have taken its time
+                self._feed(answer or b"", is_last=permissions.is_finished)
+        self._has_ended.wait()  # a harness may close its output and go on
+        feeder.join()
+        if permissions:
+            return lambda status, errors: permissions.conclude(reader.finish(status, errors))
+        return reader.finish
 
     def _explain(self, result: HarnessResult) -> HarnessResult:
         """Return the result with the limit as its error, if a limit ended the run."""
@@ -159,9 +188,11 @@ class _Run:
         by = Attempt("", self._run.folder).read_json(STOP_FILE).get("by")
         return by if isinstance(by, str) and by else "a person"
 
-    def _feed_prompt(self) -> None:
-        with contextlib.suppress(OSError), self._process.stdin as stdin:  # the harness need not read all of it
-            stdin.write(self._run.prompt.encode())
+    def _feed(self, content: bytes, *, is_last: bool) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the harness need not read all of it, or has ended
+            self._process.stdin.write(content)
+            if is_last:
+                self._process.stdin.close()
 
     def _read_errors(self) -> None:
         while chunk := os.read(self._process.stderr.fileno(), 1 << 16):
@@ -172,13 +203,15 @@ class _Run:
     def _watch(self) -> None:
         """Wait for the end of the harness, and bring it about at a limit."""
         deadline = Deadline(self._run.deadline_s)
-        while not self._process.wait(_WATCH_INTERVAL_S):
-            self._ended_by = self._find_limit(deadline)
+        try:
+            while not self._ended_by and not self._process.wait(_WATCH_INTERVAL_S):
+                self._ended_by = self._find_limit(deadline)
             if self._ended_by:
                 self._process.send_signal(signal.Signals[f"SIG{self._run.harness.stop_signal}"])
                 self._process.wait(_STOP_GRACE_S)
-                break
-        self._process.end()
+            self._process.end()
+        finally:
+            self._has_ended.set()
 
     def _find_limit(self, deadline: Deadline) -> EndedBy:
         if self._gateway and self._gateway.is_exhausted:
@@ -200,6 +233,7 @@ class _RunLog:
 
     def __init__(self, run: HarnessRun) -> None:
         self._run, self._clock, self._session, self._is_full = run, SystemClock(), "", False
+        self.earlier_tokens = self._read_earlier_tokens()
         self._file = AppendFile(run.folder, PROGRESS_FILE)
         self.save_session(run.session)
 
@@ -228,12 +262,25 @@ class _RunLog:
         }
         self._file.append(json.dumps(entry).encode() + b"\n")
 
-    def save_session(self, session: str) -> None:
-        """Write the session's id durably as soon as it is known. Repeatable."""
-        if session and session != self._session:
+    def save_session(self, session: str, tokens: RunTokens | None = None) -> None:
+        """Write the session's id durably as soon as it is known, and its tokens at the end. Repeatable."""
+        if session and (session != self._session or tokens):
             self._session = session
-            content = json.dumps({"session": session, "harness": self._run.harness.name})
+            total = {
+                name: count + getattr(self.earlier_tokens, name)
+                for name, count in asdict(tokens or RunTokens()).items()
+            }
+            content = json.dumps({"session": session, "harness": self._run.harness.name, "tokens": total})
             fs.write_atomic(self._run.folder, SESSION_FILE, content.encode(), sync=True)
+
+    def _read_earlier_tokens(self) -> RunTokens:
+        """Return the tokens of the session's earlier runs, which Codex counts again."""
+        with contextlib.suppress(FileNotFoundError, ValueError, AttributeError):  # none, or cut by a crash
+            saved = json.loads(fs.read_bytes(self._run.folder / SESSION_FILE, 1 << 16))
+            tokens = saved.get("tokens") if saved.get("session") == self._run.session else None
+            if isinstance(tokens, dict):
+                return RunTokens(**{name: clamp_int(tokens.get(name)) or 0 for name in asdict(RunTokens())})
+        return RunTokens()
 
     def redact(self, text: str) -> str:
         """Return a text of the harness without secrets."""
