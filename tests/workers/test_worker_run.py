@@ -76,6 +76,14 @@ def test_a_key_that_would_reach_the_sandbox_is_refused(tmp_path: Path, changes: 
     assert KEY not in str(caught.value)
 
 
+def test_a_short_key_of_a_local_server_is_no_secret(tmp_path: Path) -> None:
+    with ModelServer([{"say": "none of it"}]) as server:
+        end = run_harness(make_run(tmp_path, f"echo none; {ASK}", api="anthropic", base_url=server.url, key="none"))
+        assert server.requests[0].key == "none"
+    assert end.result.text.startswith("none\n")
+    assert "none of it" in end.result.text
+
+
 def test_progress_has_no_secrets_and_is_short(tmp_path: Path) -> None:
     steps: list[Progress] = []
     script = "echo sk-the-'real'-key-0123456789; echo ghp_0123456789abcdefghij0123456789abcdef; printf '%900d' 1"

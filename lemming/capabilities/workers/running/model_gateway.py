@@ -86,6 +86,7 @@ class ModelGateway:
         run = self._run
         with contextlib.ExitStack() as stack:
             self._usage_file = stack.enter_context(AppendFile(run.folder, USAGE_FILE))
+            self._usage_file.sync_name()
             timeout = httpx2.Timeout(
                 connect=_CONNECT_TIMEOUT_S, read=run.silence_s + _READ_MARGIN_S, write=_WRITE_TIMEOUT_S, pool=None
             )
@@ -219,7 +220,8 @@ class ModelGateway:
                 raise RefusedRequest(502, f"an answer must have at most {MAX_BODY_BYTES} bytes")
         usage.read_body(bytes(content))
         # A server may repeat the key in its error.
-        return bytes(content).replace(self._run.key.encode(), b"[redacted key]") if self._run.key else bytes(content)
+        secret = self._run.secret_key.encode()
+        return bytes(content).replace(secret, b"[redacted key]") if secret else bytes(content)
 
     def record_usage(self, model: str, path: str, tokens: RunTokens, *, is_estimate: bool) -> None:
         """Count the tokens of an answer, and append them to `usage.jsonl` durably."""
@@ -249,16 +251,22 @@ class ModelGateway:
     def _remember_socket(self, event: str, details: dict[str, Any]) -> None:
         """Note a connection to the model's server: only its socket can wake a thread that waits for an answer."""
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
-            self._upstream_sockets.append(details["return_value"].get_extra_info("socket"))
+            with self._state:
+                self._upstream_sockets.append(details["return_value"].get_extra_info("socket"))
+            if self._is_closed:  # while it connected
+                self._cut_connections()
+
+    def _cut_connections(self) -> None:
+        for upstream in self._upstream_sockets:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(upstream, socket.SHUT_RDWR)
 
     def _end_requests(self) -> None:
         """Refuse new requests, cut those under way, and wait until their usage is written."""
         with self._state:
             self._is_closed = True
             self._state.notify_all()
-            for upstream in self._upstream_sockets:
-                with contextlib.suppress(OSError):
-                    socket.socket.shutdown(upstream, socket.SHUT_RDWR)
+            self._cut_connections()
             self._state.wait_for(lambda: self._in_flight == 0, _CLOSE_TIMEOUT_S)
 
 

@@ -10,6 +10,9 @@ from typing import Literal
 
 from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessResult, Permit, Progress, RunTokens
 
+MIN_SECRET_CHARS = 8
+"""Minimum length of a secret: a shorter text is part of ordinary words."""
+
 EndedBy = Literal["", "deadline", "silence", "stop", "person", "budget"]
 """Cause of an early end; empty if the harness ended by itself. "stop": the engine ends. "person": `lemming workers stop`."""
 
@@ -48,6 +51,11 @@ class HarnessRun:
     permit: Permit | None = None
     on_progress: Callable[[Progress], object] | None = None
     stop: threading.Event | None = None
+
+    @property
+    def secret_key(self) -> str:
+        """The key, to keep out of texts; empty for a short one, such as the "none" of a local server."""
+        return self.key if len(self.key) >= MIN_SECRET_CHARS else ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,7 +89,9 @@ def _prepare_command(run: HarnessRun, gateway: ModelGateway | None) -> tuple[lis
     if gateway:
         environment[harness.key_variable] = gateway.token
     files = harness_table.build_home_files(harness, **values)
-    if run.key and any(run.key in text for text in (*command, *environment.values(), *files.values(), run.prompt)):
+    if run.secret_key and any(
+        run.secret_key in text for text in (*command, *environment.values(), *files.values(), run.prompt)
+    ):
         raise Unusable(
             "the key of a model must not be given to a harness", where=harness.name,
             hint="remove the key from the harness's options and from the prompt",
@@ -284,7 +286,7 @@ class _RunLog:
 
     def redact(self, text: str) -> str:
         """Return a text of the harness without secrets."""
-        key = self._run.key
+        key = self._run.secret_key
         return redact_untrusted(text.replace(key, "[redacted key]") if key else text)
 
     def close(self) -> None:
