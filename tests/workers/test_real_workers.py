@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -55,6 +56,19 @@ def make_real_org(tmp_path: Path, provider: str, url: str, **options: Any) -> tu
     return base, site
 
 
+def set_prices(base: Path, dollars: float) -> None:
+    """Give the worker's model a price in dollars per million tokens."""
+    file = base / "config/models.json"
+    models = json.loads(file.read_text())
+    models["coder"] |= {"usd_per_million_input_tokens": dollars, "usd_per_million_output_tokens": dollars}
+    file.write_text(json.dumps(models))
+
+
+def add_gate(base: Path, gate: dict[str, Any]) -> None:
+    """Add a gate of the organisation."""
+    (base / "config/org.json").write_text(json.dumps({"gates": [gate]}))
+
+
 @pytest.mark.parametrize("provider", HARNESSES)
 def test_a_harness_changes_a_file_and_its_patch_is_merged(tmp_path: Path, provider: str) -> None:
     with ModelServer(SCRIPT) as server:
@@ -95,3 +109,29 @@ def test_a_run_that_is_killed_goes_on_in_its_session_and_makes_each_edit_once(tm
     reply = next(line for line in journal_lines(base, 1) if line["type"] == "model_replied")
     assert reply["input_tokens"] >= 100 * len(server.requests) - 100, "requests before the kill are counted"
     assert not verify_org(base).errors
+
+
+def test_a_limit_on_spending_is_what_a_run_may_cost_and_it_ends_before_the_next_request(tmp_path: Path) -> None:
+    script = [{"run": f"echo edit {number} >> edits.txt", "usage": [1_000_000, 0, 0, 0]} for number in range(9)]
+    with ModelServer(script) as server:
+        base, site = make_real_org(tmp_path, "claude-code", server.url, max_cost_usd=100.0)
+        set_prices(base, 1.0)
+        add_gate(base, {"at": "spend", "dollars": 3.5, "per": "organisation", "then": "block"})
+        run_once(base)
+    assert 2 <= len(server.requests) <= 4, "Claude Code counts by its own prices, the gateway by those of the entry"
+    payload = outbox(base, "coder")[-1]["payload"]
+    assert payload["status"] == "failed"
+    assert "3.5" in payload["text"]
+    reply = next(line for line in journal_lines(base, 1) if line["type"] == "model_replied")
+    assert reply["cost_usd"] == len(server.requests)
+    assert git(site, "for-each-ref", "refs/heads/lemming") == ""
+
+
+def test_a_limit_in_dollars_refuses_a_run_without_a_bound(tmp_path: Path) -> None:
+    with ModelServer(SCRIPT) as server:
+        base, _ = make_real_org(tmp_path, "claude-code", server.url)
+        set_prices(base, 1.0)
+        add_gate(base, {"at": "spend", "dollars": 3.5, "per": "organisation", "then": "block"})
+        run_once(base)
+        assert not server.requests
+    assert "max_cost_usd" in (base / "logs/ticks/00000001.jsonl").read_text()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from lemming.capabilities.workers.attempts import collector_folder, organisation_id
+from lemming.capabilities.workers.attempts import collector_folder, organisation_id, remove_stale_attempts
 from lemming.capabilities.workers.patch_store import load_patch
 from lemming.capabilities.workers.repositories.collector import open_collector
 from lemming.capabilities.workers.repositories.git_command import read_git
@@ -66,7 +66,10 @@ class MergeTool(CallOnly):
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         """Merge the patch. The output is JSON with `merged`, `already` or `conflict`."""
-        return _merge(context, **arguments)
+        result = _merge(context, **arguments)
+        if result.success:  # no run goes on from this clone, also if the call is repeated after a kill
+            remove_stale_attempts(context.base, context.agent.name, keep="")
+        return result
 
     @property
     def _arguments(self) -> Any:

@@ -226,6 +226,8 @@ class Turn:
         """
         self._state.conversation = messages
         messages += self.append_new_results(messages)
+        if self._state.answers:
+            self._append_urgent(messages)
         answer: Answer = yield Ask(messages)
         messages.append(to_assistant_message(answer, self._state.inputs.agent.turn.max_tool_calls))
         return answer
