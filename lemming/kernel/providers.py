@@ -57,7 +57,7 @@ class Request(NamedTuple):
     out because the server rejects them: keys of `FALLBACKS` in
     `lemming.capabilities.hosted_models.rejected_fields`. `images` belong to the message with a text beginning
     with `images_with`. `turn_s`: seconds left to the turn, including waits for capacity.
-    `max_cost_usd`: limit in dollars that the provider itself keeps to, or None.
+    `max_cost_usd`: a limit in dollars below that of the model's entry, or None.
     """
 
     model_name: str

@@ -123,7 +123,7 @@ def test_a_limit_on_spending_is_what_a_run_may_cost_and_it_ends_before_the_next_
     assert payload["status"] == "failed"
     assert "3.5" in payload["text"]
     reply = next(line for line in journal_lines(base, 1) if line["type"] == "model_replied")
-    assert reply["cost_usd"] == len(server.requests)
+    assert round(reply["cost_usd"]) == len(server.requests)
     assert git(site, "for-each-ref", "refs/heads/lemming") == ""
 
 

@@ -225,7 +225,8 @@ class _PlannedCall(NamedTuple):
             max_call_cost(entry, max_input_tokens(request)),
             get_provider_class(entry.provider, plugins).makes_many_calls,
         )
-        limit = None if request.max_cost_usd is None else Decimal(repr(request.max_cost_usd))
+        max_cost_usd = entry.max_cost_usd if request.max_cost_usd is None else request.max_cost_usd
+        limit = None if max_cost_usd is None else Decimal(repr(max_cost_usd))
         max_dollars = limit if makes_many_calls else bound.dollars
         dollars = None if max_dollars is None else float(max_dollars)
         facts = {

@@ -16,8 +16,8 @@ from lemming.kernel.plugins.capability_loader import find_capability, get_capabi
 from lemming.kernel.plugins.capability_table import (
     APPROVALS,
     GATE_ACTIONS,
-    HARNESS_PROVIDERS,
     ORG_KEYS,
+    POLICY_PROVIDERS,
     RESUME_KEYS,
     SCHEDULE_KEYS,
     SPEAKING_PROVIDERS,
@@ -76,11 +76,8 @@ def provider_capability(agent: Agent, config: Config) -> str:
 def resolve_turn_policy(agent: Agent, config: Config) -> TurnPolicy:
     """Return an agent's turn policy: from the provider's capability, its resume, or the settings."""
     entry = config.models.get(agent.model.key)
-    is_harness = entry is not None and entry.provider in HARNESS_PROVIDERS
-    capability_name = (
-        HARNESS_PROVIDERS[entry.provider][0] if entry and is_harness else provider_capability(agent, config)
-    )
-    capability = find_capability(capability_name) if capability_name else None
+    owner = POLICY_PROVIDERS.get(entry.provider) if entry else None
+    capability = find_capability(owner[0]) if owner else None
     policy: TurnPolicy = (capability and capability.turn_policy) or TurnPolicy(config.org.defaults.wake)
     wake = agent.schedule.wake if policy.is_asked else None  # its resume may say when requests wake it
     return policy._replace(wake=wake or policy.wake, take=agent.turn.take or policy.take)

@@ -50,10 +50,10 @@ PREFIXES = tuple(name for name in TOOL_SOURCES if name.endswith("."))
 """Prefixes of tools that only a server can list."""
 
 MODEL_PROVIDERS = _index_items("model_providers", "harness_providers")
-HARNESS_PROVIDERS = _index_items("harness_providers")
-"""Providers that run coding harnesses: the capability sets the defaults of their turns."""
 SPEAKING_PROVIDERS = _index_items("channel_providers", "computed_providers")
 """Providers that speak for an agent: its capability is in use."""
+POLICY_PROVIDERS = {**SPEAKING_PROVIDERS, **_index_items("harness_providers")}
+"""Providers whose capability sets the defaults of an agent's turns."""
 CHANNELS = frozenset(_index_items("channel_providers"))
 """The providers that ship which are channels."""
 NO_MODELS = frozenset(_index_items("computed_providers"))

@@ -44,7 +44,6 @@ def build_request(
         agent=name,
         tick=inputs.tick,
         step=call,
-        max_cost_usd=entry.max_cost_usd,
     )
 
 

@@ -48,7 +48,10 @@ class Reservations:
         if entry.provider in NO_MODELS:
             return
         tokens_in = max_input_tokens(request)
-        max_cost, dollars = cost_bound(entry, tokens_in), request.max_cost_usd or max_dollars(entry, tokens_in)
+        max_cost, dollars = (
+            cost_bound(entry, tokens_in),
+            request.max_cost_usd or entry.max_cost_usd or max_dollars(entry, tokens_in),
+        )
         amounts: dict[str, Any] = {
             "credits": min(float(max_cost.credits), MAX_AMOUNT),
             "cost_usd": None if dollars is None else min(dollars, MAX_AMOUNT),
