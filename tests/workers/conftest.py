@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,10 @@ def base(asked_folder: Path, tmp_path: Path) -> Path:
 def lemming(base: Path, capsys: pytest.CaptureFixture[str]) -> Lemming:
     """A `lemming` that works on the organisation in `base`."""
     return typed_at(base, capsys)
+
+
+@pytest.fixture
+def harness_folder() -> Iterator[Path]:
+    """A folder for HOME and work tree of a real harness: Codex refuses a HOME in the system's temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="lemming-harness-", dir="/var/tmp") as folder:
+        yield Path(folder).resolve()
