@@ -7,6 +7,8 @@ it would be outside. The protocol's types are those of the package `agent-client
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import IO, Any
@@ -55,7 +57,7 @@ def run_acp(
     except acp.RequestError as error:
         return client.explain(error)
     except (ConnectionError, EOFError, ValueError) as error:
-        # ValueError: a line that is too long, or no message of the protocol
+        # ValueError: an answer that does not fit the protocol
         message = f"the harness ended before it answered: {error}"
         return client.end("exit", message[:MAX_MESSAGE_CHARS])
 
@@ -65,8 +67,9 @@ async def _run_turn(client: _Client, stdin: IO[bytes], stdout: IO[bytes]) -> Har
     from acp.schema import ClientCapabilities, FileSystemCapabilities
 
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
-    output, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stdout)
+    lines, reader = asyncio.StreamReader(limit=MAX_LINE_BYTES), asyncio.StreamReader()
+    output, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), stdout)
+    transfer = asyncio.create_task(_pass_messages(lines, reader))
     sink, protocol = await loop.connect_write_pipe(lambda: asyncio.streams.FlowControlMixin(loop), stdin)
     writer = asyncio.StreamWriter(sink, protocol, None, loop)
     offered: Any = client  # without the methods of files and terminals, which the package then refuses
@@ -83,8 +86,24 @@ async def _run_turn(client: _Client, stdin: IO[bytes], stdout: IO[bytes]) -> Har
         return client.conclude(str(reply.stop_reason))
     finally:
         await connection.close()
+        transfer.cancel()
         sink.close()
         output.close()
+
+
+async def _pass_messages(source: asyncio.StreamReader, target: asyncio.StreamReader) -> None:
+    """Pass the messages of the protocol on, until the end or a line that is too long.
+
+    Other lines, such as warnings of npm, end the package's connection, or are printed by it with a traceback.
+    """
+    try:
+        while line := await source.readline():
+            with contextlib.suppress(ValueError, RecursionError):
+                if isinstance(json.loads(line), dict):
+                    target.feed_data(line)
+    except ValueError:
+        pass
+    target.feed_eof()
 
 
 async def _open_session(connection: Any, client: _Client, *, can_load: bool) -> str:
