@@ -23,6 +23,8 @@ from lemming.kernel.obligations.request_payloads import decision_sort_key, requi
 from lemming.kernel.org.resume import Agent
 from lemming.obligations.request_view import Assignment, End, Handoff, RequestView
 
+UNTIL = "until"
+"""Key of a request's goal, and of the receipts in its answer."""
 PERSON_RANK = -1  # an author without a turn in a tick wrote before its turns
 
 LastTick = Callable[[OutboxEntry], int | None]
@@ -158,6 +160,8 @@ def _apply_event(request: RequestView, event: RequestEvent, facts: RequestEventC
     is_approval = is_approval_request(request.entry.payload)
     if not assignments or (is_approval and not _is_decision(event)):
         return False
+    if event.action == "answers" and _lacks_receipts(request, entry, facts):
+        return False
     for assignment in assignments:
         if event.action == "hands_on":
             _reassign(assignment, entry, facts)
@@ -167,6 +171,12 @@ def _apply_event(request: RequestView, event: RequestEvent, facts: RequestEventC
         return False
     request.end = _response_outcome(entry) if is_approval else _outcome_of_assignments(request)
     return not request.is_open
+
+
+def _lacks_receipts(request: RequestView, answer: OutboxEntry, facts: RequestEventContext) -> bool:
+    """Return True for an agent's answer that nobody has checked, to a request with a goal. A failure needs no check."""
+    is_checked = UNTIL in answer.payload or answer.agent in facts.people
+    return UNTIL in request.entry.payload and not is_checked and _response_outcome(answer) == "answered"
 
 
 def _is_decision(event: RequestEvent) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from terminal import Lemming
 
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_ticks
@@ -14,7 +15,9 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import write_person_entry
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.current_requests import load_requests
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 PEOPLE = {"human": {"provider": "human"}}
@@ -169,3 +172,90 @@ def test_a_budget_holds_with_a_judge(base: Path) -> None:
     [answer] = answers(base)
     assert answer["status"] == "failed"
     assert answer["spent"] <= 3
+
+
+def test_an_answer_of_another_turn_without_receipts_answers_nothing(base: Path) -> None:
+    forged = {"kind": "response", "payload": {"text": "done", "reply_to": "", "until": {"reached": True}}, "tags": []}
+    organisation(base, {"agent": "ada", "step": 0, "reply": {**WORSE, "outbox_entries": [forged]}}, schedule={})
+    identity = ask(base, {"by": "critic"}, not_before="2026-01-01T00:00:01Z")
+    forged["payload"]["reply_to"] = identity.rpartition("_")[2]  # type: ignore[index]
+    organisation(base, {"agent": "ada", "step": 0, "reply": {**WORSE, "outbox_entries": [forged]}}, schedule={})
+    run(base)
+    assert "until" not in answers(base)[0]
+    [request] = load_requests(Organisation.from_path(base)).requests
+    assert request.is_open
+
+
+def test_a_request_with_a_goal_is_not_handed_on(base: Path) -> None:
+    hands_on = {**WORSE, "outbox_entries": [], "tool_calls": [{"tool": "hand_to_bob", "args": {"message": "you"}}]}
+    script = ({"contains": "Judge the draft", "reply": PASSES}, {"agent": "ada", "step": 0, "reply": hands_on})
+    organisation(base, *script, {"agent": "ada", "reply": BETTER}, team={"hand_to": ["bob"]})
+    fs.write_atomic(base, "agents/bob/resume.json", dump_pretty(resume("bob", schedule={"wake": "addressed"})))
+    ask(base, {"by": "critic"})
+    run(base)
+    assert answers(base)[0]["until"]["reached"]
+    assert [path for path in tree(base) if "agents/bob/outbox" in path] == []
+
+
+def test_an_agent_that_takes_its_whole_inbox_is_not_shown_a_request_with_a_goal(base: Path) -> None:
+    organisation(base, {"agent": "ada", "contains": "Write the page", "reply": BETTER}, turn={"take": "all"})
+    ask(base, {"by": "critic"})
+    run(base, 2)
+    assert answers(base) == []
+
+
+def test_an_answer_that_nobody_can_pay_to_check_is_held_back(base: Path) -> None:
+    organisation(
+        base,
+        {"contains": "Judge the draft", "reply": PASSES},
+        {"agent": "ada", "reply": WORSE},
+        credits={"max_credits": 1},
+    )
+    models = json.loads((base / "config/models.json").read_text())
+    models["scripted"]["per_call"] = 1
+    fs.write_atomic(base, "config/models.json", dump_pretty(models))
+    ask(base, {"by": "critic"})
+    run(base)
+    assert answers(base) == []
+
+
+def test_checks_of_a_folder_from_elsewhere_need_an_agreement(base: Path, lemming: Lemming) -> None:
+    organisation(base, {"agent": "ada", "reply": BETTER})
+    ask(base, {"checks": [["true"]]})
+    listed = lemming("trust")
+    assert "not granted  runs the program: true, in the sandbox, to check what an agent did for a request" in listed.out
+    lemming("run-once")
+    assert "nobody has agreed to run true (agree with `lemming trust --yes`, and ask again)" in answers(base)[0]["text"]
+    lemming("trust", "--yes")
+    ask(base, {"checks": [["true"]]}, conversation="again")
+    lemming("run-once")
+    assert answers(base)[1]["until"]["reached"]
+
+
+@pytest.mark.parametrize(
+    ("until", "message"),
+    [
+        ({"by": "critc"}, 'until.by: there is no agent or model key "critc"'),
+        ({"max_turns": 3}, "until must have checks"),
+        ({"checks": [["true"]], "turns": 3}, 'until has no key "turns"'),
+    ],
+)
+def test_a_request_with_an_invalid_goal_is_not_written(base: Path, lemming: Lemming, until: Any, message: str) -> None:
+    organisation(base)
+    (base / "goal.json").write_text(json.dumps(until))
+    asked = lemming("ask", "ada", "--until", str(base / "goal.json"), "Write the page.")
+    sent = lemming("send", "--to", "ada", "--kind", "request", "--payload", json.dumps({"until": until}), "Write it.")
+    assert (asked.status, sent.status) == (2, 2)
+    assert message in asked.err
+    assert message in sent.err
+    assert not (base / "agents/human/outbox").exists()
+
+
+def test_the_turns_that_are_used_are_shown(base: Path, lemming: Lemming) -> None:
+    organisation(base, *JUDGED)
+    identity = ask(base, {"by": "critic"}).rpartition("_")[2]
+    run(base)
+    assert "until  not reached so far, turn 1 of 5" in " ".join(lemming("requests", identity).out.split("   "))
+    assert lemming("requests", identity, "--json").objects[0]["until"] == {"turns": 1, "max_turns": 5, "reached": None}
+    run(base)
+    assert lemming("requests", identity, "--json").objects[0]["until"] == {"turns": 2, "max_turns": 5, "reached": True}

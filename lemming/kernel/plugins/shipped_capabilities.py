@@ -230,7 +230,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
         CapabilitySpec(
             REQUESTS,
             "lemming.capabilities.requests.requests_capability:RequestsCapability",
-            after=("judges",),  # which may forbid that a request is handed on
+            after=("goals", "judges"),  # which may forbid that a request is handed on
             keys={"resume.team": ".requests_settings:RequestsResumeSettings", "turn.take": ""},
             provides={
                 "reply_holds": {REQUESTS: ".request_resolver:is_awaited_entry"},

@@ -68,6 +68,8 @@ class TurnWrites(TurnStateValues):
 
         A rejected entry adds a result with the reason, and returns None.
         """
+        if new.kind == "response" and "until" in new.payload:  # receipts are the engine's to write
+            new = new._replace(payload={key: value for key, value in new.payload.items() if key != "until"})
         if self.requests:
             completed = self.requests.complete_entry(new, alone=alone)
             if isinstance(completed, Rejected):
