@@ -101,3 +101,16 @@ def test_in_the_sandbox_a_harness_sees_its_clone_and_nothing_of_the_person(tmp_p
     assert not (site / "hacked").exists()
     assert "No such file" in git(site, "show", "lemming/coder:seen.txt")
     assert "begin" in git(site, "show", "lemming/coder:log.txt")
+
+
+def test_a_goal_is_checked_on_the_branch_after_the_merge_and_its_words_go_back_to_the_harness(tmp_path: Path) -> None:
+    script = "grep -q 'exit status 1' && echo good > src/state || echo bad > src/state; echo done"
+    base, site = make_worker_org(tmp_path, {"coder": script}, wake="addressed")
+    ask_worker(base, "coder", until={"checks": [["grep", "-q", "good", "src/state"]]})
+    run_once(base)
+    assert [entry for entry in outbox(base, "coder") if entry["kind"] == "response"] == []
+    assert git(site, "show", "lemming/coder:src/state") == "bad"
+    run_once(base)
+    receipts = outbox(base, "coder")[-1]["payload"]["until"]
+    assert (receipts["turns"], receipts["reached"], receipts["checks"][0]["status"]) == (2, True, 0)
+    assert git(site, "show", "lemming/coder:src/state") == "good"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from lemming.capabilities.goals.goal_settings import UNTIL, format_command, parse_goal
+from lemming.ext import TurnView
 from lemming.kernel.access.permission_bindings import digest_setting
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.redaction.secrets import redact_untrusted
 from lemming.kernel.files.fast_decoder import TypeMismatch
+from lemming.kernel.files.field_types import Json
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import OrgPath
@@ -22,6 +25,8 @@ from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.guards import CheckFinding
 from lemming.libraries.sandbox.sandbox_settings import get_shell_settings
 
+MakeCall = Callable[[TurnView, list[str]], tuple[str, Json]]
+"""Returns the tool, and its arguments, that checks what a worker's turn has left on its branch."""
 TAIL_CHARS = 2000
 """So much of the end of a program's output is recorded."""
 
@@ -68,6 +73,20 @@ def run_check(command: Sequence[str], context: ToolContext) -> CheckFinding:
     ends = {"exit": f"exit status {verdict.status}", "timeout": f"killed after {limit_s:g} s"}
     how = ends.get(verdict.ended, f"killed: {verdict.ended}")
     return _make_finding(how, verdict.status if verdict.ended == "exit" else None, text.rstrip()[-TAIL_CHARS:])
+
+
+def run_clone_check(turn: TurnView, make_call: MakeCall, command: list[str], at: str) -> Json:
+    """Return the receipt of a program that ran in a clone of a worker's branch: `ended`, `status` and `tail`."""
+    tool, arguments = make_call(turn, command)
+    result = turn.call_tool(tool, arguments, at)
+    turn.mark_results_shown()  # the loop says itself what failed
+    try:
+        receipt = parse(result.output)
+    except JsonProblem:
+        return {"ended": "not run", "status": None, "tail": result.output[-TAIL_CHARS:]}
+    status = None if "ended_by" in receipt else receipt["status"]
+    ended = f"ended by {receipt['ended_by']}" if status is None else f"exit status {status}"
+    return {"ended": ended, "status": status, "tail": receipt["tail"].rstrip()[-TAIL_CHARS:]}
 
 
 def _make_finding(how: str, status: int | None, tail: str) -> CheckFinding:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from lemming.capabilities.goals.goal_checks import run_check
+from lemming.capabilities.goals.goal_checks import run_check, run_clone_check
 from lemming.capabilities.goals.goal_settings import UNTIL, format_command
 from lemming.capabilities.judges.judge_prompts import NoVerdict, ask_judge, build_judge_prompt, load_recorded_judge
 from lemming.capabilities.judges.judged_turn import describe_draft_entry, truncate_for_judge
-from lemming.ext import PLAIN, RunTurn, TurnView
+from lemming.ext import PLAIN, RunTurn, TurnView, find_fact
 from lemming.kernel.base.errors import OutOfCredits
 from lemming.kernel.base.payload_text import quote_lines
 from lemming.kernel.files.field_types import Json
@@ -68,7 +68,9 @@ class GoalLoop:
         if any(draft.payload.get("status") in _GIVEN_UP for draft in drafts):
             self._add_receipts(receipts)
             return end
-        receipts["checks"] = checks = [self._run_check(command) for command in self._goal["checks"]]
+        receipts["checks"] = checks = [
+            self._run_check(command, drafts[0].created_at) for command in self._goal["checks"]
+        ]
         problems = [_describe_check(check) for check in checks if check["status"] != 0]
         if verdict := self._ask_judge(drafts, checks):
             receipts["judge"] = verdict
@@ -101,8 +103,11 @@ class GoalLoop:
         answers = task.find_answers(self._turn.entries) or self._find_drafts("done")
         self._turn.extend_payloads({answer.identity for answer in answers}, {UNTIL: receipts})
 
-    def _run_check(self, command: list[str]) -> Json:
+    def _run_check(self, command: list[str], at: str) -> Json:
         line = format_command(command)
+        make_call = find_fact("workers.make_goal_check") if "workspace" in self._turn.agent.extensions else None
+        if make_call is not None:
+            return {"command": line, **run_clone_check(self._turn, make_call, command, at)}
         finding = self._turn.run_check(f"{UNTIL}: {line}"[:200], partial(run_check, command))
         return {"command": line, "ended": finding.why, **(finding.content or {"status": None, "tail": ""})}
 

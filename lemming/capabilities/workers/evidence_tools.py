@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from lemming.capabilities.workers.attempts import Attempt, state_folder
 from lemming.capabilities.workers.harnesses.harness_types import Harness
-from lemming.capabilities.workers.merge_tool import CallOnly
+from lemming.capabilities.workers.merge_tool import MERGE, CallOnly
 from lemming.capabilities.workers.patch_store import load_patch
 from lemming.capabilities.workers.repositories.user_repository import open_repository
 from lemming.capabilities.workers.running.run_types import HarnessRun
@@ -19,11 +19,12 @@ from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.worker_job import WorkerJob
 from lemming.capabilities.workers.worker_provider import fill_clone
 from lemming.capabilities.workers.workspace_settings import get_workspace
-from lemming.ext import describe_field
+from lemming.ext import TurnView, describe_field
 from lemming.kernel.base.errors import LemmingError, ToolError
-from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
+from lemming.kernel.files.field_types import Json
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 
@@ -69,10 +70,18 @@ class PermitTool(CallOnly):
         return get_arguments(_permit, 1)
 
 
+def make_goal_check(turn: TurnView, command: list[str]) -> tuple[str, Json]:
+    """Return the tool and the arguments that check what a worker's turn has left on its branch, for a goal."""
+    outputs = [result["output"] for result in turn.results if result["tool"] == MERGE and result["success"]]
+    merged = parse(outputs[-1]) if outputs else {}
+    base = merged.get("merged") or merged.get("already") or turn.inputs.given["workers"]["base"]
+    return CHECK, {"base": base, "patch": "", "command": command}
+
+
 def _check_patch(
     context: ToolContext,
     base: Annotated[str, describe_field("Commit that the patch applies to.")],
-    patch: Annotated[str, describe_field("SHA-256 of the patch.")],
+    patch: Annotated[str, describe_field("SHA-256 of the patch; empty: none.")],
     command: Annotated[list[str], describe_field("Program and arguments.", min_length=1)],
     timeout_s: Annotated[float, describe_field("Time limit in seconds.", gt=0)] = 600.0,
 ) -> ToolResult:
@@ -90,7 +99,7 @@ def _check_patch(
             agent=context.agent.name,
             model="",
             repository=f"{repository.git_dir}",
-            patch=b64encode(load_patch(context.org, patch)).decode(),
+            patch=b64encode(load_patch(context.org, patch)).decode() if patch else "",
             is_full_copy=settings.copy == "full",
         )
         fill_clone(job, attempt, repository)

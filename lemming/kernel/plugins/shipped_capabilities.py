@@ -314,6 +314,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "facts": {
                     "workers.find_line": ".recorded_merges:find_line",
                     "workers.merge_problems": ".recorded_merges:find_merge_problems",
+                    "workers.make_goal_check": ".evidence_tools:make_goal_check",
                     "workers.running": ".running_workers:list_workers",
                     "workers.stop": ".running_workers:stop_worker",
                     "workers.watched_files": ".running_workers:list_watched_files",
