@@ -16,6 +16,7 @@ import pytest
 from model_servers import ModelServer
 from worker_org import PERSON, ask_worker, git, make_repository, outbox
 
+from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.testing import journal_lines, make_org, resume
@@ -135,3 +136,24 @@ def test_a_limit_in_dollars_refuses_a_run_without_a_bound(tmp_path: Path) -> Non
         run_once(base)
         assert not server.requests
     assert "max_cost_usd" in (base / "logs/ticks/00000001.jsonl").read_text()
+
+
+@pytest.mark.parametrize("provider", ["claude-code", "acp"])
+def test_what_a_running_harness_asks_for_waits_for_a_person_and_the_session_goes_on(
+    tmp_path: Path, provider: str
+) -> None:
+    script = [{"run": "test -e asked.txt || echo asked > asked.txt"}] * 4 + [{"say": "I asked first."}]
+    with ModelServer(script) as server:
+        base, site = make_real_org(tmp_path, provider, server.url, permissions="ask")
+        add_gate(base, {"at": "call", "tool": "permit", "then": "ask"})
+        run_once(base)
+        entry = outbox(base, "coder")[-1]
+        question = entry["payload"]
+        assert question["call"]["tool"] == "permit"
+        assert "asked.txt" in json.dumps(question["call"]["args"]["input"])
+        assert run(["-C", str(base), "approve", entry["id"], "--as", "ann"]) == 0
+        run_once(base)
+    payload = outbox(base, "coder")[-1]["payload"]
+    assert payload["text"].strip() == "I asked first."
+    assert git(site, "show", "lemming/coder:asked.txt") == "asked"
+    assert not verify_org(base).errors
