@@ -9,8 +9,11 @@ TICKS ?= 2
 # Tests wait for processes and sockets a fifth of their time: half as many again as there are processors.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, (os.cpu_count() or 1) * 3 // 2))')
 
+HARNESSES := @anthropic-ai/claude-code @openai/codex @mariozechner/pi-coding-agent opencode-ai @google/gemini-cli \
+	@zed-industries/claude-code-acp @zed-industries/codex-acp
+
 .DEFAULT_GOAL := help
-.PHONY: help run test lint style format bench crash docs site clean
+.PHONY: help run test lint style format harnesses bench crash docs site clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -48,6 +51,9 @@ format: $(VENV)/dev ## Put the code into the house's format
 # LEMMING_TEST_WEIGHTS=FILE: the weights of Qwen2.5-Coder 0.5B, where the models' folder has none; else its tests are skipped.
 crash: $(VENV)/site ## Every crash point and every long test, not the sample that `make test` takes
 	@LEMMING_CRASH_POINTS=all $(BIN)/python -m pytest -m "crash or long or sample" -n auto --dist worksteal
+
+harnesses: ## Install the coding harnesses that long tests run, in ~/.cache/lemming-harnesses (about 1 GB)
+	@npm install --silent --no-fund --no-audit --prefix $(HOME)/.cache/lemming-harnesses $(HARNESSES)
 
 bench: $(VENV)/dev ## Measure the engine against bare file writing
 	@$(BIN)/python -m benchmarks

@@ -27,7 +27,7 @@ def require_program(name: str) -> str:
     """Return the path of an installed program, or skip the test."""
     path = shutil.which(name, path=SEARCH_PATH)
     if path is None or shutil.which("node") is None:
-        pytest.skip(f"{name} is not installed: set LEMMING_HARNESSES to a folder with it, or install it into {CACHE}")
+        pytest.skip(f"{name} is not installed: make harnesses")
     return path
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness_programs import SEARCH_PATH
 from model_servers import ModelServer
 from worker_runs import KEY, find_price, make_run
 
@@ -19,7 +19,6 @@ from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
 
 NAMES = ("claude-code", "codex", "pi")
-PROGRAMS = os.environ.get("LEMMING_TEST_HARNESSES", "/opt/harnesses/node_modules/.bin")
 MODELS = {"claude-code": "claude-sonnet-4-5", "codex": "gpt-5.2-codex", "pi": "scripted"}
 WRITE = {"write": ["a.txt", "one\n"], "usage": [1000, 200]}
 
@@ -33,7 +32,7 @@ pytestmark = [
 @pytest.fixture(params=NAMES)
 def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HarnessRun:
     """Return a run of a released harness, without its server."""
-    monkeypatch.setenv("PATH", f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", SEARCH_PATH)
     harness = load_harness(request.param)
     if find_program(harness) is None:
         pytest.skip(f"{harness.name} is not installed: {harness.install}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness_programs import SEARCH_PATH, require_program
 from model_servers import ModelServer
 from worker_org import PERSON, ask_worker, git, make_repository, outbox
 
@@ -21,9 +21,6 @@ from lemming.engine import run_once
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.testing import journal_lines, make_org, resume
 
-PROGRAMS = os.pathsep.join(
-    [os.environ.get("LEMMING_TEST_HARNESSES", "/opt/harnesses/node_modules/.bin"), os.environ["PATH"]]
-)
 HARNESSES = {
     "claude-code": ("claude", "claude-sonnet-4-5"),
     "codex": ("codex", "gpt-5.2-codex"),
@@ -37,14 +34,13 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(shutil.which("bwrap") is None
 
 @pytest.fixture(autouse=True)
 def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", PROGRAMS)
+    monkeypatch.setenv("PATH", SEARCH_PATH)
     monkeypatch.setenv("MODEL_KEY", "sk-the-real-key-0123456789")
 
 
 def make_real_org(tmp_path: Path, provider: str, url: str, **options: Any) -> tuple[Path, Path]:
     program, model = HARNESSES[provider]
-    if shutil.which(program, path=PROGRAMS) is None:
-        pytest.skip(f"{program} is not installed")
+    require_program(program)
     if provider == "acp":
         options["command"] = [program]
     entry = {"provider": provider, "model": model, "options": {"base_url": url, "api_key_env": "MODEL_KEY", **options}}
