@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,7 @@ def failures(base: Path) -> list[str]:
     return [turn.agent for turn in failed]
 
 
-@pytest.mark.parametrize("template", RECORDED)
+@pytest.mark.parametrize("template", [*RECORDED, "workers"])
 def test_the_commands_of_its_readme_work_in_their_order(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,6 +65,51 @@ def test_the_commands_of_its_readme_work_in_their_order(
             words = words_of(command)
             assert run(words) in (0, 1 if words[0] == "waiting" else 0), (command, capsys.readouterr())
     assert "recorded" not in json.loads(Path("config/models.json").read_text())["default"]["model"]
+
+
+def git(repository: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(repository), *arguments], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_a_worker_mends_the_repository_after_a_person_approved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    base = made(tmp_path / "org", "workers")
+    site, test = base / "site", [sys.executable, "-B", str(base / "site/test_slug.py")]
+    begin = git(site, "rev-parse", "main")
+    assert begin == "7fe3af05475bbe912696a10ed17166fc60a76d7e"
+    assert subprocess.run(test, capture_output=True, check=False).returncode == 1
+    assert [turn.agent for turn in run_once(base).by_status("waiting")] == ["coder"]
+    assert git(site, "branch", "--list", "lemming/*") == ""
+    assert run(["-C", str(base), "approve", "--all", "--tool", "merge", "--yes"]) == 0
+    run_once(base)
+    assert git(site, "rev-parse", "main") == begin
+    assert git(site, "rev-parse", "lemming/coder^{tree}") == "773b09ac21dca32c17d915694ac2840efe206c7f"
+    assert git(site, "status", "--porcelain") == ""
+    assert texts(base, "coder")[-1] == "A slug has hyphens between its words and leaves out other signs."
+    git(site, "merge", "-q", "lemming/coder")
+    assert subprocess.run(test, capture_output=True, text=True, check=True).stdout == "2 tests passed\n"
+
+
+def test_a_recorded_worker_says_that_another_task_was_not_given_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    base = made(tmp_path / "org", "workers")
+    (base / "agents/human/outbox/00000001_task1.json").unlink()
+    assert run(["-C", str(base), "send", "--to", "coder", "Add a page about bees, please."]) == 0
+    (failed,) = run_once(base).by_status("failed")
+    assert "this task was not given then" in failed.reason
+
+
+def test_without_git_nothing_of_the_workers_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run(["init", str(tmp_path / "org"), "--template", "workers"]) != 0
+    assert "git must be installed" in capsys.readouterr().err
+    assert not (tmp_path / "org").exists()
 
 
 @pytest.mark.parametrize("template", RECORDED)

@@ -7,6 +7,8 @@ from pathlib import Path
 BASE_TEMPLATES = {"recorded": "newsroom"}
 """Templates that add to another, or replace files of it."""
 
+REPOSITORIES = {"workers": "site"}
+"""Templates with a folder that becomes a git repository with one commit."""
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
 

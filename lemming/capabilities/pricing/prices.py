@@ -19,7 +19,10 @@ from lemming.kernel.llm.call_cost import cost_bound, to_decimal
 from lemming.kernel.llm.token_usage import Tokens
 from lemming.libraries.model_price import CallCostBound, ModelPrice
 
-VENDORS = {"openai": "openai", "anthropic": "anthropic", "codex": "openai", "claude-code": "anthropic"}
+VENDORS = {
+    "openai": "openai", "anthropic": "anthropic", "codex": "openai", "claude-code": "anthropic", "opencode": "openai",
+    "pi": "anthropic",
+}  # fmt: skip
 """Vendors whose prices the list has, by provider: a harness asks its vendor's server."""
 CACHE_WRITE_FACTORS = {"auto": 1.25, "5m": 1.25, "1h": 2.0}
 """By how much a token costs more that Anthropic keeps for so long: the price of input is multiplied by it."""

@@ -23,6 +23,7 @@ class WorkerJob:
     key: str
     run: int = 0
     base: str
+    at: str = ""
     agent: str
     model: str
     repository: str = ""

@@ -11,23 +11,24 @@ import socket
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from lemming.capabilities.workers.attempts import STOP_FILE, Attempt, collector_folder, get_attempt
 from lemming.capabilities.workers.harnesses.harness_table import load_harness, with_command
-from lemming.capabilities.workers.harnesses.harness_types import PermissionQuestion, RunTokens
+from lemming.capabilities.workers.harnesses.harness_types import HarnessResult, PermissionQuestion, RunTokens
+from lemming.capabilities.workers.harnesses.model_vendors import VENDORS
+from lemming.capabilities.workers.recorded_runs import load_recorded_runs
 from lemming.capabilities.workers.repositories.bundles import load_bundle
 from lemming.capabilities.workers.repositories.collector import open_collector
-from lemming.capabilities.workers.repositories.git_command import run_git
-from lemming.capabilities.workers.repositories.private_clone import make_clone
+from lemming.capabilities.workers.repositories.private_clone import make_clone, patch_clone
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
 from lemming.capabilities.workers.running.run_types import HarnessEnd, HarnessRun
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.worker_job import JOB, WorkerJob
-from lemming.kernel.base.errors import Unavailable, Unusable
+from lemming.kernel.base.errors import RequestRejected, Unavailable, Unusable
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
@@ -44,9 +45,10 @@ class WorkerProvider(Backend):
     """A harness as a model. Subclasses name the harness.
 
     `command`: the program, in place of the harness's own. `api_key_env`: variable with the key of the model's server, which
-    the sandbox never sees. `base_url`: another server. `max_cost_usd`, `max_turns`: limits of a run. `deadline_s`,
-    `silence_s`: seconds for a run, and without any output. `permissions`: "ask" lets gates decide what the harness asks
-    while it runs, instead of permitting everything inside the clone. `env`: further variables that the harness gets.
+    the sandbox never sees; empty: the vendor's usual one, or none for another server. `base_url`: another server.
+    `max_cost_usd`, `max_turns`: limits of a run. `deadline_s`, `silence_s`: seconds for a run, and without any output.
+    `permissions`: "ask" lets gates decide what the harness asks while it runs, instead of permitting everything inside the
+    clone. `env`: further variables that the harness gets.
     """
 
     harness_name = "command"
@@ -55,6 +57,7 @@ class WorkerProvider(Backend):
     answers_by_text = True
     makes_many_calls = True
     max_concurrent = 4
+    has_program = True
 
     def __init__(
         self,
@@ -71,11 +74,13 @@ class WorkerProvider(Backend):
         base: Path | None = None,
     ) -> None:
         harness = load_harness(self.harness_name)
-        if not (command or harness.program):
+        if self.has_program and not (command or harness.program):
             hint = f'set options.command in {MODELS_FILE}, as in ["gemini", "--experimental-acp"]'
             raise Unusable("options.command must name a program, got nothing", where=self.harness_name, hint=hint)
         self.harness = with_command(harness, command) if command else harness
-        self._key_variable, self._base_url, self._env = api_key_env, base_url, env or []
+        vendor = VENDORS.get(self.harness.api)
+        self.key_variable = api_key_env or (vendor.key_variable if vendor and not base_url else "")
+        self._base_url, self._env = base_url or (vendor.find_address() if vendor else ""), env or []
         self._max_turns, self.deadline_s, self._silence_s = max_turns, deadline_s, silence_s
         self.max_cost_usd, self._permissions, self._base = max_cost_usd, permissions, base or Path()
 
@@ -90,6 +95,9 @@ class WorkerProvider(Backend):
             raise Unusable("the agent must have a workspace, got none", where=self.harness_name, hint=hint)
         job = WorkerJob.from_json((request.extra or {})[JOB])
         attempt = get_attempt(self._base, job.key)
+        noted = attempt.read_json("attempt.json")
+        if noted.get("run") == job.run and noted.get("at") != job.at:
+            attempt.remove()  # of an organisation that was in this folder before, with ticks of the same numbers
         fs.make_root(attempt.folder)
         attempt.write_json("owner.json", {"pid": os.getpid(), "host": socket.gethostname()})
         repository = open_repository(Path(job.repository)) if job.repository else None
@@ -99,12 +107,16 @@ class WorkerProvider(Backend):
         if job.bundle:  # on another machine there is no repository to borrow from
             load_bundle(collector.git_dir, b64decode(job.bundle), job.base)
         prompt, session = self._enter_clone(job, attempt, repository, request.messages)
-        end = run_harness(self._make_run(job, attempt, repository, request, prompt, session))
+        end = self.run_worker(self._make_run(job, attempt, repository, request, prompt, session))
         if self.stopping and self.stopping.is_set():
             raise Unavailable("the engine ended during the run", where=self.harness_name)
         fs.remove(attempt.folder, STOP_FILE)
         tree = take_tree(collector, attempt.clone, job.base, max_file_bytes=job.max_file_bytes, max_files=MAX_FILES)
         return self._make_reply(job, attempt, end, tree)
+
+    def run_worker(self, run: HarnessRun) -> HarnessEnd:
+        """Run the harness to its end."""
+        return run_harness(run)
 
     def _enter_clone(
         self,
@@ -115,7 +127,7 @@ class WorkerProvider(Backend):
     ) -> tuple[str, str]:
         """Make the clone, or use that of an interrupted or earlier run. Return the prompt and the session to resume."""
         noted, session = attempt.read_json("attempt.json"), attempt.read_json("session.json").get("session", "")
-        facts = {"base": job.base, "harness": self.harness.name, "run": job.run}
+        facts = {"base": job.base, "harness": self.harness.name, "run": job.run, "at": job.at}
         is_same_clone = noted.get("base") == job.base and noted.get("harness") == self.harness.name
         if session and self.harness.resume and is_same_clone and attempt.clone.is_dir():
             if noted.get("run") == job.run:
@@ -152,7 +164,7 @@ class WorkerProvider(Backend):
             ],
             environment={name: os.environ[name] for name in self._env if name in os.environ},
             base_url=self._base_url,
-            key=os.environ.get(self._key_variable, "") if self._key_variable else "",
+            key=os.environ.get(self.key_variable, "") if self.key_variable else "",
             usd_cost=_make_pricing(job.prices) if job.prices else None,
             max_cost_usd=job.max_cost_usd,
             max_turns=self._max_turns,
@@ -212,9 +224,7 @@ def fill_clone(job: WorkerJob, attempt: Attempt, repository: UserRepository | No
         is_full_copy=job.is_full_copy,
     )
     if job.patch:
-        # No program has run in this clone yet, so git may still use it.
-        env, patch = {"GIT_WORK_TREE": f"{attempt.clone}"}, b64decode(job.patch)
-        run_git("apply", "--binary", git_dir=attempt.clone / ".git", env=env, cwd=attempt.clone, stdin=patch)
+        patch_clone(attempt.clone, b64decode(job.patch))
 
 
 def _new_messages(messages: Sequence[Message]) -> Sequence[Message]:
@@ -305,6 +315,29 @@ class CommandProvider(WorkerProvider):
     harness_name = "command"
 
 
+class RecordedProvider(WorkerProvider):
+    """Recorded runs, for demonstrations and tests: their patches are applied to the clone, and no program runs.
+
+    `file`: a `Recording`, absolute or in the organisation.
+    """
+
+    has_program = makes_many_calls = False
+
+    def __init__(self, *, file: str, base: Path | None = None) -> None:
+        super().__init__(base=base)
+        self.harness, self._file = replace(self.harness, name="recorded"), file
+        self._runs = load_recorded_runs(self._base, file)
+
+    def run_worker(self, run: HarnessRun) -> HarnessEnd:
+        """Apply the patch of the first recorded run whose text is in the prompt. Raises `RequestRejected` without one."""
+        for recorded in self._runs:
+            if recorded.contains in run.prompt:
+                patch_clone(run.clone, recorded.load_patch(self._base))
+                return HarnessEnd(result=HarnessResult(text=recorded.text), exit_status=0)
+        hint = "choose a harness: docs/workers.md lists the lines of config/models.json"
+        raise RequestRejected("these runs are recorded, and this task was not given then", where=self._file, hint=hint)
+
+
 HARNESSES: Mapping[str, type[WorkerProvider]] = {
     "claude-code": ClaudeCodeProvider,
     "codex": CodexProvider,
@@ -313,5 +346,6 @@ HARNESSES: Mapping[str, type[WorkerProvider]] = {
     "gemini-cli": GeminiCliProvider,
     "acp": AcpProvider,
     "harness": CommandProvider,
+    "recorded": RecordedProvider,
 }
 """The providers by name, as `config/models.json` has them. "gemini" is a server, and "command" a channel."""

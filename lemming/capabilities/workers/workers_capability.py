@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from lemming.capabilities.workers.attempts import organisation_id
-from lemming.capabilities.workers.harnesses.harness_table import find_program, read_version
+from lemming.capabilities.workers.harnesses.harness_table import read_version
+from lemming.capabilities.workers.machine_facts import INSTALL_SANDBOX, find_missing_key, find_obstacles
 from lemming.capabilities.workers.repositories.user_repository import open_repository
+from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
 from lemming.capabilities.workers.worker_provider import HARNESSES, WorkerProvider
 from lemming.capabilities.workers.worker_requests import send_job
 from lemming.capabilities.workers.worker_steps import take_worker_turn
@@ -31,12 +33,14 @@ from lemming.ext import (
 from lemming.kernel.access.permission_bindings import digest_setting, program_permission
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
+from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_table import EXECUTORS
 
 
 class WorkersCapability(Capability):
@@ -109,12 +113,20 @@ class WorkersCapability(Capability):
                     f"workspace.branch must not be checked out, got {branch}",
                     hint=f"use a branch of its own, such as lemming/{subject.agent.name}",
                 )
-            harness = _make_provider(entry, subject.base).harness
-            if find_program(harness) is None:
-                hint = harness.install or f"install {harness.program[0]}, or set options.command in {MODELS_FILE}"
-                raise ConfigError(f"{harness.program[0]} must be installed, got no such program", hint=hint)
-        except ConfigError as error:
+        except LemmingError as error:
             yield Problem(error.message, file, pointer="/workspace", hint=error.hint)
+        if subject.config.org.executor in EXECUTORS:
+            return  # the harness runs on another machine
+        worker = _make_provider(entry, subject.base)
+        for text, fix in find_obstacles(worker):
+            yield Problem(text, file, pointer="/workspace", hint=fix)
+        for text, fix in find_missing_key(worker):
+            yield Problem(text, file, pointer="/workspace", severity="warning", hint=fix)
+        if worker.has_program and settings.sandbox == "required" and not get_worker_sandbox()[0]:
+            yield Problem(
+                f"a worker must run in a sandbox, got none: {get_worker_sandbox()[1]}",
+                file, pointer="/workspace/sandbox", hint=INSTALL_SANDBOX,
+            )  # fmt: skip
 
 
 def _make_provider(entry: ModelEntry, org: Organisation | Path) -> WorkerProvider:

@@ -195,7 +195,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             keys={"model.usd_per_million_input_tokens": "", "model.usd_per_million_output_tokens": ""},
             provides={
                 "pricing": dict.fromkeys(
-                    ("*", "openai", "anthropic", "claude-code", "codex"), ".prices:compute_cost_usd"
+                    ("*", "openai", "anthropic", "claude-code", "codex", "pi", "opencode"), ".prices:compute_cost_usd"
                 ),
                 "facts": {
                     "money.max_call_cost": ".prices:max_call_cost",
@@ -301,6 +301,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                         "gemini-cli": "GeminiCli",
                         "acp": "Acp",
                         "harness": "Command",
+                        "recorded": "Recorded",
                     }.items()
                 },
                 "tools": {
@@ -315,6 +316,10 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                     "workers.find_line": ".recorded_merges:find_line",
                     "workers.merge_problems": ".recorded_merges:find_merge_problems",
                     "workers.make_goal_check": ".evidence_tools:make_goal_check",
+                    "workers.check_worker_model": ".machine_facts:check_worker_model",
+                    "workers.describe_machine": ".machine_facts:describe_machine",
+                    "workers.describe_start": ".machine_facts:describe_start",
+                    "workers.make_repository": ".repositories.first_commit:make_repository",
                     "workers.running": ".running_workers:list_workers",
                     "workers.stop": ".running_workers:stop_worker",
                     "workers.watched_files": ".running_workers:list_watched_files",

@@ -16,7 +16,7 @@ from lemming.kernel.base.version import __version__
 from lemming.kernel.base.wording import format_count
 from lemming.kernel.files.file_modes import PRIVATE_FOLDERS, PRIVATE_LEDGERS
 from lemming.kernel.org.config import MODELS_FILE
-from lemming.kernel.plugins.capability_loader import executor_class
+from lemming.kernel.plugins.capability_loader import executor_class, find_fact
 from lemming.kernel.plugins.capability_table import EXECUTORS
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
@@ -54,6 +54,14 @@ def _check_packages(scope: CheckScope) -> Iterator[Problem]:
 def _check_embedded_model(scope: CheckScope) -> Iterator[Problem]:
     embedded = _find_version("xllamacpp")
     yield make_note(f"xllamacpp {embedded}" if embedded else "xllamacpp is not installed (optional)")
+
+
+def _check_workers(scope: CheckScope) -> Iterator[Problem]:
+    """Yield notes only: `validate` and the check of models name what the workers of this organisation lack."""
+    describe_machine = find_fact("workers.describe_machine")
+    yield from map(
+        make_note, describe_machine() if describe_machine else ["the capability of workers is not installed"]
+    )
 
 
 def _find_version(package: str) -> str | None:
@@ -227,6 +235,7 @@ CHECKS = (
     Check("python", "world", "Python version", _check_python),
     Check("packages", "world", "required packages", _check_packages),
     Check("embedded", "world", "package for embedded models", _check_embedded_model),
+    Check("workers", "world", "git, the sandbox and the harnesses of workers", _check_workers),
     Check("org", "names", "the organisation's folder", _check_org, stops=True),
     DISK,
     Check("privacy", "names", "files that other users can read", _check_privacy),

@@ -155,14 +155,14 @@ def find_program(harness: Harness) -> Path | None:
 def read_version(harness: Harness) -> str:
     """Return the version of the installed program, or an empty text if it is unknown.
 
-    A program is asked once for each change of its file. A program without an option for it is looked up in the npm
-    package around it.
+    A program of npm is looked up in its package, which takes no process. Any other is asked, once for each change of its
+    file.
     """
     path = find_program(harness)
     if path is None:
         return ""
     real = path.resolve()
-    return _ask_version(str(path), harness.version, real.stat().st_mtime_ns) or _read_package_version(real)
+    return _read_package_version(real) or _ask_version(str(path), harness.version, real.stat().st_mtime_ns)
 
 
 @cache
@@ -185,7 +185,7 @@ def _ask_version(path: str, arguments: tuple[str, ...], _mtime_ns: int) -> str:
 
 
 def _read_package_version(program: Path) -> str:
-    for folder in list(program.parents)[:3]:
+    for folder in list(program.parents)[:3] if "node_modules" in program.parts else ():
         try:
             package = parse((folder / "package.json").read_bytes())
         except (OSError, JsonProblem):

@@ -100,6 +100,12 @@ def require_git() -> str:
     return program
 
 
+def find_git_version() -> str:
+    """Return git's version, such as "2.39", or an empty text without git."""
+    program = shutil.which("git", path=_search_path())
+    return ".".join(map(str, (_read_version(program) if program else None) or ()))
+
+
 def _run(
     arguments: list[str], stdin: bytes, environment: Mapping[str, str], accept: Sequence[int], folder: Path
 ) -> bytes:

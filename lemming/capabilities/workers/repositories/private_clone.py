@@ -44,6 +44,15 @@ def make_clone(
     run_git("read-tree", "-u", "--reset", base, git_dir=git_dir, env={"GIT_WORK_TREE": str(folder)}, cwd=folder)
 
 
+def patch_clone(folder: Path, patch: bytes) -> None:
+    """Change the files of a clone by a patch. No program of a worker may have run in the clone.
+
+    Raises RepositoryError for a patch that does not apply, or that would write through a link.
+    """
+    env = {"GIT_WORK_TREE": str(folder)}
+    run_git("apply", "--binary", "--allow-empty", git_dir=folder / ".git", env=env, cwd=folder, stdin=patch)
+
+
 def to_address(agent: str) -> str:
     """Return the mail address of an agent, in a domain that never exists.
 
