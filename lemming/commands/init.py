@@ -12,10 +12,11 @@ import typer
 
 from lemming.commands.command_context import CommandContext, Quiet, argument, is_org, option
 from lemming.commands.dash import INSTALL, is_installed
+from lemming.commands.init_here import plan_first_org, print_first_org
 from lemming.commands.terminal import print_data, print_notice
 from lemming.import_export.import_writer import append_keys
 from lemming.import_export.resume_shorthand import ShorthandDefaults, expand_shorthand
-from lemming.import_export.template_files import TEMPLATES, load_template
+from lemming.import_export.template_files import REPOSITORIES, TEMPLATES, load_template
 from lemming.kernel.agents import decode_resume
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, UsageError
@@ -25,6 +26,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.atomic_folder import finish_staging, stage_org
 from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, load_config
 from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.firing_plan import WITH_TOOLS
 from lemming.operations.choose_model import set_default_model
 from lemming.operations.model_detection import AvailableModel, detect_models, recommend_model
@@ -33,6 +35,7 @@ from lemming.queries.model_readiness import check_readiness, describe_limitation
 
 PURPOSES = {
     "desk": "answer requests and tickets, with a reviewer",
+    "workers": "mend a repository by coding harnesses, with a person who approves each merge",
     "research": "answer questions from files, with checked sources",
     "watch": "watch a log folder and alert a person",
     "review": "write texts that a person approves before they are published",
@@ -134,15 +137,19 @@ def init(
         Path, argument("DIR", "Folder to create; default: the current folder.", show_default=False)
     ] = Path("."),
     template: Annotated[
-        Literal["newsroom", "recorded", "empty", "desk", "research", "watch", "review", "game"] | None,
+        Literal["newsroom", "recorded", "empty", "desk", "workers", "research", "watch", "review", "game"] | None,
         option("--template NAME", "Template to start from. Default: ask on a terminal, else newsroom."),
     ] = None,
+    uses_repository: Annotated[
+        bool, option("--here", "Create workers for the git repository around you. Default of DIR: ../NAME-agents.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Create an organisation in a folder. Existing files are never overwritten.
 
     Templates: newsroom, three agents on the embedded model; empty, only the human; and with recorded answers,
-    so no model is needed: desk, a support desk with three tickets; research, an answer with checked sources;
+    so no model is needed: desk, a support desk with three tickets; workers, a patch for a repository that is
+    merged with a person's approval; research, an answer with checked sources;
     watch, a log folder, alerts to a person and a daily digest; review, texts published only with a person's
     approval; game, two players and a referee; recorded, 20 ticks of the newsroom. The README.md of each
     template describes the next steps and the choice of a model.
@@ -150,6 +157,9 @@ def init(
     Without --template, on a terminal, three questions are asked: the purpose, the model (from keys in the
     environment, servers on this machine, and an embedded model that fits into memory), and approval of sends
     and commands. Without a terminal, the template is newsroom.
+
+    With --here, the organisation is made beside the git repository around you, from what is there: a triager, a
+    coder that runs an installed harness, a reviewer, and you, who approves each merge. See docs/workers.md.
 
     On a terminal, the output lists the available models, and the command that replaces the default by a
     better model. No key is sent. Local servers are queried for half a second, only on a terminal.
@@ -160,7 +170,11 @@ def init(
       lemming init news
       lemming init desk --template desk
       lemming init --template empty my-org
+      lemming init --here
     """
+    if uses_repository:
+        _init_here(context, folder, template, quiet=quiet)
+        return
     base = folder.expanduser().absolute()
     if finish_staging(base):
         print_notice(f"completed the interrupted `lemming init` in {folder}; `lemming status` shows it")
@@ -179,6 +193,8 @@ def init(
     with stage_org(base, "init") as staged:
         for relative, content in files.items():
             fs.write_atomic(staged, relative, content)
+        if folder_name := REPOSITORIES.get(answers.template):
+            require_fact("workers.make_repository")(staged / folder_name)
         new_files = [*files, *apply_answers(staged, answers)]
     with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
         PermissionGrants(base).mark_as_local()
@@ -191,6 +207,24 @@ def init(
     _print_next_steps(base, folder, answers)
     if is_interactive and not answers.model:
         print_models(load_config(base).models["default"], models, print_notice)
+
+
+def _init_here(context: CommandContext, folder: Path, template: str | None, *, quiet: bool) -> None:
+    """Create workers for the repository around the current folder."""
+    if template:
+        raise UsageError("--here and --template exclude each other", hint="leave one of them out")
+    org = plan_first_org(None if folder == Path(".") else folder, Path.cwd())
+    if finish_staging(org.base):
+        print_notice(f"completed the interrupted `lemming init` in {org.base}; `lemming status` shows it")
+        return
+    _refuse_to_overwrite(org.base, org.base, list(org.files))
+    with stage_org(org.base, "init") as staged:
+        for relative, content in org.files.items():
+            fs.write_atomic(staged, relative, content)
+    with contextlib.suppress(DiskError):
+        PermissionGrants(org.base).mark_as_local()
+    if not context.print_as_json("org", org.as_json()) and not quiet:
+        print_first_org(org)
 
 
 def print_models(default: ModelEntry, models: Sequence[AvailableModel], tell: Tell) -> None:
@@ -247,7 +281,8 @@ def _print_next_steps(base: Path, folder: Path, answers: InitAnswers) -> None:
         steps.append('lemming agents new planner --read human --instructions "Plan what the human asks for."')
     if readiness.is_ready is False:
         steps.append(readiness.fix)
-    steps += ["lemming run-once", "lemming inbox human", "lemming status"]
+    look = "lemming waiting" if template in REPOSITORIES else "lemming inbox human"
+    steps += ["lemming run-once", look, "lemming status"]
     print_notice("next:")
     for step in steps[:3]:
         print_notice(f"  {step}")
@@ -259,6 +294,10 @@ def _print_next_steps(base: Path, folder: Path, answers: InitAnswers) -> None:
     if entry.provider == "scripted":
         print_notice(
             "this template replays recorded answers (see README.md); `lemming models use gpt` switches to a real model"
+        )
+    elif entry.provider == "recorded":
+        print_notice(
+            "this template replays a recorded run (see README.md); `lemming models use claude-code` runs a harness"
         )
     elif template == "empty" and (limits := describe_limitations(entry)):
         print_notice(f"the model is {entry.model}, which {limits}: {WITH_TOOLS}")

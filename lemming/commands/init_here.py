@@ -1,0 +1,229 @@
+"""`lemming init --here`: an organisation of workers beside a git repository, made of what is there.
+
+Nothing in the repository changes, and no program of it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lemming.commands.terminal import one_line, print_columns, print_data, print_notice
+from lemming.import_export.repository_survey import RepositorySurvey, SurveyItem, survey_repository
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import dump_pretty
+from lemming.kernel.base.wording import format_count
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.plugins.capability_loader import require_fact
+from lemming.operations.model_prices import find_price
+
+MAX_COST_USD, MAX_COST_A_DAY_USD, PRINTED_CHARS = 2, 20, 220
+FIRST_TASK = "Find one small bug or missing test in this repository, and mend it."
+
+TRIAGER = """You triage issues and wishes about the repository {name}. You do not see its files.
+If a text asks for a change of the code, hand it to coder with one clear task: what is wrong, what shall be so afterwards,
+and how one can see that. If it is a question, is unclear, or asks for something harmful, answer it yourself and say what is
+missing."""
+CODER = """You work on the repository {name}. Do the task with the smallest change that solves it, in the style of the code
+around it, and with a test where the repository has tests. Run the tests that concern it. Leave other things alone. Answer
+in one line, which becomes the commit's subject, and then say in a few sentences what you changed and what you tried."""
+REVIEWER = """You review patches for the repository {name} before a person reads them. Name what is wrong, unsafe or not
+asked for."""
+POLICY = """The patch (`args.diff`) does what its summary says and nothing else. It has no secret, no debugging code and no
+weakened test, and starts nothing that its summary does not name."""
+
+
+class FirstOrg(NamedTuple):
+    """An organisation to be written: files by path, and what is printed about it."""
+
+    base: Path
+    files: dict[str, bytes]
+    items: list[SurveyItem]
+    agents: list[tuple[str, str, str]]
+    steps: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is printed as JSON values."""
+        items = [item._asdict() for item in self.items]
+        agents = [{"agent": name, "model": model, "does": does} for name, model, does in self.agents]
+        return {"org": str(self.base), "files": [*self.files], "found": items, "agents": agents, "next": self.steps}
+
+
+def plan_first_org(folder: Path | None, user_folder: Path) -> FirstOrg:
+    """Return the organisation for the repository around `user_folder`.
+
+    `folder`: where to create it; None: beside the repository. Raises `UsageError` for a folder in the repository,
+    `RepositoryError` and `ConfigError` for a repository that workers cannot use.
+    """
+    start = require_fact("workers.describe_start")(user_folder)
+    repository, harness = start.repository, _choose_harness(start.harnesses)
+    name = repository.folder.name.removesuffix(".git") or "repository"
+    base = (folder or repository.folder.parent / f"{name}-agents").expanduser().absolute()
+    for top in {repository.folder, repository.work_tree}:
+        if base.resolve().is_relative_to(top):
+            hint = f"leave the folder out for {repository.folder.parent / f'{name}-agents'}"
+            raise UsageError("the organisation must be outside of the repository", where=str(base), hint=hint)
+    survey, models = survey_repository(repository.work_tree), _build_models(harness)
+    files = _build_agents(name, base, repository, survey) | {
+        "config/models.json": dump_pretty(models),
+        "config/org.json": dump_pretty(_build_settings(name)),
+        **({"AGENTS.md": survey.guide.encode()} if survey.guide else {}),
+    }
+    problem = start.sandbox_problem
+    sandbox = f"missing, and no worker starts without it: {problem}" if problem else "taken: each worker runs in it"
+    items = [
+        *_describe_repository(repository),
+        *survey.items,
+        *_describe_machine(start.harnesses, harness),
+        SurveyItem("sandbox", sandbox),
+    ]
+    cheap, coder = models["default"]["model"], models["coder"]
+    limit = f", at most ${MAX_COST_USD} a run" if coder.get("options") else ""
+    agents = [
+        ("triager", cheap, "sorts what you send: answers it, or hands one clear task to coder"),
+        ("coder", f"{harness.provider} {coder['model']}{limit}", "works in a private clone; its reply is a patch"),
+        ("reviewer", cheap, "judges each patch before you see it"),
+        ("human", "you", "approve or deny each merge into lemming/coder; nothing is merged without you"),
+    ]
+    return FirstOrg(base, files, items, agents, [*_list_steps(base, harness, has_sandbox=not problem)])
+
+
+def _choose_harness(harnesses: list[Any]) -> Any:
+    """Return the harness to use: installed and with a key if possible, else installed, else with a key."""
+    return max(harnesses, key=lambda harness: (bool(harness.version), harness.has_key))
+
+
+def _build_models(harness: Any) -> dict[str, Any]:
+    vendor = harness.vendor
+    coder: dict[str, Any] = {"provider": harness.provider, "model": vendor.model}
+    if find_price(ModelEntry(provider=harness.provider, model=vendor.model)):  # a limit in dollars needs a price
+        coder["options"] = {"max_cost_usd": MAX_COST_USD}
+    default = {"provider": vendor.hosted_provider, "model": vendor.hosted_model}
+    return {"default": default, "coder": coder, "human": {"provider": "human"}}
+
+
+def _build_settings(name: str) -> dict[str, Any]:
+    merge = {"at": "call", "tool": "merge"}
+    return {
+        "purpose": f"Triages issues of {name} and proposes patches; nothing is merged without a person.",
+        "tick_interval_s": 60,
+        "gates": [
+            {"at": "spend", "dollars": MAX_COST_A_DAY_USD, "per": "organisation", "window": "1d", "then": "block"},
+            {
+                **merge,
+                "by": "reviewer",
+                "policy": _unwrap(POLICY),
+                "then": "ask",
+                "because": "the reviewer objects (`lemming tick` shows its reason)",
+                "persons": ["human"],
+            },
+            {**merge, "then": "ask", "because": "nothing is merged without you", "persons": ["human"]},
+        ],
+    }
+
+
+def _build_agents(name: str, base: Path, repository: Any, survey: RepositorySurvey) -> dict[str, bytes]:
+    """Return the files of the four agents."""
+    workspace = {"repository": os.path.relpath(repository.folder, base.resolve())}
+    if repository.branch:
+        workspace["base"] = repository.branch
+    skills = "".join(f"\n- {file}: {description}" for file, description in survey.skills.items())
+    skill_list = f"\n\nThe repository has these guides. Read one when your task needs it:{skills}" if skills else ""
+    texts = {"triager": _unwrap(TRIAGER), "coder": _unwrap(CODER) + skill_list, "reviewer": _unwrap(REVIEWER)}
+    settings: dict[str, dict[str, Any]] = {
+        "triager": {
+            "title": "Triage",
+            "reads": ["human", "coder"],
+            "turn": {"take": "one"},
+            "team": {"hand_to": ["coder"]},
+        },
+        "coder": {"title": "Coder", "reads": ["human", "triager"], "workspace": workspace, "model": {"key": "coder"}},
+        "reviewer": {"title": "Reviewer", "reads": ["human"]},
+    }
+    resumes: dict[str, dict[str, Any]] = {}
+    for agent, values in settings.items():
+        read, title = values.pop("reads"), values.pop("title")
+        own_text = f"\n\n{survey.roles[agent]}" if agent in survey.roles else ""
+        resumes[agent] = {
+            "name": agent,
+            "title": title,
+            "model": values.pop("model", {"key": "default"}),
+            "permissions": {"read_outboxes": read, "tools": []},
+            "schedule": {"wake": "addressed"},
+            **values,
+            **({"guides": True} if survey.guide and agent != "triager" else {}),
+            "instructions": texts[agent].replace("{name}", name) + own_text,
+        }
+    resumes["human"] = {
+        "name": "human",
+        "title": "You",
+        "model": {"key": "human"},
+        "permissions": {"read_outboxes": ["triager", "coder", "reviewer"], "tools": []},
+        "instructions": "No model is asked: a person speaks here, with `lemming send` and `lemming ask`.",
+    }
+    return {f"agents/{agent}/resume.json": dump_pretty(resume) for agent, resume in resumes.items()}
+
+
+def _unwrap(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _describe_repository(repository: Any) -> Iterator[SurveyItem]:
+    branch = f"branch {repository.branch}" if repository.branch else "no branch (detached HEAD)"
+    yield SurveyItem(
+        str(repository.work_tree), f"taken: {branch}, commit {repository.commit[:12]}; nothing in it was changed"
+    )
+    if repository.folder != repository.work_tree:
+        yield SurveyItem(str(repository.folder), "taken: the main work tree, since this is a linked one")
+    if repository.changes:
+        yield SurveyItem(format_count(repository.changes, "changed file"), "not taken: workers see what is committed")
+    if repository.has_stash:
+        text = 'a worker could read it; "copy": "full" in the workspace of coder keeps it away'
+        yield SurveyItem("the stash", text)
+
+
+def _describe_machine(harnesses: list[Any], chosen: Any) -> Iterator[SurveyItem]:
+    for harness in harnesses:
+        if harness.version:
+            result = (
+                "taken: the harness of coder" if harness.provider == chosen.provider else "not taken: one is enough"
+            )
+            yield SurveyItem(f"{harness.program} {harness.version}", result)
+    if not chosen.version:
+        yield SurveyItem(chosen.program, f"missing: no harness is installed. {chosen.install}")
+    for variable in dict.fromkeys(harness.vendor.key_variable for harness in harnesses):
+        is_chosen = variable == chosen.vendor.key_variable
+        if any(harness.has_key for harness in harnesses if harness.vendor.key_variable == variable):
+            result = "set: models are called with it; the sandbox never sees it" if is_chosen else "set, not needed"
+            yield SurveyItem(variable, result)
+        elif is_chosen:
+            yield SurveyItem(variable, "not set: no model can be called")
+
+
+def _list_steps(base: Path, harness: Any, *, has_sandbox: bool) -> Iterator[str]:
+    """Yield the next commands: what is missing first."""
+    yield f"cd {shlex.quote(os.path.relpath(base))}"
+    if not harness.version:
+        yield str(harness.install)
+    if not has_sandbox:
+        yield "sudo apt install bubblewrap"
+    if not harness.has_key:
+        yield f"export {harness.vendor.key_variable}=..."
+    yield f'lemming ask triager "{FIRST_TASK}"'
+    yield "lemming waiting"
+    yield "lemming approve ID"
+
+
+def print_first_org(org: FirstOrg) -> None:
+    """Print what was found, the agents, and the next three commands."""
+    print_data("found")
+    print_columns([[f"  {item.name}", one_line(item.result, PRINTED_CHARS)] for item in org.items])
+    print_data(f"\nagents, in {org.base}")
+    print_columns([[f"  {name}", model, does] for name, model, does in org.agents])
+    print_notice("next:")
+    for step in org.steps[:3]:
+        print_notice(f"  {step}")
+    print_notice("then: `lemming validate` names what is missing, `lemming doctor` shows this machine")
