@@ -52,7 +52,8 @@ PREFIXES = tuple(name for name in TOOL_SOURCES if name.endswith("."))
 MODEL_PROVIDERS = _index_items("model_providers", "harness_providers")
 SPEAKING_PROVIDERS = _index_items("channel_providers", "computed_providers")
 """Providers that speak for an agent: its capability is in use."""
-POLICY_PROVIDERS = {**SPEAKING_PROVIDERS, **_index_items("harness_providers")}
+HARNESS_PROVIDERS = _index_items("harness_providers")
+POLICY_PROVIDERS = {**SPEAKING_PROVIDERS, **HARNESS_PROVIDERS}
 """Providers whose capability sets the defaults of an agent's turns."""
 CHANNELS = frozenset(_index_items("channel_providers"))
 """The providers that ship which are channels."""
