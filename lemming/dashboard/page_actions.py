@@ -11,6 +11,7 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.call_reviews import PatchEdit, find_call_review
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import require_fact
@@ -64,11 +65,14 @@ def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json
     if decision not in DECISIONS:
         raise UsageError(f'decision must be one of {", ".join(DECISIONS)}, got "{decision[:40]}"')
     edits = [f"{key}={value}" for key, value in _get_texts(arguments, "edits").items()]
+    patch, contents = _get_text(arguments, "patch"), _get_texts(arguments, "contents")
+    patch_edit = PatchEdit(patch=patch.encode(), contents=contents) if patch or contents else None
     _, request, call = find_pending_request(org, reference)
     is_for_tool = arguments.get("always") is True and decision == "approve" and call is not None
     if is_for_tool and call:
         require_fact("gates.require_gate_exists")(org, call, request.asker)
-    entry = decide(org, reference, decision, person=person, text=_get_text(arguments, "text"), edits=edits)  # type: ignore[arg-type]
+    text = _get_text(arguments, "text")
+    entry = decide(org, reference, decision, person=person, text=text, edits=edits, patch_edit=patch_edit)  # type: ignore[arg-type]
     if is_for_tool and call:
         standing_approval = require_fact("gates.add_standing_approval")(org, call, request.asker)
         return {
@@ -83,6 +87,22 @@ def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json
         **_entry_to_json(entry),
         **({"beside": [waiting_call.id for waiting_call in waiting_calls]} if waiting_calls else {}),
     }
+
+
+def _load_patch_file(org: Organisation, arguments: Json, _person: str | None) -> Json:
+    """Return the text of a file with the patch of a waiting call, or of the patch without a path. Nothing is written."""
+    _, _, call = find_pending_request(org, _get_text(arguments, "id"))
+    review = find_call_review(call["tool"]) if call else None
+    if call is None or review is None:
+        raise UsageError("only a call that applies a patch has files to edit")
+    return {"text": review.load_file(org, call["args"], _get_text(arguments, "path"))}
+
+
+def _stop_worker(org: Organisation, arguments: Json, person: str | None) -> Json:
+    """Ask the running worker of an agent to end."""
+    agent = _require_text(arguments, "agent")
+    require_fact("workers.stop")(org, agent, by=person or "a person")
+    return {"agent": agent}
 
 
 def _preview_standing_approval(org: Organisation, arguments: Json, _person: str | None) -> Json:
@@ -178,6 +198,8 @@ TAKE_LONG = frozenset({"try"})
 ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
     "decide": _decide_call,
     "always": _preview_standing_approval,
+    "patch-file": _load_patch_file,
+    "stop-worker": _stop_worker,
     "undo": _undo_entry,
     "answer": _answer_request,
     "cancel": _cancel_request,

@@ -17,6 +17,7 @@ from lemming.kernel.base.payload_text import get_payload_text
 from lemming.kernel.files.stat_cache import Identity
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.obligations.call_reviews import find_call_review
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import is_channel_model, is_person_model
@@ -36,7 +37,8 @@ Json = dict[str, Any]
 def build_waiting_view(org: OrgPath, *, person: str = "", item: str = "") -> Json:
     """Return the items that wait for people, or for a single `person`, oldest first.
 
-    `because` is the context of the item with identity `item`, by default of the first.
+    `because` is the context of the item with identity `item`, by default of the first; `patch` is the patch that its call
+    would apply, or None.
     """
     org = Organisation.from_path(org)
     snapshot = load_requests(org)
@@ -50,7 +52,22 @@ def build_waiting_view(org: OrgPath, *, person: str = "", item: str = "") -> Jso
         "tick": snapshot.requests.tick,
         "items": [_build_item(org, waiting_item, by_identity[waiting_item.identity]) for waiting_item in items],
         "because": build_request_context(org, snapshot, by_identity[chosen]) if chosen else None,
+        "patch": _build_patch(org, next((listed for listed in items if listed.identity == chosen), None)),
     }
+
+
+def _build_patch(org: Organisation, item: PersonInboxItem | None) -> Json | None:
+    """Return the patch of a call with the identity of its request. Lines beyond `MAX_PATCH_LINES` are only counted."""
+    review = find_call_review(item.call["tool"]) if item and item.call else None
+    if item is None or item.call is None or review is None:
+        return None
+    facts, room = review.load_patch(org, item.call["args"]).as_json(), MAX_PATCH_LINES
+    for file in facts["files"]:
+        count = sum(len(hunk["lines"]) for hunk in file["hunks"])
+        file["left_out"] = count if count > room else 0
+        file["hunks"] = [] if count > room else file["hunks"]
+        room -= 0 if file["left_out"] else count
+    return {"identity": item.identity, **facts}
 
 
 def _build_item(org: Organisation, item: PersonInboxItem, request: RequestView) -> Json:
@@ -65,6 +82,7 @@ def _build_item(org: Organisation, item: PersonInboxItem, request: RequestView) 
         "wish": _describe_wish(item, request),
         "created_at": org.get_cache(TickTimes).find_local_time(request.entry),
         "file": request.entry.file,
+        "has_patch": item.call is not None and find_call_review(item.call["tool"]) is not None,
         "decides": item.call is not None or _is_yes_no_decision(request),
         "fields": [_build_form_field(schema, name, field) for name, field in get_properties(schema).items()],
     }
@@ -119,7 +137,7 @@ def _choose_input_type(field: Any) -> Json:
     return {"form": {"boolean": "yes", "integer": "number", "number": "number"}.get(str(kind), "text")}
 
 
-MAX_LINES, MAX_CHARS, MAX_TURNS_CACHED = 3, 240, 64
+MAX_LINES, MAX_CHARS, MAX_TURNS_CACHED, MAX_PATCH_LINES = 3, 240, 64, 20_000
 
 
 def build_request_context(org: Organisation, snapshot: RequestsSnapshot, request: RequestView) -> Json:

@@ -15,6 +15,7 @@
       <div class="tools"><h3><${Agent} name=${value.name} plain /></h3><span>${value.title}</span>
         <span class="links"><a href=${Lemming.link("feed", { agent: value.name })}>what it said</a> · <a href=${Lemming.link("map", { agent: value.name })}>on the map</a> · <a href=${Lemming.link("past", { agent: value.name })}>what changed in its folder</a></span></div>
       <${Now} value=${value} />
+      ${(value.workers || []).map((worker) => html`<${Worker} worker=${worker} page=${page} />`)}
       <p class="ways">${ways(value)}</p>
       <nav class="tabs" aria-label="of this agent"><ul>${SECTIONS.map(([name, title]) => html`<li><a aria-current=${name === shown ? "page" : undefined} href=${Lemming.link("agent", { name: value.name, show: name === "turns" ? "" : name })}>${title}${counts[name] ? html` <small>${amount(counts[name])}</small>` : null}</a></li>`)}</ul></nav>
       ${shown === "resume" ? html`<${Resume} key=${value.name} value=${value} page=${page} />` : null}
@@ -37,6 +38,29 @@
         ${now.next ? html`<dt>next</dt><dd>${now.next_at ? html`<${Ago} at=${now.next_at} />` : now.next}</dd>` : null}
         ${failed && now.state !== "failing" ? html`<dt>failed last</dt><dd>in <a href=${Lemming.link("turn", { number: failed.tick, agent: value.name })}>tick ${failed.tick}</a>: ${failed.reason || words(failed.end || failed.status)}</dd>` : null}
         ${money.credits == null || !(value.takes_turns || value.is_broken) ? null : html`<dt>spent</dt><dd>${amount(money.used_up)}${money.max_credits == null ? (value.is_broken ? " credits" : " credits, without a limit") : ` of ${amount(money.max_credits)} credits`}${money.cost_usd == null ? "" : `, ${dollars(money.cost_usd)}`}<${Meter} value=${money.used_up} max=${money.max_credits} label="share of its credits that is spent" /></dd>`}</dl></section>`;
+  }
+
+  const STEPS_SHOWN = 8;
+
+  // A coding harness at work for the agent: its steps as they come, the files that it has touched, and its cost.
+  function Worker({ worker, page }) {
+    const [isSure, setSure] = useState(false), [isAll, setAll] = useState(false);
+    const action = useAction();
+    const isGone = worker.state === "gone", steps = [...worker.steps].reverse();
+    const stop = () => action.run(() => Lemming.act("stop-worker", { agent: worker.agent })).then(() => setSure(false));
+    return html`<section class="worker card" aria-label="its worker">
+      <p class="doing"><span class="pill ${isGone ? "interrupted" : "working"}">${isGone ? "engine is gone" : "at work"}</span>
+        <span class="reason">${worker.harness}${worker.model ? `, ${worker.model}` : ""} on <code>${worker.workspace}</code>, for <code>${worker.branch}</code></span><small><${Ago} at=${worker.since} since /></small>
+        <span class="cost">${worker.tokens ? dollars(worker.cost_usd, worker.cost_usd == null) : "no cost yet"}${worker.tokens ? html` <small>${amount(worker.tokens)} tokens</small>` : null}</span></p>
+      ${isGone ? html`<p class="note">The next run finishes its turn.</p>` : null}
+      <div class="progress"><div><h4>Steps</h4>${steps.length ? html`<ol class="steps" aria-live="polite">${steps.slice(0, isAll ? undefined : STEPS_SHOWN).map((step) => html`<li key=${step.at + step.text + step.path}><small><${Ago} at=${step.at} /></small> <span dir="auto">${step.text}</span>${step.path ? html` <code>${step.path}</code>` : null}</li>`)}</ol>
+          ${steps.length > STEPS_SHOWN ? html`<button type="button" class="plain" onClick=${() => setAll(!isAll)}>${isAll ? "fewer" : `${steps.length - STEPS_SHOWN} earlier`}</button>` : null}` : html`<p class="note">none that it told</p>`}</div>
+        <div><h4>Files touched <small>${worker.files.length || ""}</small></h4>${worker.files.length ? html`<ul class="touched">${worker.files.map((file) => html`<li><code>${file}</code></li>`)}</ul>` : html`<p class="note">none yet</p>`}</div></div>
+      ${worker.stopped_by ? html`<p class="note">${worker.stopped_by} has asked it to end.</p>`
+        : page.is_read_only ? null
+        : isSure ? html`<p class="buttons"><button type="button" class="danger" disabled=${action.isBusy} onClick=${stop}>Stop it: its changes are discarded</button> <button type="button" onClick=${() => setSure(false)}>Back</button></p>`
+        : html`<p class="buttons"><button type="button" class="danger" onClick=${() => setSure(true)}>Stop…</button></p>`}
+      <${Failure} error=${action.error} /></section>`;
   }
 
   const words = (end) => end.replace(/_/g, " ");

@@ -3,17 +3,19 @@
 (function () {
   const { html } = Lemming;
   const { useState, useEffect, useLayoutEffect, useRef } = Lemming.hooks;
+  const { Patch, PatchEdit, commentLines } = Lemming.patch;
   const { Ago, Agent, Failure, Diff, plain, changes, amount, dollars, useAction, useDraft, useKeys } = Lemming.ui;
 
   const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
   // All of the call, whatever it would write: a diff may be cut, and is not what is made.
-  function Call({ call, subject }) {
+  function Call({ item, patch, isOpen, redraw }) {
+    const { call, subject } = item;
     const bound = Object.entries(call.binds || {});
     return html`<div class="call">
       ${call.notes ? html`<div class="note closely">Look closely:<ul>${call.notes.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}
-      ${call.diff ? html`<${Diff} text=${call.diff} />` : null}
-      ${subject && subject.entry ? html`<${Entry} entry=${subject.entry} />` : subject && subject.spend ? html`<${Spend} spend=${subject.spend} />`
+      ${call.diff && !item.has_patch ? html`<${Diff} text=${call.diff} />` : null}
+      ${item.has_patch ? html`<${Patch} item=${item} patch=${patch} canComment=${isOpen && !Lemming.page.is_read_only} redraw=${redraw} />` : subject && subject.entry ? html`<${Entry} entry=${subject.entry} />` : subject && subject.spend ? html`<${Spend} spend=${subject.spend} />`
         : html`<dl class="args" aria-label="arguments of the call">${Object.entries(call.args).map(([name, value]) => html`<${Argument} name=${name} value=${value} diff=${call.diff} />`)}</dl>`}
       <p class="note">Asks because ${plain(call.why || "a gate asks for approval")}${subject ? null : html` · calls <code class="called">${plain(call.tool)}</code>`} · <code>${call.gate || call.id}</code>${bound.length ? html` · bound to ${bound.map(([place, digest]) => html` <code title=${digest}>${plain(place)}${digest ? "" : " (missing)"}</code>`)}` : null}</p>
       ${call.unbound ? html`<div class="note">Not bound, may change before the call runs:<ul>${call.unbound.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}</div>`;
@@ -75,7 +77,7 @@
       <p class="note">${because.notes ? html`its own note: <q dir="auto">${because.notes}</q> · ` : null}<a href=${Lemming.link("why", { target: item.file })}>${more ? `${more} more that it read` : "all that it read"}</a> · <a href=${Lemming.link("turn", { number: because.tick, agent: because.agent })}>its turn</a></p></section>`;
   }
 
-  function Decide({ item, act, isBusy, isOpen }) {
+  function Decide({ item, patch, act, isBusy, isOpen }) {
     const [mode, setMode] = useState("");
     const [draft, setDraft] = useDraft("answer " + item.identity, {});
     const args = (item.call && item.call.args) || {};
@@ -83,12 +85,15 @@
     const edits = Object.fromEntries(Object.entries(draft.edits || {}).filter(([key, value]) => value !== shown(args[key])));
     const type = (value) => setDraft(value ? { ...draft, text: value } : without(draft, "text"));
     const canEdit = item.call && item.call.tool !== "show"; // an entry of somebody else is let in as it is
-    const isGone = Boolean(item.subject && item.subject.entry && item.subject.entry.missing);
+    const isGone = Boolean(item.subject && item.subject.entry && item.subject.entry.missing) || (item.has_patch && (!patch || Boolean(patch.problem)));
+    const comments = commentLines(draft.comments);
     const approve = () => !off && !isGone && act("decide", { word: "approve" }, "approved");
     const choose = (next) => () => isOpen && setMode(next);
-    useKeys(mode || draft.edits ? {} : { a: approve, d: choose("deny"), ...(canEdit && { e: choose("edit") }) });
+    useKeys(mode || draft.edits || draft.contents ? {} : { a: approve, d: choose("deny"), ...(canEdit && { e: choose("edit") }) });
     const off = isBusy || !isOpen;
     if (mode === "always") return html`<${Always} item=${item} act=${act} isBusy=${off} back=${() => setMode("")} />`;
+    if (item.has_patch && (mode === "edit" || (draft.contents && !mode)))
+      return html`<${PatchEdit} item=${item} patch=${patch} draft=${draft} setDraft=${setDraft} act=${act} off=${off || isGone} back=${() => setMode("")} />`;
     if (mode === "edit" || (draft.edits && !mode))
       return html`<form class="form" onSubmit=${(event) => (event.preventDefault(), act("decide", { word: "approve", edits }, Object.keys(edits).length ? `approved, with ${Object.keys(edits).join(", ")} changed` : "approved"))}>
         ${editable(item).map(([key, label, asked, toEdit], place) => html`<${Edited} key=${label} name=${label} asked=${asked} isFirst=${!place} value=${key in edits ? typed(key, edits[key], label) : asked}
@@ -96,15 +101,16 @@
         <p class="buttons"><button class="primary" disabled=${off}>Approve as edited</button>
           <button type="button" onClick=${() => (setDraft({}), setMode(""))}>Back</button></p></form>`;
     if (mode)
-      return html`<form class="form" onSubmit=${(event) => (event.preventDefault(), act("decide", { word: mode, text }, mode === "deny" ? "denied" + (text ? `: ${text}` : "") : "answered instead"))}>
+      return html`<form class="form" onSubmit=${(event) => (event.preventDefault(), act("decide", { word: mode, text: mode === "deny" ? [text, ...comments].filter(Boolean).join("\n") : text }, mode === "deny" ? "denied" + (text ? `: ${text}` : "") : "answered instead"))}>
         <label><span>${mode === "deny" ? "Reason (the agent is told; may be empty)" : "What it is told as the result"}</span>
           <${Area} rows="3" required=${mode === "answer"} value=${text} change=${type} isFirst /></label>
+        ${mode === "deny" && comments.length ? html`<div><small>and your comments on its lines:</small><pre>${comments.join("\n")}</pre></div>` : null}
         <p class="buttons"><button class=${mode === "deny" ? "danger" : "primary"} disabled=${off}>${mode === "deny" ? "Deny" : "Answer"}</button>
           <button type="button" onClick=${() => setMode("")}>Back</button></p></form>`;
     return html`<div class="buttons decide">
       <button class="primary" disabled=${off || isGone} onClick=${approve}>Approve <kbd>a</kbd></button>
       ${canEdit ? html`<button disabled=${off} onClick=${choose("edit")}>Edit… <kbd>e</kbd></button>` : null}
-      <button class="danger" disabled=${off} onClick=${choose("deny")}>Deny… <kbd>d</kbd></button>
+      <button class="danger" disabled=${off} onClick=${choose("deny")}>Deny${comments.length ? ` with ${comments.length} ${comments.length === 1 ? "comment" : "comments"}` : ""}… <kbd>d</kbd></button>
       ${item.call && !item.subject ? html`<details class="more-ways"><summary>Other ways</summary><p><button disabled=${off} onClick=${choose("answer")}>Give the result yourself…</button>
         <button disabled=${off} onClick=${choose("always")}>Stop asking about this…</button></p></details>` : null}</div>`;
   }

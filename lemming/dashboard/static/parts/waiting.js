@@ -86,7 +86,7 @@
         <${Queue} all=${all} chosen=${chosen} isOpen=${isOpen} count=${open.length} people=${value.people} back=${page.is_read_only ? null : back} />
         <article class="item card" tabindex="-1" ref=${detail} key=${keyOf(chosen)} aria-label=${`${chosen.asker} ${chosen.wish}`}>
           <a class="to-list" href=${Lemming.link("waiting")}>← all ${all.length}</a>
-          <${Item} item=${chosen} people=${value.people} because=${value.because && value.because.identity === chosen.identity ? value.because : null}
+          <${Item} item=${chosen} people=${value.people} because=${value.because && value.because.identity === chosen.identity ? value.because : null} patch=${value.patch && value.patch.identity === chosen.identity ? value.patch : null}
             isOpen=${isOpen(chosen)} end=${ends.get(keyOf(chosen))} note=${(end) => (ends.has(keyOf(chosen)) || ends.set(keyOf(chosen), { ...end, passes: true }), again((count) => count + 1))}
             page=${page} ended=${(end) => ended(chosen, end)} back=${() => back(chosen)} /></article></section>`;
   }
@@ -103,8 +103,9 @@
     })}</ol></nav>`;
   }
 
-  function Item({ item, people, because, isOpen, end, note, page, ended, back }) {
+  function Item({ item, people, because, patch, isOpen, end, note, page, ended, back }) {
     const action = useAction();
+    const [, redraw] = useState(0); // comments on the patch are a draft that the buttons below tell of
     const act = async (name, said, words) => {
       const told = await action.run(() => Lemming.act(name, { id: item.identity, person: item.person, ...said }));
       if (!told) return;
@@ -112,15 +113,15 @@
       const written = told.told ? `. ${told.told.join(". ")}` : beside;
       ended({ words, entry: told.told ? "" : told.identity, notice: words[0].toUpperCase() + words.slice(1) + written });
     };
-    return html`<header><h3><${Agent} name=${item.asker} /> <span class="wish"><${Words} text=${item.wish} /></span></h3>
+    return html`<header><h3><${Agent} name=${item.asker} /> <span class="wish"><${Words} text=${patch ? `wants to ${patch.title}` : item.wish} /></span></h3>
         <p class="note"><${Ago} at=${item.created_at} /> · <a href=${Lemming.link("turn", { number: item.tick, agent: item.asker })}>the turn that asks, in tick ${item.tick}</a> · <${Expiry} expiry=${item.expiry} />
           ${people.length > 1 ? html` · asked of ${item.person}` : null}</p></header>
       ${isOpen ? null : html`<${Over} item=${item} end=${end} note=${note} back=${page.is_read_only ? null : back} />`}
       ${item.text && !item.call ? html`<p class="said" dir="auto">${item.text}</p>` : null}
-      ${item.call ? html`<${Call} call=${item.call} subject=${item.subject} />` : null}
+      ${item.call ? html`<${Call} item=${item} patch=${patch} isOpen=${isOpen} redraw=${() => redraw((count) => count + 1)} />` : null}
       <${Because} item=${item} because=${because} />
       ${page.is_read_only ? html`<p class="note">This page is read-only: <code>lemming answer ${item.id}</code></p>`
-        : item.decides ? html`<${Decide} item=${item} act=${act} isBusy=${action.isBusy} isOpen=${isOpen} />`
+        : item.decides ? html`<${Decide} item=${item} patch=${patch} act=${act} isBusy=${action.isBusy} isOpen=${isOpen} />`
         : html`<${Answer} item=${item} act=${act} isBusy=${action.isBusy} isOpen=${isOpen} />`}
       <${Failure} error=${action.error} />`;
   }
