@@ -175,9 +175,10 @@ def test_a_version_is_the_first_number_that_a_program_prints(tmp_path: Path, tex
 
 
 def test_a_program_without_a_version_option_is_looked_up_in_its_package(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "package.json").write_text('{"version": "4.5.6"}')
-    program = tmp_path / "bin/tool"
+    package = tmp_path / "node_modules/tool"
+    (package / "bin").mkdir(parents=True)
+    (package / "package.json").write_text('{"version": "4.5.6"}')
+    program = package / "bin/tool"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     assert read_version(load_harness("tool", make_table(tmp_path, program=[str(program)]))) == "4.5.6"

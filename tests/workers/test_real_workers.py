@@ -26,6 +26,7 @@ HARNESSES = {
     "codex": ("codex", "gpt-5.2-codex"),
     "pi": ("pi", "claude-sonnet-4-5"),
     "opencode": ("opencode", "claude-sonnet-4-5"),
+    "gemini-cli": ("gemini", "gemini-2.5-pro"),
     "acp": ("claude-code-acp", "claude-sonnet-4-5"),
 }
 SCRIPT = [{"say": "I write.", "run": "echo two >> src/a.txt"}, {"say": "I changed a file."}]
