@@ -138,7 +138,7 @@ def test_a_value_that_is_not_json_is_refused(tmp_path: Path, value: Any) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("depth", [100, 100_000])
+@pytest.mark.parametrize("depth", [100, 10_000])
 def test_a_value_nested_too_deep_is_refused(tmp_path: Path, depth: int) -> None:
     value: list[Any] = []
     for _ in range(depth):

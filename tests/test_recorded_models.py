@@ -20,6 +20,7 @@ FILE = Path(__file__).parent / "model_replies.jsonl"
 KEPT: list[dict[str, Any]] = [json.loads(line) for line in FILE.read_text().splitlines()]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept["turn"])
 def test_a_turn_comes_to_the_same_with_the_replies_of_a_real_model(tmp_path: Path, kept: dict[str, Any]) -> None:
     played = replay_turn(tmp_path, kept)

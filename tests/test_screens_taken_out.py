@@ -39,6 +39,7 @@ def needed_by(name: str) -> set[str]:
 SAMPLE = ("", "gates", "requests")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[] if name in SAMPLE else pytest.mark.long) for name in ("", *LISTED)],

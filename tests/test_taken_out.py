@@ -62,7 +62,7 @@ def test_the_tests_of_the_kernel_pass_without_it(tmp_path: Path, name: str) -> N
     assert found.returncode == 0, found.stdout[-2000:]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_plain_organisation_comes_to_the_same_state_root_without_it(tmp_path: Path, name: str) -> None:
     """And who names it is refused and told what is missing: one process runs both."""
@@ -80,6 +80,7 @@ def test_a_plain_organisation_comes_to_the_same_state_root_without_it(tmp_path: 
         assert not [*base.glob("agents/ada/outbox/*")]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["attachments", "toolbox", "mcp"])
 def test_all_tools_are_those_that_are_here(tmp_path: Path, name: str) -> None:
     base = plain(tmp_path / "org", permissions={"tools": ["*"]})
@@ -230,6 +231,7 @@ def test_a_tool_whose_folder_is_absent_is_unknown_and_says_what_is_missing(tmp_p
     assert 'tool \\"file_write\\" does not exist (the capability \\"toolbox\\" is not installed' in told
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "provider"), [("hosted", "openai"), ("hosted", "vllm"), ("scripted", "replay")])
 def test_a_model_whose_folder_is_absent_is_not_asked_and_its_agent_is_told(
     tmp_path: Path, name: str, provider: str

@@ -18,6 +18,7 @@ HELD = [{}, {"approvals": {}}, {"approvals": {**CALL, "args": {}}}, {"approvals"
         {"approvals": {**CALL, "tool": "spend", "args": {"of": "x", "credits": "many"}}}]  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "kept",
     [

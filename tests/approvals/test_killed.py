@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from approvals_org import ASK, Ring, by_hand, edit, finished, kept_calls, lemming, make, requests, ring, started, tick
+from sampling import KILL_STRIDE
 
 from lemming.kernel.journal.checksums import close_line
 from lemming.kernel.obligations.pending_approvals import action_digest
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.crash
 
 def killed(base: Path, folder: Path) -> Iterator[Path]:
     """Yield copies of an organisation, each killed at another change of the disk in its next tick."""
-    for number in count(1):
+    for number in count(1, KILL_STRIDE):
         copy = folder / str(number)
         shutil.copytree(base, copy)
         Ring.rung.clear()

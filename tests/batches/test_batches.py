@@ -32,6 +32,7 @@ FAILURES = ("error", "expired", "missing", "garbage")
 # --- together ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 def test_the_calls_of_all_running_turns_are_one_batch(desk: Desk) -> None:
     replies = desk.ask(*AGENTS)
     (sent,) = desk.server.batches.values()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from effect_plugins import MAY, Plugin, call, calling, make, rule, rung, texts, tick
+from sampling import KILL_STRIDE
 
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
@@ -213,7 +214,7 @@ def test_killed_at_any_change_of_the_disk_a_run_comes_to_the_same(tmp_path: Path
     run_ticks(whole, 1)
     number, is_over = 0, False
     while not is_over:
-        number += 1
+        number += KILL_STRIDE
         tried = tmp_path / "tried"
         shutil.rmtree(tried, ignore_errors=True)
         shutil.copytree(start, tried)

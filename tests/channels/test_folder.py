@@ -20,7 +20,7 @@ from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say,
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 MANY = 10_000 if EVERYTHING else 1_000
-STRIDE = 1 if EVERYTHING else 3
+STRIDE = 1 if EVERYTHING else 7
 DROP = {"path": "shared/drop", "to": "desk"}
 
 

@@ -85,6 +85,7 @@ def test_the_same_twice_changes_nothing_and_what_comes_back_says_the_same(
     assert without_what_is_ours(again) == without_what_is_ours(base)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_every_template_goes_through_one_file_and_stays_what_it_was(
     template: str, tmp_path: Path, bare: Lemming

@@ -46,6 +46,7 @@ def test_chaos_imports_nothing_from_the_folder_it_is_typed_in(
     assert not fired.exists()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("words", [["status"], ["repair", "--yes"], ["run-once"]])
 def test_python_m_lemming_imports_nothing_from_the_folder_it_is_typed_in(base: Path, words: list[str]) -> None:
     make_org(base, resume("ada"))

@@ -93,6 +93,7 @@ def harmful(text: str) -> str:
     return "".join(c for c in text if c not in "\n\t" and (unicodedata.category(c) in bad or c == "\u3164"))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("as_json", [False, True], ids=["for people", "as JSON"])
 @pytest.mark.parametrize("command", SHOWN)
 def test_no_command_lets_a_terminal_be_steered(hostile: Path, lemming: Lemming, command: str, as_json: bool) -> None:

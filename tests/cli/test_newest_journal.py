@@ -46,6 +46,7 @@ def left(ran: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     fs.remove(ran, NEW)
 
 
+@pytest.mark.sample(3)
 def test_every_look_works_beside_a_newest_journal_that_is_empty_or_torn(
     left: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,7 +68,7 @@ def test_a_tick_with_turns_imports_neither_what_calls_servers_nor_what_asks_agai
     assert (base / "logs/engine.log").exists()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(
     "words",
     [

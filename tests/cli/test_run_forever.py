@@ -47,6 +47,7 @@ def test_a_signal_in_a_pause_ends_it_at_once_with_0(base: Path) -> None:
     assert load_tick(base) == 2
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("number", "status"), STOP_SIGNALS)
 def test_the_first_signal_lets_the_running_turn_end(base: Path, number: int, status: int) -> None:
     answer = _org_that_waits_for_an_answer(base)
@@ -136,6 +137,7 @@ def test_who_asked_that_hanging_up_be_ignored_is_not_stopped_by_it(base: Path) -
         assert process.wait(PATIENCE_S) == 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("number", "status"), STOP_SIGNALS[:-1])
 def test_the_second_signal_ends_it_at_once(base: Path, number: int, status: int) -> None:
     answer = _org_that_waits_for_an_answer(base)

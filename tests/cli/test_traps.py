@@ -271,6 +271,7 @@ def test_looking_at_a_history_that_is_not_ours_starts_no_git(trapped: Path, lemm
         assert (words, sprung(trapped)) == (words, [])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("words", WAIT)
 def test_running_waits_for_agreement(trapped: Path, lemming: Lemming, words: str) -> None:
     ran = lemming(*words.split())

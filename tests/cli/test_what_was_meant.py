@@ -172,6 +172,7 @@ def test_a_mistyped_agent_is_led_to_the_agents_and_nobody_to_what_changes_someth
     assert f"{wrong}\n  fix: {fix}" in ran.err
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", sorted(READ_ONLY_COMMANDS))
 def test_a_command_that_list_and_show_lead_to_changes_nothing_alone(base: Path, lemming: Lemming, name: str) -> None:
     make_org(base, resume("ada"))

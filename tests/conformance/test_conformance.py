@@ -28,7 +28,7 @@ OF_TINY = [*(check for check in CHECKS if not get_part(check)), *map(make_refusa
 BY_NAME = {check.name: check for check in CHECKS}
 ALL = BY_NAME | {check.name: check for check in OF_TINY}
 MISTAKES = [(name, check) for name, (_, checks) in WRONG.items() for check in checks]
-STRIDE = 1 if EVERYTHING else 9
+STRIDE = 1 if EVERYTHING else 18
 
 
 def required() -> dict[str, str]:

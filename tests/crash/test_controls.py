@@ -165,6 +165,7 @@ def some(number: int) -> bool:
     return number % 4 == 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("breach", "case", "end", "found"),
     [

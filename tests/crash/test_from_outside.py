@@ -163,6 +163,7 @@ def points(peace: Peace, does: str) -> list[int]:
     return met if EVERYTHING else met[third::third][:2] if does == "kill" else [met[third]]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("does", "name"), TRIALS)
 def test_whatever_a_process_meets_the_next_one_comes_to_the_same_files(
     shim: Path, in_peace: Callable[[str], Peace], tmp_path: Path, does: str, name: str

@@ -210,6 +210,7 @@ def seeds() -> Iterator[int]:
         yield (seed := seed + 1)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.crash
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
 def test_what_is_hostile_stops_nobody_but_its_reader(

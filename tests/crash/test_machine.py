@@ -259,7 +259,7 @@ class Life(RuleBasedStateMachine):
 
 
 Life.TestCase.settings = settings(
-    max_examples=200 if EVERYTHING else 20,
+    max_examples=200 if EVERYTHING else 10,
     stateful_step_count=30 if EVERYTHING else 14,
     deadline=None,
     derandomize=not EVERYTHING,

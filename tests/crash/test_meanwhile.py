@@ -33,6 +33,7 @@ def killed(name: str, end: End = "kill") -> list[Moment]:
     return moments(name, "turn", ideal(name, "turn").start, Bill(), end, sample(name, end, "meanwhile"))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["plain", "tools", "crowd", "staff"])
 def test_settings_that_are_broken_and_mended_and_changed_in_between_change_no_file(name: str) -> None:
     expected, ticks = ideal(name, "turn"), 2

@@ -68,6 +68,7 @@ SLOW_ENDS: tuple[End, ...] = ("kill", "strict") if EVERYTHING else ("kill",)
 GONGS = [*((Gong, end) for end in ENDS if end != "blocks"), *((SlowGong, end) for end in SLOW_ENDS)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("gong", "end"), GONGS)
 def test_an_outside_effect_happens_at_most_once_and_is_shown_when_unknown(
     gong: type[Gong], end: End, tmp_path: Path
@@ -93,6 +94,7 @@ def test_an_outside_effect_happens_at_most_once_and_is_shown_when_unknown(
             assert gong is Gong or unknown(base) == TICKS
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("end", [end for end in ENDS if end != "blocks"])
 def test_a_call_that_a_person_has_run_again_runs_once_however_the_world_ends(end: End, tmp_path: Path) -> None:
     base = with_an_unknown_call(tmp_path / "org")

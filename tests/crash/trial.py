@@ -34,7 +34,7 @@ from lemming.testing.fault_injection import (
     watch_crash_points,
 )
 
-SAMPLE_STRIDE, LOOKS_STRIDE = 211, 401
+SAMPLE_STRIDE, LOOKS_STRIDE = 401, 809
 
 
 def sample(*what: object, every: int = SAMPLE_STRIDE) -> PointFilter:

@@ -131,6 +131,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("view", VIEWS)
 def test_no_name_or_number_breaks_a_view_leads_out_of_the_folder_or_writes(place: str, org: Path, view: str) -> None:
     before = tree(org, without=())

@@ -72,7 +72,7 @@ def take_time(script: Path) -> None:
     script.write_text("".join(f"{to_line(line)}\n" for line in lines))
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("visibility", ["order", "tick"])
 @pytest.mark.parametrize("name", ORGANISATIONS)
 def test_the_files_are_the_same_however_many_turns_are_taken_at_once(

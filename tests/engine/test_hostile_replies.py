@@ -96,7 +96,7 @@ def quiet_days(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, 
     return {run_once(base, clock=FrozenClock()).tick: around(base) for _ in range(2)}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(("outcome", "reply", "words"), CASES)
 def test_a_hostile_reply_harms_nobody_else(
     tmp_path: Path, quiet_days: dict[int, dict[str, bytes]], outcome: str, reply: str, words: str

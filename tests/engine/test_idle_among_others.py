@@ -79,6 +79,7 @@ def ends(report: TickReport) -> dict[str, tuple[str, str]]:
     return {turn.agent: (turn.status, turn.reason) for turn in report.turns}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_remembered_of_who_was_idle_changes_nothing(tmp_path: Path, seed: int) -> None:
     forgetful = made(tmp_path / "forgetful", seed, executor="serial")

@@ -38,7 +38,7 @@ from lemming.testing.fault_injection import Image, restore_image, take_image
 
 Run = Callable[[Path], object]
 TICKS = 4
-STRIDE = 1 if EVERYTHING else 23
+STRIDE = 1 if EVERYTHING else 41
 FIRST_POINTS = min(STRIDE, 4)  # a quiet tick changes little
 
 
@@ -139,7 +139,7 @@ KILLED_AND_FINISHED = {
 
 
 @pytest.mark.crash
-@pytest.mark.sample(5)
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("names", KILLED_AND_FINISHED)
 @pytest.mark.parametrize("organisation", ORGANISATIONS)
 def test_killed_at_every_change_it_comes_to_the_same_and_pays_no_answer_twice(

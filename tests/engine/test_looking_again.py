@@ -206,6 +206,7 @@ def test_what_is_kept_of_entries_stays_within_its_bytes(tmp_path: Path) -> None:
     assert index.cached_bytes > CACHE_LIMIT_BYTES // 2
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("folder", OWN_FOLDERS)
 def test_a_link_in_the_place_of_a_folder_that_was_sound_is_seen(tmp_path: Path, folder: str) -> None:
     above = tmp_path / "agents/ada"

@@ -169,7 +169,7 @@ def test_an_entry_that_is_gone_when_the_inbox_is_full_is_still_unread(tmp_path: 
     assert [entry.id for entry in box.unread] == [gone.id]
 
 
-@settings(max_examples=150 if EVERYTHING else 50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150 if EVERYTHING else 20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), there=files, rule=rules)
 def test_a_turn_is_shown_what_the_plain_model_shows(data: st.DataObject, there: list[Written], rule: Rules) -> None:
     mark = data.draw(st.fixed_dictionaries({name: marks(there, rule.tick) for name in NAMES}))
@@ -191,7 +191,7 @@ def test_a_turn_is_shown_what_the_plain_model_shows(data: st.DataObject, there: 
                 plain.add(reader.name, said)
 
 
-@settings(max_examples=60 if EVERYTHING else 20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60 if EVERYTHING else 8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), rule=rules)
 def test_ticks_in_a_row_show_what_the_plain_model_shows_while_files_come_and_go(
     data: st.DataObject, rule: Rules

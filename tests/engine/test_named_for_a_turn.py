@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import KILL_STRIDE
 
 from lemming.engine import load_tick, run_once, ticks
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
@@ -132,7 +133,7 @@ def test_a_kill_at_any_write_of_such_a_tick_leaves_the_same_files(base: Path, tm
     run_once(base, agents=["keeper", "asked"], clock=clock(hours=3))
     whole = tree(base, without=(".lemming", "logs", "journals"))
     while True:
-        number += 1
+        number += KILL_STRIDE
         again = shutil.copytree(start, tmp_path / f"killed{number}")
         try:
             with crash_at(number):

@@ -199,7 +199,7 @@ def test_what_tools_write_leaves_no_secret(org: Path, calls: list[dict[str, Any]
     _is_sound(org)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("how", ["returned", "raised", "logged", "kept", "written", "long"])
 def test_a_function_that_tells_the_environment_leaves_no_secret(with_functions: Path, how: str) -> None:
     (finished,) = run(with_functions, said(call("environment", how=how)))

@@ -47,7 +47,7 @@ def org(base: Path) -> Path:
     return base
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE])
 @pytest.mark.parametrize("place", PLACES)
 def test_a_refused_look_stops_the_tick_or_changes_nothing(org: Path, place: str, refusal: int) -> None:

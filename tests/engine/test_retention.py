@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import KILL_STRIDE
 from test_addressed import QUIET, prompt_of
 from test_inbox import seen, speak
 
@@ -123,7 +124,7 @@ def test_a_crash_while_entries_expire_unread_leaves_what_no_crash_would(tmp_path
     run(before, 11)
     number = 0
     while True:
-        number += 1
+        number += KILL_STRIDE
         base = shutil.copytree(before, tmp_path / str(number))
         with crash_at(number):
             try:

@@ -131,6 +131,7 @@ def test_a_disk_that_does_not_say_which_settings_there_were_has_not_said_none(ba
     assert asked_with_each_look_refused(base, errno.EIO, lambda: load_recorded_settings(base)) >= {ORG, CREDITS}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("half", [b"", b'{"gates": [', None])
 def test_a_half_saved_file_does_not_end_an_engine_whose_agents_have_functions(base: Path, half: bytes | None) -> None:
     (base / "tools").mkdir(parents=True)
@@ -249,6 +250,7 @@ COMMANDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_that_goes_by_settings_says_that_they_are_gone(
     base: Path, command: str, capsys: pytest.CaptureFixture[str]

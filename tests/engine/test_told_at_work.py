@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from sampling import KILL_STRIDE
 
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
@@ -193,7 +194,7 @@ def test_a_word_has_its_trust_label_and_lowers_that_of_no_turn(base: Path) -> No
 def test_whenever_the_engine_dies_the_word_is_told_or_unread(tmp_path: Path) -> None:
     number = 0
     while True:
-        number += 1
+        number += KILL_STRIDE
         base = organisation(tmp_path / f"org{number}")
         identities: list[str] = []
         hear = after_answer(0, lambda base=base, identities=identities: identities.append(tell(base, "Stop there.")))  # type: ignore[misc]

@@ -113,7 +113,7 @@ def files_after(base: Path) -> dict[str, bytes]:
     return tree(base, without=(".lemming", "logs", "config"))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("durability", ["off", "tick"])
 @pytest.mark.parametrize("visibility", ["order", "tick"])
 @pytest.mark.parametrize("seed", range(3))
@@ -198,7 +198,7 @@ agents_strategy = st.lists(
 
 
 @given(agents_strategy, st.sampled_from(["order", "tick"]))
-@settings(max_examples=100 if EVERYTHING else 40, deadline=None)
+@settings(max_examples=100 if EVERYTHING else 15, deadline=None)
 def test_a_turn_waits_for_another_exactly_if_a_permission_says_so(
     drawn: list[tuple[list[str], list[str], list[str], list[str]]], visibility: str
 ) -> None:

@@ -58,6 +58,7 @@ def changed(stuck: Path) -> Iterator[Path]:
 # --- what is looked at -----------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", HEALTHY)
 def test_nothing_is_found_in_organisations_that_do_what_they_should(name: str, base: Path) -> None:
     case = BY_NAME[name]

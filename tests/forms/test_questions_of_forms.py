@@ -64,7 +64,7 @@ def last_reply(turn: Turn) -> str:
     return json.dumps({"do": "answer", "text": "It is so."} if turn.request else {"do": "done"})
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("turn", OF_EACH_KIND, ids=lambda turn: turn.name)
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_each_sample_of_a_question_satisfies_its_grammar_and_is_a_valid_reply(
@@ -80,7 +80,7 @@ def test_each_sample_of_a_question_satisfies_its_grammar_and_is_a_valid_reply(
             assert played.outcome.is_valid, (text, played.outcome.problem)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("turn", OF_EACH_KIND, ids=lambda turn: turn.name)
 def test_each_sample_is_a_valid_reply_where_no_grammar_holds_it(tmp_path: Path, turn: Turn) -> None:
     asked = ask(tmp_path / "asked", turn, BROKEN, json_mode="text").questions

@@ -222,6 +222,7 @@ def test_the_right_files_are_right(base: Path) -> None:
     assert problems_with(base, right()) == []
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("table", TABLES)
 def test_no_typing_mistake_runs(table: str, base: Path) -> None:
     make_org(base)

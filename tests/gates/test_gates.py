@@ -273,6 +273,7 @@ GATES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("at_once", [2, 8, 64])
 def test_files_are_the_same_however_many_turns_are_taken_at_once(tmp_path: Path, at_once: int) -> None:
     permissions = {

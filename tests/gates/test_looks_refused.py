@@ -18,6 +18,7 @@ BY_PATH = {"args": {"path": ["shared/new"]}}
 BY_WHAT_IS_WRITTEN = {"class": "write", "when": {"field": "own", "op": "is", "value": False}}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
 @pytest.mark.parametrize(
     ("blocks", "written"), [(BY_PATH, "shared/new"), (BY_WHAT_IS_WRITTEN, "agents/ada/workspace/own")]

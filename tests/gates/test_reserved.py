@@ -96,6 +96,7 @@ def dies(base: Path) -> None:
         run_once(base, clock=FrozenClock())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(9 if EVERYTHING else 1))
 @pytest.mark.parametrize(
     "limit",

@@ -29,6 +29,7 @@ def test_every_example_is_tried() -> None:
     assert {folder.name for folder in EXAMPLES.iterdir() if (folder / "agents").is_dir()} == SAYS.keys()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SAYS)
 def test_an_example_answers_on_its_recorded_answers(tmp_path: Path, name: str) -> None:
     base, (says, calls) = tmp_path / name, SAYS[name]

@@ -51,6 +51,7 @@ def run(base: Path, server: WatchedServer, agents: int, line: Line, **org: Any) 
     assert [turn.status for turn in report.turns] == ["done"] * agents, report.turns[0].reason
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("line", "org", "agents", "at_once"),
     [

@@ -24,6 +24,7 @@ QUICK = {"plain", "tools", "spending", "retention", "failing", "hiring", "asked"
 REHEARSED = [case for case in CASES if case.name not in NOT_TOLD and (EVERYTHING or case.name in QUICK)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.crash
 @pytest.mark.parametrize("case", REHEARSED, ids=[case.name for case in REHEARSED])
 def test_nobody_is_asked_and_nothing_differs(case: Case, base: Path, tmp_path: Path) -> None:

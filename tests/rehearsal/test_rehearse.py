@@ -145,6 +145,7 @@ def test_a_rehearsal_that_was_stopped_goes_on_and_nothing_is_paid_twice(org: Pat
     assert len(found.entries) == 2 * TICKS
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_one_that_was_killed_leaves_the_organisation_alone_and_goes_on(
     org: Path, bill: Path, tmp_path: Path, share: float

@@ -116,6 +116,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_text_is_read_once(text: str) -> None:
     """A quadratic reader takes minutes for these."""

@@ -138,6 +138,7 @@ def spent(base: Path) -> float:
     return sum(read_state(base, name).credits for name in BAND)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("parallel", [1, 8, 64])
 @pytest.mark.parametrize(("budget", "end"), [(0.0, "failed"), (2.0, "failed"), (10.9, "failed"), (11.0, "answered")])
 def test_a_budget_holds_over_all_that_is_asked_at_once(tmp_path: Path, budget: float, end: str, parallel: int) -> None:

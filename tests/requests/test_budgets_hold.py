@@ -40,6 +40,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RetryingLLMProvider, "_pause", lambda *_: None)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("org", ORGS, ids=str)
 def test_the_bill_of_a_request_is_never_above_its_budget(base: Path, seed: int, org: dict[str, Any]) -> None:
@@ -48,6 +49,7 @@ def test_the_bill_of_a_request_is_never_above_its_budget(base: Path, seed: int, 
     assert 0 < Bank.bill <= BUDGET
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("asked", ASKED.values(), ids=[*ASKED])
 def test_whoever_is_asked_the_bill_is_never_above_the_budget(base: Path, seed: int, asked: dict[str, Any]) -> None:

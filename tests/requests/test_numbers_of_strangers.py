@@ -21,6 +21,7 @@ HUGE = 10**4300 - 1  # the longest number that JSON is read with
 AT_WORK = reply(entry("status", "working on it"))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("key", ["deadline", "hops", "within", "join", "budget", "tick", "step", "spent"])
 @pytest.mark.parametrize(
     "number",

@@ -67,7 +67,7 @@ def stands(view: RequestView) -> tuple[Any, ...]:
     )
 
 
-@settings(max_examples=1000 if EVERYTHING else 80, deadline=None)
+@settings(max_examples=1000 if EVERYTHING else 30, deadline=None)
 @given(STEPS, st.integers(1, 8))
 def test_a_turn_and_a_screen_say_the_same(steps: list[Any], later: int) -> None:
     desk = written(steps)

@@ -60,6 +60,7 @@ def test_a_replay_agrees_and_makes_no_call(base: Path, lemming: Lemming) -> None
     assert all(it.get("is_same", True) for it in replayed.objects)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("parallel", [2, 8, 64])
 def test_the_same_bytes_however_many_turns_run_at_once(base: Path, tmp_path: Path, parallel: int) -> None:
     alone, together = asked(base, max_parallel=1), asked(tmp_path / "other", max_parallel=parallel)

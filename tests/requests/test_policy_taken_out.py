@@ -47,6 +47,7 @@ def list_items(text: str) -> list[dict[str, Any]]:
     return sorted(map(json.loads, text.splitlines()), key=lambda item: "call" in item)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["approvals", "requests"])
 def test_screens_show_the_same_obligations_without_the_policy(base: Path, tmp_path: Path, name: str) -> None:
     here, there = without("embedded", tmp_path / "here"), without(name, tmp_path / "there")

@@ -218,7 +218,7 @@ DOES = st.tuples(
 )
 
 
-@settings(max_examples=200 if EVERYTHING else 60, deadline=None)
+@settings(max_examples=200 if EVERYTHING else 25, deadline=None)
 @given(st.lists(DOES, max_size=25))
 def test_whatever_is_written_a_request_ends_once_and_its_past_does_not_change(steps: list[Any]) -> None:
     desk, ids, tick = Desk(), ["none"], 1

@@ -87,6 +87,7 @@ def _many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.usefixtures("_many_files")
 @pytest.mark.parametrize(
     ("server", "callers", "limit"),

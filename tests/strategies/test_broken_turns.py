@@ -135,6 +135,7 @@ REFERENCES = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", ["message", "status", "response", "request"])
 @pytest.mark.parametrize("reference", REFERENCES.values(), ids=REFERENCES)
 def test_a_reference_that_names_nothing_stops_nobody(

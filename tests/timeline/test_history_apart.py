@@ -80,6 +80,7 @@ def test_settings_that_are_not_ours_start_nothing(base: Path, odd: str) -> None:
     assert load_tick(base) == 3
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("folder", ["", ".lemming", FOLDER])
 @pytest.mark.parametrize("name", [".gitconfig", "git/config", ".config/git/config", "config.worktree"])
 def test_git_believes_no_settings_that_lie_in_the_folder(
@@ -116,6 +117,7 @@ def test_a_git_in_the_folder_is_not_started(base: Path, monkeypatch: pytest.Monk
     assert not (base.parent / "fired").exists()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "place",
     [
@@ -171,6 +173,7 @@ def test_looking_changes_no_file(base: Path) -> None:
     assert tree(base, without=()) == before
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("message", "at"),
     [

@@ -79,6 +79,7 @@ def test_a_lost_index_changes_nothing(base: Path) -> None:
     ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("lost", ["the branch", "the newest objects", "all objects", "the index"])
 def test_a_history_whose_bytes_power_loss_took_begins_anew_and_the_old_one_is_kept(
     base: Path, capsys: pytest.CaptureFixture[str], lost: str

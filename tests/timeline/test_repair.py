@@ -334,6 +334,7 @@ def test_a_repair_does_not_run_beside_an_engine(base: Path, repair: Repair) -> N
         assert repair("--yes").status == 4
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("number", range(1, 12))
 def test_a_repair_that_dies_is_finished_by_the_next_one(base: Path, repair: Repair, number: int) -> None:
     make(base)

@@ -42,6 +42,7 @@ def test_a_replay_into_a_folder_gives_the_same_files(base: Path, again: Path) ->
     assert tree(again) == tree(base)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("at_once", [2, 8, 64])
 def test_turns_at_once_write_the_same(tmp_path: Path, at_once: int) -> None:
     assert ran(tmp_path / "many", at_once) == ran(tmp_path / "one")

@@ -37,6 +37,7 @@ def sparse(file: Path, end: bytes = b"") -> None:
         stream.write(end)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", LOOKS)
 def test_a_huge_ledger_costs_its_agent_the_turn_and_nobody_else(
     org: Path, command: str, capsys: pytest.CaptureFixture[str]
@@ -49,6 +50,7 @@ def test_a_huge_ledger_costs_its_agent_the_turn_and_nobody_else(
         assert len((org / "agents/bob/turns.jsonl").read_text().splitlines()) == 2
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", LOOKS)
 def test_a_huge_journal_is_refused_before_it_is_read(org: Path, command: str) -> None:
     sparse(org / "logs/ticks/00000002.jsonl")

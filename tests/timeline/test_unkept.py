@@ -64,6 +64,7 @@ def forked(base: Path, tick: int, folder: Path) -> dict[str, bytes]:
     return files
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("tick", range(1, 9))
 def test_a_fork_is_the_same_as_with_a_history(orgs: tuple[Path, Path], tick: int, tmp_path: Path) -> None:
     kept, unkept = (forked(base, tick, tmp_path / base.name) for base in orgs)

@@ -74,6 +74,7 @@ def windows(zone: str) -> Iterator[tuple[datetime, datetime]]:
     yield from ((moment - DAY / 4, moment + DAY / 2) for moment in first)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("zone", ZONES)
 def test_what_is_due_is_what_a_walk_minute_by_minute_finds(zone: str) -> None:
     for start, end in windows(zone):
@@ -82,6 +83,7 @@ def test_what_is_due_is_what_a_walk_minute_by_minute_finds(zone: str) -> None:
             assert [it.astimezone(UTC) for it in due] == expected, (zone, cron, start)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("zone", ZONES)
 def test_a_fixed_time_comes_once_on_every_local_day(zone: str) -> None:
     here = ZoneInfo(zone)

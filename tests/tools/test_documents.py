@@ -92,6 +92,7 @@ def many() -> bytes:
     return archive({"word/document.xml": b"", **dict.fromkeys(map(str, range(6000)), b"")})
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [

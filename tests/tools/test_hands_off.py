@@ -142,6 +142,7 @@ def link_to(desk: Desk, place: str) -> None:
         os.link(desk.base / place, desk.workspace / "hard.txt")
 
 
+@pytest.mark.sample(5)
 @pytest.mark.crash
 @pytest.mark.parametrize("place", PLACES)
 def test_no_tool_writes_moves_or_removes_it_however_it_is_spelled(
@@ -174,6 +175,7 @@ def assert_nothing_is_written(desk: Desk, tool: str, arguments: dict[str, Any]) 
         assert "hard" not in effect.path_key or not (desk.base / effect.path_key).exists()
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("place", PLACES)
 def test_no_journal_has_it_written_when_a_tick_goes_on(everything: Desk, place: str) -> None:
     base = everything.base

@@ -121,6 +121,7 @@ def test_whatever_is_sent_is_an_outcome_with_words(shop: Workshop, which: str) -
             assert which in result.output or "not JSON" in result.output
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("how", GIVEN)
 def test_whatever_is_returned_is_an_outcome_with_words(shop: Workshop, how: str) -> None:
     assert_said(shop.call_with("give", {"how": how}), "ok", "failed")

@@ -91,6 +91,7 @@ def test_nothing_that_waits_has_the_number_of_a_call(tmp_path: Path) -> None:
     assert sorted(it["call"]["id"] for it in requests) == ["1/ada/1", "1/ada/3"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("most", [1, 2, 8])
 def test_wherever_the_engine_is_killed_each_call_keeps_its_key(tmp_path: Path, most: int) -> None:
     calm = Desk(tmp_path / "calm", max_parallel=1, durability="tick")

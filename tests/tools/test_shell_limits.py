@@ -128,6 +128,7 @@ FILL = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("way", FILL)
 def test_a_workspace_cannot_be_filled_without_end(tmp_path: Path, sandbox: Sandbox, way: str) -> None:
     org = replace(org_with(sandbox, timeout_s=PATIENCE_S), quota=Quota(max_bytes=1 << 20, max_files=100))

@@ -90,6 +90,7 @@ def test_files_in_one_folder_may_import_each_other(shop: Workshop) -> None:
     assert shop.call("double", text="a").output == "aa"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("beside", ["sub/__init__.py", "sub/__init__.pyc", "sub.so"])
 def test_nothing_is_imported_from_beside_that_nobody_agreed_to(shop: Workshop, beside: str) -> None:
     shop.file("print('EVIL')\nx = 1\n", f"tools/{beside}", header="")
@@ -316,6 +317,7 @@ def test_functions_of_a_plugin_register_themselves(tmp_path: Path, monkeypatch: 
 HANGS = "threading.Event().wait()"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("code", "limit_s", "why"),
     [

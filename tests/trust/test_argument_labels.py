@@ -172,6 +172,7 @@ def outcomes(base: Path, number: int, agent: str = "ada") -> list[str]:
     return [each["outcome"] for each in calls]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("way", ["mail", "result", "file", "context", "memory", "server", "same reply", "later turn"])
 def test_a_gate_sees_the_label_of_what_a_turn_was_shown(base: Path, way: str) -> None:
     may = {"read_outboxes": ["post"], "file_access": SHARED}

@@ -89,6 +89,7 @@ def test_whoever_is_given_it_by_a_tool_is_outside(base: Path, reply: dict[str, A
     assert tick(base)["ben"].trust["is"] == "outside"  # it was kept for its next turn
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("folder", ["a*b", "a[b]", "*", "[!a]", "a?"])
 @pytest.mark.parametrize("tool", ["file_list", "file_search", "search", "file_read"])
 def test_a_folder_may_be_called_like_a_pattern_and_its_labels_hold(base: Path, tool: str, folder: str) -> None:

@@ -114,6 +114,7 @@ def test_each_tool_that_writes_is_tried_here() -> None:
     assert writing - tried == set()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("tool", [*KEEPS])
 def test_what_a_tool_writes_anew_is_trusted_no_further_than_before(base: Path, tool: str) -> None:
     first, then, place = KEEPS[tool]

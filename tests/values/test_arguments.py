@@ -74,7 +74,7 @@ def test_the_schema_of_a_plain_signature_is_the_validators(arguments: Arguments)
     assert json.dumps(arguments.schema) == json.dumps(model_of(arguments).schema())
 
 
-@settings(max_examples=400 if EVERYTHING else 100, deadline=None)
+@settings(max_examples=400 if EVERYTHING else 40, deadline=None)
 @given(data=st.data())
 def test_arguments_are_taken_and_refused_as_the_validator_does(data: st.DataObject) -> None:
     arguments = data.draw(st.sampled_from(KNOWN))

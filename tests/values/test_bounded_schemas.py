@@ -110,6 +110,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_schema_takes_a_second(name: str) -> None:
     schema, value = HOSTILE[name]

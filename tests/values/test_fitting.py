@@ -75,7 +75,7 @@ def test_what_is_sound_is_built_as_the_validator_builds_it(kind: Any, plain: dic
     assert repr(fit_value(kind, plain)) == repr(validated(kind, plain))
 
 
-@settings(max_examples=400 if EVERYTHING else 100, deadline=None)
+@settings(max_examples=400 if EVERYTHING else 40, deadline=None)
 @given(data=st.data())
 def test_what_the_validator_refuses_is_never_built(data: st.DataObject) -> None:
     kind, sound = data.draw(st.sampled_from(SOUND))
