@@ -31,6 +31,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
         {"gates": [{"at": "spend", "calls": 5, "per": "turn", "then": "block"}]},
         {"gates": []},
     ],
+    "goals": [],  # a request names it
     "judges": [
         {"verify": {"by": "bob"}},
         {"team": {"ask": [{"agent": "bob", "verify": {"by": "bob"}}]}},

@@ -15,6 +15,7 @@ from lemming.engine import run_once
 from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import TickStarted
+from lemming.kernel.messages import write_person_entry
 from lemming.kernel.plugins.capability_table import SHIPPED
 from lemming.kernel.plugins.shipped_capabilities import MODEL_SERVERS
 from lemming.libraries.compatible_servers import SERVERS
@@ -113,6 +114,19 @@ def test_a_key_of_all_agents_stops_the_run_where_nobody_reads_it(tmp_path: Path,
     assert '" is not installed: ' in found.stderr
     assert f': the capability "{name}" is not installed' in found.stderr
     assert not [*base.glob("agents/*/outbox/*")]
+
+
+def test_a_request_with_a_goal_is_not_answered_where_nobody_checks(tmp_path: Path) -> None:
+    human = resume("human", model={"key": "human"})
+    script = [{"reply": say("hello", kind="response")}]
+    base = make_org(tmp_path / "org", resume("ada"), resume("bob"), human, models=PEOPLE, script=script)
+    payload = {"text": "Well?", "target": "ada", "until": {"by": "bob"}}
+    write_person_entry(base, "human", tick=0, kind="request", payload=payload, tags=[], created_at="")
+    (tmp_path / "taken").mkdir()
+    found = python(without("goals", tmp_path / "taken"), "-c", RUN, str(base))
+    assert found.returncode == 0, found.stderr
+    assert 'the capability "goals" is not installed' in found.stdout
+    assert not [*base.glob("agents/ada/outbox/*")]
 
 
 def test_what_waits_for_a_person_stops_its_agent_where_nobody_is_asked(tmp_path: Path) -> None:
