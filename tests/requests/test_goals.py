@@ -259,3 +259,21 @@ def test_the_turns_that_are_used_are_shown(base: Path, lemming: Lemming) -> None
     assert lemming("requests", identity, "--json").objects[0]["until"] == {"turns": 1, "max_turns": 5, "reached": None}
     run(base)
     assert lemming("requests", identity, "--json").objects[0]["until"] == {"turns": 2, "max_turns": 5, "reached": True}
+
+
+def test_ask_waits_for_the_answer_that_reaches_the_goal(base: Path, lemming: Lemming) -> None:
+    organisation(base, *JUDGED)
+    (base / "goal.json").write_text('{"by": "critic"}')
+    asked = lemming("ask", "ada", "--until", str(base / "goal.json"), "Write the page.")
+    assert (asked.status, asked.out) == (0, "the page\n")
+    assert load_tick(base) == 3
+
+
+def test_a_goal_is_reached_with_trust_tracking_and_the_words_of_the_judge_carry_the_label(base: Path) -> None:
+    organisation(base, *JUDGED, org={"trust": {"rules": [{"from": "human", "is": "outside"}]}})
+    ask(base, {"by": "critic"})
+    run(base)
+    [open_request] = read_state(base, "ada").requests
+    assert open_request.results[0]["trust"] == "outside"
+    run(base)
+    assert answers(base)[0]["until"]["reached"]
