@@ -21,6 +21,7 @@ from lemming.commands.terminal import (
 from lemming.journal_tools.provenance.prompt_parser import ShownEntry, parse_prompt
 from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, ToolUse, TurnRecord
 from lemming.kernel.inboxes.capability_state import find_call_notes
+from lemming.kernel.obligations.call_reviews import find_call_review
 from lemming.queries.prompt_parts import describe_message
 from lemming.queries.views.tick_view import build_plan_section, load_recorded_tick, turn_to_json
 
@@ -106,7 +107,7 @@ def _print_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> Non
     for call in turn.calls:
         _print_call(call)
     for use in turn.tools:
-        _print_labelled_line("tool", f"{use.tool} {_format_args(use)}  {_format_tool_result(use)}")
+        _print_labelled_line("tool", f"{_format_use(use)}  {_format_tool_result(use)}")
     for entry in turn.entries:
         _print_labelled_line("entry", f"{entry.id}  {entry.kind}  {one_line(payload_to_text(entry.payload), 2000)}")
     for key, value in turn.memory.items():
@@ -187,8 +188,12 @@ def _format_tool_result(use: ToolUse) -> str:
     return f"{status_text}  {one_line(use.output, 400)}{notes_text}"
 
 
-def _format_args(use: ToolUse) -> str:
-    return one_line(to_text(use.args), 400) if use.args is not None else ""
+def _format_use(use: ToolUse) -> str:
+    """Return a call on one line, in words if the tool's capability has them."""
+    review = find_call_review(use.tool)
+    if review and isinstance(use.args, dict):
+        return one_line(review.describe(use.args), 400)
+    return f"{use.tool} {one_line(to_text(use.args), 400) if use.args is not None else ''}"
 
 
 def _indent(text: str, width: int = 2) -> str:

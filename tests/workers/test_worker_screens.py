@@ -151,3 +151,16 @@ def test_the_worker_is_told_why_a_person_denied_its_patch(base: Path, lemming: L
     assert read_site(base, "branch", "--list", "lemming/coder") == ""
     prompt = lemming("prompt", "coder").out + lemming("tick", "2").out
     assert "b.txt:1: say what is new" in prompt
+
+
+def test_signs_that_are_not_seen_far_down_in_a_patch_are_told(base: Path) -> None:
+    review = find_call_review("merge")
+    assert review
+    text = "".join(f"line {number}\n" for number in range(4000)) + "pay \u202edna\n"
+    edited = review.apply_edit(Organisation(base), get_args(base), PatchEdit(contents={"b.txt": text}))
+    assert "\u202e" not in edited["diff"]
+    assert load_call_patch(base, edited).flags["the whole patch"] == "signs that are not seen: U+202E"
+
+
+def test_a_tick_shows_the_merge_in_words(base: Path, lemming: Lemming) -> None:
+    assert f"tool      {ONE_LINE}  " in lemming("tick", "1").out

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.workers.attempts import collector_folder
-from lemming.capabilities.workers.merge_arguments import describe_merge, make_merge_arguments
+from lemming.capabilities.workers.merge_arguments import DIFF_CHARS, describe_merge, make_merge_arguments
 from lemming.capabilities.workers.patch_store import load_patch, patch_file, store_patch
 from lemming.capabilities.workers.repositories.collector import EngineRepository, open_collector
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
@@ -28,12 +28,29 @@ from lemming.capabilities.workers.repositories.work_tree import compare_trees
 from lemming.ext import LemmingError
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import to_int
+from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.obligations.call_reviews import CallPatch, PatchEdit
 from lemming.kernel.org.organisation import Organisation
 
 _FAILED_HUNK = re.compile(r"patch failed: (.+):(\d+)")
 _OLD_LINE = re.compile(r"@@ -(\d+)")
+
+
+class _KnownPatches:
+    """Results for patches, which are named by their content: a page shows the same patch again each second."""
+
+    def __init__(self, _org: Organisation) -> None:
+        self.sound: set[tuple[str, ...]] = set()
+        self._notes: dict[str, str] = {}
+
+    def describe_text(self, digest: str, patch: bytes) -> dict[str, str]:
+        """Return a warning about signs in a patch that are not seen or look like others, by "the whole patch"."""
+        if digest not in self._notes:
+            # The arguments are looked at anyway, with the beginning of the patch.
+            text = patch.decode("utf-8", "replace") if len(patch) > DIFF_CHARS else ""
+            self._notes[digest] = "; ".join(find_suspicious_text({"patch": text}))
+        return {"the whole patch": self._notes[digest]} if self._notes[digest] else {}
 
 
 class MergeReview:
@@ -46,8 +63,11 @@ class MergeReview:
     def load_patch(self, org: Organisation, args: Mapping[str, Any]) -> CallPatch:
         """Return the patch of a call, as it is stored. `problem`: the reason that it cannot be approved."""
         files, problem = [], ""
+        flags = {path: reason for path, reason in args["flags"].items() if path}
         try:
-            files = parse_patch(load_patch(org, str(args["patch"])))
+            patch = load_patch(org, str(args["patch"]))
+            files = parse_patch(patch)
+            flags |= org.get_cache(_KnownPatches).describe_text(args["patch"], patch)
             self.require_sound(org, args)
         except LemmingError as error:
             problem = error.message
@@ -55,7 +75,7 @@ class MergeReview:
             title=f"merge into {args['branch']} of {args['workspace']}",
             summary=args["summary"],
             facts={"based on": f"commit {args['base'][:12]}", "patch": patch_file(args["patch"])},
-            flags={path or "the patch": reason for path, reason in args["flags"].items() if path},
+            flags=flags,
             files=[asdict(file) for file in files],
             insertions=sum(file.insertions for file in files),
             deletions=sum(file.deletions for file in files),
@@ -79,11 +99,16 @@ class MergeReview:
 
     def require_sound(self, org: Organisation, args: Mapping[str, Any]) -> None:
         """Raise `LemmingError` if the stored patch is missing, or gives another tree or other files than the call says."""
-        patch, collector = load_patch(org, args["patch"]), _open_collector(org, args)
+        patch, cache = load_patch(org, args["patch"]), org.get_cache(_KnownPatches)
+        key = (args["workspace"], args["base"], args["tree"], args["patch"], *args["paths"])
+        if key in cache.sound:
+            return
+        collector = _open_collector(org, args)
         rebuild_tree(collector, args["base"], patch, args["tree"])
         paths = [file.path for file in compare_trees(collector, args["base"], args["tree"]).files]
         if paths != args["paths"]:
             raise RepositoryError(f"paths of the call must be those of its patch, got {', '.join(args['paths'])[:200]}")
+        cache.sound.add(key)
 
     def apply_edit(self, org: Organisation, args: Mapping[str, Any], edit: PatchEdit) -> Json:
         """Store the edited patch, and return the arguments of a call with it. Raises `UsageError` for a wrong patch."""

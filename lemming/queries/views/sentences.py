@@ -29,6 +29,7 @@ _CALL_TEMPLATES: Mapping[str, str] = {
     "memory_read": "look up {key}",
     "create_agent": "make the agent {name}",
     "list_agents": "list the agents",
+    "permit": "let its harness use {tool} with {input}",
 }
 NON_TOOL_DECISIONS = frozenset({"show", "spend", "publish"})
 """The decisions that are about no call of a tool: docs/approvals.md."""

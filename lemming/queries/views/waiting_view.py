@@ -57,16 +57,20 @@ def build_waiting_view(org: OrgPath, *, person: str = "", item: str = "") -> Jso
 
 
 def _build_patch(org: Organisation, item: PersonInboxItem | None) -> Json | None:
-    """Return the patch of a call with the identity of its request. Lines beyond `MAX_PATCH_LINES` are only counted."""
+    """Return the patch of a call with the identity of its request.
+
+    Files beyond `MAX_PATCH_LINES` have only their number of lines; a long line counts as several.
+    """
     review = find_call_review(item.call["tool"]) if item and item.call else None
     if item is None or item.call is None or review is None:
         return None
     facts, room = review.load_patch(org, item.call["args"]).as_json(), MAX_PATCH_LINES
     for file in facts["files"]:
-        count = sum(len(hunk["lines"]) for hunk in file["hunks"])
-        file["left_out"] = count if count > room else 0
-        file["hunks"] = [] if count > room else file["hunks"]
-        room -= 0 if file["left_out"] else count
+        lines = [text for hunk in file["hunks"] for _, text in hunk["lines"]]
+        size = sum(1 + len(text) // 100 for text in lines)
+        file["left_out"] = len(lines) if size > room else 0
+        file["hunks"] = [] if size > room else file["hunks"]
+        room -= 0 if file["left_out"] else size
     return {"identity": item.identity, **facts}
 
 
