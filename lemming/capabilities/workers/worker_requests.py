@@ -58,8 +58,10 @@ def _send_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings) 
     note_running(org, attempt, running)
     deadline_s = min(provider_options.deadline_s, effect.request.turn_s)
     request = effect.request._replace(extra={JOB: job.to_json()}, deadline_s=deadline_s)
-    outcome = yield replace(effect, request=request)
-    note_ended(org, attempt)
+    try:
+        outcome = yield replace(effect, request=request)
+    finally:
+        note_ended(org, attempt)
     if not isinstance(outcome, Allowed) or JOB not in (getattr(outcome.answer, "kept", None) or {}):
         assert isinstance(outcome, Outcome), "an effect that was passed on has an outcome"
         return outcome

@@ -26,6 +26,8 @@ from lemming.kernel.providers import Message
 from lemming.kernel.turn.strategy import Turn as StrategyTurn
 from lemming.kernel.turn.turn_values import Act, Step
 
+MAX_RUNS = 20
+"""Runs of a turn: a harness that asks for a permit again and again would never end."""
 QUOTED_CHARS = 6_000
 
 
@@ -40,7 +42,7 @@ def take_worker_turn(view: TurnView) -> Steps:
         _answer(view, _find_last_answer(messages), parse_output(earlier_merges[-1]))
         return "done"
     messages += _describe_permits(view.results)
-    while True:
+    for _ in range(MAX_RUNS):
         answer = yield from turn.ask_harness(messages)
         outcome = answer.kept[JOB]
         if outcome["error"]:
@@ -78,6 +80,7 @@ def take_worker_turn(view: TurnView) -> Steps:
         conflicts += 1
         view.remark(f"conflict {conflicts} of {settings.max_conflicts} with {call['args']['branch']}")
         messages = [*turn.prompt, _describe_conflict(merged, answer.text)]
+    return _fail(view, f"the harness was run {MAX_RUNS} times in one turn and has not finished")
 
 
 def _request_permits(outcome: Mapping[str, Any]) -> Generator[Step, Any, None]:
@@ -151,7 +154,7 @@ def _answer(view: TurnView, text: str, merged: Json) -> None:
     if view.request and view.request.request:
         view.write_entry(NewEntry("response", payload, []), view.snapshot["at"])
     elif view.remaining_entries:
-        kinds = [kind for kind in view.agent.turn.kinds if kind != "response"]
+        kinds = [kind for kind in view.agent.turn.kinds if kind != "response"] or ["report"]
         view.write_entry(NewEntry("report" if "report" in kinds else kinds[0], payload, []), view.snapshot["at"])
 
 
