@@ -72,7 +72,7 @@ def scripted(clone: Path) -> Path:
         clone / ".venv/bin/lemming",
         f'case "$1" in models) exit 0;; init) ;; *) exec "{sys.executable}" -m lemming "$@";; esac\n'
         f'"{sys.executable}" -m lemming "$@" || exit $?\n'
-        f'case "$*" in *recorded*|*desk*) ;; *) "{sys.executable}" "{clone}/scripted.py" "$@";; esac',
+        f'case "$*" in *recorded*|*desk*|*workers*) ;; *) "{sys.executable}" "{clone}/scripted.py" "$@";; esac',
     )
     return clone
 
@@ -107,6 +107,9 @@ def test_every_block_of_the_readme_works_pasted_as_one(scripted: Path) -> None:
     (root,) = re.findall(r"^    ([0-9a-f]{64})$", README, re.MULTILINE)
     assert root in ran.stdout
     assert "next, in this terminal:" in ran.stdout
+    (lines,) = re.findall(r"```text\n(slug.*?)```", README, re.DOTALL)
+    for line in lines.splitlines()[1:]:
+        assert line in ran.stdout
     (python,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     (scripted / "example.py").write_text(python)
     assert "'editor', 'done'" in paste(f"{sys.executable} example.py", scripted).stdout
