@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_ticks
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
+from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_requests
-from lemming.testing import FrozenClock, make_org, resume, say, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 PEOPLE = {"human": {"provider": "human"}}
 WORSE, BETTER = say("a draft", kind="response"), say("the page", kind="response")
@@ -277,3 +280,20 @@ def test_a_goal_is_reached_with_trust_tracking_and_the_words_of_the_judge_carry_
     assert open_request.results[0]["trust"] == "outside"
     run(base)
     assert answers(base)[0]["until"]["reached"]
+
+
+def test_a_check_that_a_stop_cuts_off_is_not_recorded_and_runs_again(base: Path) -> None:
+    organisation(base, {"agent": "ada", "reply": write_page("a title\n", "here")}, turn={"max_steps": 1})
+    ask(base, {"checks": [CHECK]})
+    stop = threading.Event()
+
+    def stop_at_the_reply(event: Event) -> None:
+        if isinstance(event, ModelReplied):
+            stop.set()
+
+    report = run_once(base, clock=FrozenClock(), stop=stop, notify=stop_at_the_reply)
+    assert not report.is_complete
+    assert "gate_asked" not in {line["type"] for line in journal_lines(base, report.tick)}
+    assert answers(base) == []
+    run(base)
+    assert answers(base)[0]["until"]["checks"][0]["status"] == 0
