@@ -129,7 +129,7 @@ class _Client:
         self.run, self._on_output = run, on_output
         self.is_loading = False
         """True while the history of a session is told again."""
-        self._session, self._texts = "", list[str]()
+        self._session, self._texts, self._line = "", list[str](), ""
         self._questions: list[PermissionQuestion] = []
         self._calls: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._reported: set[str] = set()
@@ -148,9 +148,10 @@ class _Client:
         kind = update.session_update
         if kind == "agent_message_chunk" and update.content.type == "text":
             self._texts.append(update.content.text)
-            self._report(Progress(kind="text", text=update.content.text))
+            self._report_text(update.content.text)
         elif kind in ("tool_call", "tool_call_update"):
             self._texts.clear()  # the reply is the text after the last call
+            self._report_text("\n")
             self._report_call(update, *self._learn_call(update))
 
     async def request_permission(self, session_id: str, tool_call: Any, options: list[Any], **_: Any) -> Any:
@@ -197,12 +198,19 @@ class _Client:
             replace(progress, text=f"{tool}: {call.title}") if progress.text == tool and call.title else progress
         )
 
+    def _report_text(self, chunk: str) -> None:
+        """Report the lines that a piece of text completes: pieces are as short as a word."""
+        *lines, self._line = f"{self._line}{chunk}".split("\n")
+        for line in filter(str.strip, lines):
+            self._report(Progress(kind="text", text=line))
+
     def _report(self, progress: Progress) -> None:
         if self.run.on_progress is not None:
             self.run.on_progress(progress)
 
     def conclude(self, stop_reason: str) -> HarnessResult:
         """Return the result of a turn that the harness has ended."""
+        self._report_text("\n")
         if stop_reason == "end_turn" or self._questions:
             return self.end("", "")
         if stop_reason == "cancelled":
