@@ -35,11 +35,11 @@ from lemming.queries.model_readiness import check_readiness, describe_limitation
 
 PURPOSES = {
     "desk": "answer requests and tickets, with a reviewer",
-    "workers": "mend a repository by coding harnesses, with a person who approves each merge",
     "research": "answer questions from files, with checked sources",
     "watch": "watch a log folder and alert a person",
     "review": "write texts that a person approves before they are published",
     "game": "let agents play against each other",
+    "workers": "mend a repository by coding harnesses, with a person who approves each merge",
     "newsroom": "see an example: a newsroom on the embedded model",
     "empty": "something else",
 }

@@ -47,9 +47,9 @@ def answered(*answers: str, found: list[AvailableModel]) -> tuple[InitAnswers, l
 def test_three_answers_say_what_is_made() -> None:
     assert answered("", "", "", found=[OWN])[0] == InitAnswers("desk", "", OWN, requires_approval=True)
     assert answered("2", "2", "no", found=[OWN])[0] == InitAnswers("research", "", None, requires_approval=False)
-    wish, told = answered("0", "8", "x", "7", "", "Sum up the news.", "2", " ", "some/model", "n", found=[OWN, ROUTER])
+    wish, told = answered("0", "9", "x", "8", "", "Sum up the news.", "2", " ", "some/model", "n", found=[OWN, ROUTER])
     assert wish == InitAnswers("empty", "Sum up the news.", ROUTER._replace(model="some/model"))
-    assert told.count("enter a number from 1 to 7") == 3
+    assert told.count("enter a number from 1 to 8") == 3
 
 
 def test_who_has_no_model_is_told_so_and_gets_the_recording() -> None:
@@ -167,7 +167,7 @@ def on_a_terminal(folder: Path, words: list[str], typed: bytes) -> tuple[int, by
 
 
 def test_on_a_terminal_it_asks_and_makes_what_was_answered(tmp_path: Path) -> None:
-    status, said = on_a_terminal(tmp_path, ["init", "mine"], b"7\nSort the mail.\n1\nllama-4\n\n")
+    status, said = on_a_terminal(tmp_path, ["init", "mine"], b"8\nSort the mail.\n1\nllama-4\n\n")
     assert status == 0, said
     assert b"What is the purpose?" in said
     assert b"better:" not in said  # a model was chosen

@@ -51,6 +51,10 @@ class CallOnly(Tool):
         """Return no paths: turns of workers wait for each other only where they merge."""
         return NOWHERE
 
+    def refusal_reason(self, agent: Agent, settings: OrgSettings) -> str:
+        """Return the reason that an agent without a workspace gets, or an empty text."""
+        return "" if get_workspace(agent) else f"{self.name} needs a workspace in the resume"
+
     def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
         """Refuse a call without the engine: a merge needs the tick that it belongs to."""
         raise ToolError(f"{self.name} must be called in a turn")
