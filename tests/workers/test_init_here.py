@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from harness_programs import SEARCH_PATH, require_program
+from model_servers import ModelServer
 from worker_org import git, make_repository
 
+from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
 from lemming.cli import run
 from lemming.engine import run_once
 
@@ -141,6 +145,38 @@ def test_a_patch_waits_for_the_person_and_is_merged_into_a_branch_of_its_own(sit
     assert git(site, "show", "lemming/coder:a.py") == "one = 1.0"
     assert git(site, "show", "main:a.py") == "one = 1"
     assert git(site, "status", "--porcelain") == ""
+
+
+@pytest.mark.long
+def test_claude_code_has_a_patch_waiting_with_the_commands_as_they_are_printed(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require_program("claude")
+    if not get_worker_sandbox()[0]:
+        pytest.skip(f"a worker needs a sandbox: {get_worker_sandbox()[1]}")
+    monkeypatch.setenv("PATH", SEARCH_PATH)
+    with ModelServer([{"run": "echo 'one = 1.0' > a.py"}, {"say": "one is a float"}]) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        assert run(["init", "--here"]) == 0
+        _, *steps, _ = capsys.readouterr().err.splitlines()
+        base = site.parent / "site-agents"
+        # The other agents speak for themselves: the model server plays the harness's part alone.
+        lines = [
+            {"agent": "triager", "calls": [{"tool": "hand_to_coder", "args": {"message": "Make one a float."}}]},
+            {"agent": "coder", "contains": "passes (true|false)", "reply": '{"passes": true, "reason": ""}'},
+        ]
+        (base / "config/answers.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        models = read(base, "config/models.json")
+        free = {"usd_per_million_input_tokens": 0, "usd_per_million_output_tokens": 0}
+        models["default"] = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, **free}
+        (base / "config/models.json").write_text(json.dumps(models))
+        assert steps[0] == "  cd ../site-agents"
+        monkeypatch.chdir(base)
+        for step, status in zip(steps[1:], (9, 1), strict=True):  # a person has to decide first
+            assert run(shlex.split(step)[1:]) == status
+    assert "merge into lemming/coder: 1 file, +1 -1: one is a float" in capsys.readouterr().out
+    assert git(site, "branch", "--list", "lemming/*") == ""
+    assert [request.key for request in server.requests if "sk-ant-a-key" not in request.key] == []
 
 
 def test_without_a_harness_it_is_made_and_validate_names_the_next_step(
