@@ -10,11 +10,8 @@ from pathlib import Path
 import pytest
 
 from lemming.capabilities.workers.harnesses.harness_table import (
-    build_command,
-    build_environment,
-    build_home_files,
+    build_invocation,
     load_harness,
-    with_api,
 )
 from lemming.capabilities.workers.harnesses.harness_types import Harness
 
@@ -33,7 +30,7 @@ def require_program(name: str) -> str:
 
 def make_home(folder: Path, harness: Harness, model: str, base_url: str) -> Path:
     """Return a HOME with the files that a harness needs. Codex refuses one under the system's temporary folder."""
-    for path, text in build_home_files(harness, model=model, base_url=base_url).items():
+    for path, text in build_invocation(harness, model=model, base_url=base_url).home_files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,23 +39,23 @@ def make_home(folder: Path, harness: Harness, model: str, base_url: str) -> Path
 
 def make_variables(harness: Harness, home: Path, model: str, base_url: str) -> dict[str, str]:
     """Return the variables of a run, with a key that no server checks."""
-    variables = build_environment(harness, model=model, base_url=base_url)
+    variables = build_invocation(harness, model=model, base_url=base_url).environment
     return {**variables, "PATH": SEARCH_PATH, "HOME": str(home), "LC_ALL": "C.UTF-8", harness.key_variable: "stand-in"}
 
 
 def run_program(
     name: str, prompt: str, *, folder: Path, base_url: str, model: str = "stand-in", session: str = "",
-    api: str = "", max_cost_usd: float | None = None, max_turns: int | None = None, timeout_s: float = 120,
+    max_cost_usd: float | None = None, max_turns: int | None = None, timeout_s: float = 120,
 ) -> subprocess.CompletedProcess[bytes]:  # fmt: skip
     """Run a harness once, as its file says, with HOME and work tree in a folder. A second run uses both again."""
-    harness = with_api(load_harness(name), api or load_harness(name).api)
+    harness = load_harness(name)
     require_program(harness.program[0])
     home = make_home(folder / "home", harness, model, base_url)
     tree = folder / "tree"
     if not tree.exists():
         subprocess.run(["git", "init", "-q", str(tree)], check=True)
     limits = {"max_cost_usd": max_cost_usd, "max_turns": max_turns}
-    command = build_command(harness, model=model, session=session, base_url=base_url, **limits)
+    command = build_invocation(harness, model=model, session=session, base_url=base_url, **limits).command
     variables = make_variables(harness, home, model, base_url)
     return subprocess.run(
         command, input=prompt.encode(), cwd=tree, env=variables, capture_output=True, timeout=timeout_s, check=False

@@ -21,7 +21,7 @@ from typing import Any
 from harness_programs import FOLDER, make_home, make_variables, run_program
 from model_servers import ModelServer, Script
 
-from lemming.capabilities.workers.harnesses.harness_table import build_command, load_harness, read_version
+from lemming.capabilities.workers.harnesses.harness_table import build_invocation, load_harness, read_version
 
 RECORDED = Path(__file__).parent / "recorded"
 NAMES = ("claude-code", "codex", "pi", "opencode", "gemini")
@@ -79,7 +79,7 @@ class Recorder:
             tree = self.folder / case / "tree"
             subprocess.run(["git", "init", "-q", str(tree)], check=True)
             process = subprocess.Popen(
-                build_command(harness, model="stand-in", base_url=server.url), cwd=tree, stdin=subprocess.PIPE,
+                build_invocation(harness, model="stand-in", base_url=server.url).command, cwd=tree, stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 env=make_variables(harness, home, "stand-in", server.url),
             )  # fmt: skip

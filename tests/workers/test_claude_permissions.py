@@ -12,10 +12,9 @@ import pytest
 from harness_programs import make_home, make_variables, require_program
 from model_servers import ModelServer
 
-from lemming.capabilities.workers.harnesses.claude_permissions import LATER_MESSAGE, ClaudePermissions
-from lemming.capabilities.workers.harnesses.harness_table import build_command, load_harness
+from lemming.capabilities.workers.harnesses.harness_readers import LATER_MESSAGE, ClaudeReader
+from lemming.capabilities.workers.harnesses.harness_table import build_invocation, load_harness
 from lemming.capabilities.workers.harnesses.harness_types import Decision, HarnessResult, PermissionQuestion
-from lemming.capabilities.workers.harnesses.output_readers import make_reader
 
 
 def make_question(tool: str = "Write", **arguments: object) -> bytes:
@@ -28,16 +27,21 @@ def make_question(tool: str = "Write", **arguments: object) -> bytes:
     return json.dumps({"type": "control_request", "request_id": "r1", "request": request}).encode()
 
 
+def read(reader: ClaudeReader, line: bytes) -> bytes:
+    """Return the answer to a line."""
+    assert list(reader.read_line(line)) == []
+    return reader.answers
+
+
 def answer(decision: Decision, line: bytes) -> dict[str, Any]:
-    reply = ClaudePermissions(lambda _: decision).answer(line)
-    assert reply is not None
+    reply = read(ClaudeReader(lambda _: decision), line)
     assert reply.endswith(b"\n")
     response: dict[str, Any] = json.loads(reply)
     return response
 
 
 def test_the_prompt_is_a_message_of_the_user() -> None:
-    line = ClaudePermissions(lambda _: "allow").first_input('say "hi"\nand go')
+    line = ClaudeReader(lambda _: "allow").encode_prompt('say "hi"\nand go')
     assert line.count(b"\n") == 1
     assert json.loads(line)["message"] == {"role": "user", "content": [{"type": "text", "text": 'say "hi"\nand go'}]}
 
@@ -56,28 +60,31 @@ def test_a_denied_call_lets_the_model_go_on() -> None:
     assert "interrupt" not in response
 
 
+INTERRUPTED = b'{"type":"result","subtype":"error_during_execution","terminal_reason":"aborted_tools","session_id":"s"}'
+
+
 def test_a_question_for_a_person_ends_the_turn_and_is_kept() -> None:
-    permissions = ClaudePermissions(lambda _: "later")
-    reply = permissions.answer(make_question("Bash", command="rm -r x"))
-    assert reply is not None
-    assert json.loads(reply)["response"]["response"] == {
+    reader = ClaudeReader(lambda _: "later")
+    assert json.loads(read(reader, make_question("Bash", command="rm -r x")))["response"]["response"] == {
         "behavior": "deny", "message": LATER_MESSAGE, "interrupt": True,
     }  # fmt: skip
     question = PermissionQuestion(tool="Bash", input={"command": "rm -r x"})
-    assert permissions.questions == [question]
-    ended = permissions.conclude(HarnessResult(session="s", error="stopped", message="interrupted"))
-    assert (ended.error, ended.message, ended.questions) == ("", "", (question,))
+    assert reader.questions == [question]
+    read(reader, INTERRUPTED)
+    result = reader.finish(1, "")
+    assert (result.error, result.message, result.questions) == ("", "", (question,))
 
 
 def test_another_error_stays_one_beside_a_question() -> None:
-    permissions = ClaudePermissions(lambda _: "later")
-    permissions.answer(make_question())
-    assert permissions.conclude(HarnessResult(error="auth", message="no key")).error == "auth"
+    reader = ClaudeReader(lambda _: "later")
+    read(reader, make_question())
+    assert reader.finish(1, "").error == "exit"
 
 
 def test_an_interruption_without_a_question_stays_one() -> None:
-    result = HarnessResult(error="stopped", message="interrupted")
-    assert ClaudePermissions(lambda _: "allow").conclude(result) is result
+    reader = ClaudeReader(lambda _: "allow")
+    read(reader, INTERRUPTED)
+    assert reader.finish(0, "").error == "stopped"
 
 
 @pytest.mark.parametrize(
@@ -88,15 +95,15 @@ def test_an_interruption_without_a_question_stays_one() -> None:
     ],
 )  # fmt: skip
 def test_other_lines_are_not_answered(line: bytes) -> None:
-    assert ClaudePermissions(lambda _: "allow").answer(line) is None
+    assert read(ClaudeReader(lambda _: "allow"), line) == b""
 
 
 def test_a_text_that_speaks_of_a_question_asks_nothing() -> None:
     """A worker can print what it likes into a message, but not a line of its own."""
     line = json.dumps({"type": "assistant", "message": {"content": [{"text": make_question().decode()}]}}).encode()
-    permissions = ClaudePermissions(lambda _: "later")
-    assert permissions.answer(line) is None
-    assert permissions.questions == []
+    reader = ClaudeReader(lambda _: "later")
+    assert len(list(reader.read_line(line))) == 1
+    assert (reader.answers, reader.questions) == (b"", [])
 
 
 def test_another_request_is_refused() -> None:
@@ -106,19 +113,23 @@ def test_another_request_is_refused() -> None:
 
 
 def test_the_result_ends_the_conversation() -> None:
-    permissions = ClaudePermissions(lambda _: "allow")
-    permissions.answer(b'{"type":"result","subtype":"success"}')
-    assert permissions.is_finished
+    reader = ClaudeReader(lambda _: "allow")
+    assert reader.is_answering
+    read(reader, b'{"type":"result","subtype":"success"}')
+    assert not reader.is_answering
 
 
-def run_claude(folder: Path, base_url: str, permissions: ClaudePermissions, session: str = "") -> HarnessResult:
+def test_a_question_of_a_run_without_answers_is_passed_over() -> None:
+    assert read(ClaudeReader(), make_question()) == b""
+
+
+def run_claude(folder: Path, base_url: str, reader: ClaudeReader, session: str = "") -> HarnessResult:
     """Run the real program once, and answer its questions."""
     harness = load_harness("claude-code")
     require_program("claude")
     home = make_home(folder / "home", harness, "stand-in", base_url)
     (folder / "tree").mkdir(exist_ok=True)
-    command = build_command(harness, model="stand-in", session=session, base_url=base_url, permissions="ask")
-    reader = make_reader(harness.output)
+    command = build_invocation(harness, model="stand-in", session=session, base_url=base_url, permissions="ask").command
     with subprocess.Popen(
         command, cwd=folder / "tree", env=make_variables(harness, home, "stand-in", base_url), stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -127,17 +138,18 @@ def run_claude(folder: Path, base_url: str, permissions: ClaudePermissions, sess
         guard.start()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(permissions.first_input("write the files"))
+        process.stdin.write(reader.encode_prompt("write the files"))
         process.stdin.flush()
         for line in process.stdout:
             list(reader.read_line(line))
-            if reply := permissions.answer(line):
-                process.stdin.write(reply)
+            if reader.answers:
+                process.stdin.write(reader.answers)
                 process.stdin.flush()
-            if permissions.is_finished and not process.stdin.closed:
+                reader.answers = b""
+            if not reader.is_answering and not process.stdin.closed:
                 process.stdin.close()
         guard.cancel()
-    return permissions.conclude(reader.finish(process.returncode, ""))
+    return reader.finish(process.returncode, "")
 
 
 @pytest.mark.long
@@ -149,11 +161,11 @@ def test_a_real_question_waits_for_a_person_and_the_session_goes_on(harness_fold
         {"say": "Written."},
     ]
     with ModelServer(script) as server:
-        first = run_claude(harness_folder, server.url, ClaudePermissions(lambda _: "later"))
+        first = run_claude(harness_folder, server.url, ClaudeReader(lambda _: "later"))
         assert not (harness_folder / "tree/a.txt").exists()
         granted: list[PermissionQuestion] = []
-        permissions = ClaudePermissions(lambda question: "allow" if not granted.append(question) else "deny")
-        second = run_claude(harness_folder, server.url, permissions, first.session)
+        reader = ClaudeReader(lambda question: "allow" if not granted.append(question) else "deny")
+        second = run_claude(harness_folder, server.url, reader, first.session)
     path = str(harness_folder / "tree/a.txt")
     assert first.questions == (PermissionQuestion(tool="Write", input={"file_path": path, "content": "one\n"}),)
     assert first.error == ""
@@ -165,7 +177,7 @@ def test_a_real_question_waits_for_a_person_and_the_session_goes_on(harness_fold
 @pytest.mark.long
 def test_a_real_denial_is_told_to_the_model(harness_folder: Path) -> None:
     with ModelServer([{"write": ["a.txt", "one\n"]}, {"say": "I may not."}]) as server:
-        result = run_claude(harness_folder, server.url, ClaudePermissions(lambda _: "deny"))
+        result = run_claude(harness_folder, server.url, ClaudeReader(lambda _: "deny"))
         assert "This is not permitted." in server.requests[-1].text
     assert (result.text, result.error, result.questions) == ("I may not.", "", ())
     assert not (harness_folder / "tree/a.txt").exists()

@@ -11,9 +11,10 @@ import pytest
 from harness_programs import run_program
 from model_servers import ModelServer
 
+from lemming.capabilities.workers.harnesses.harness_readers import make_reader
 from lemming.capabilities.workers.harnesses.harness_table import load_harness
 from lemming.capabilities.workers.harnesses.harness_types import HarnessResult, Progress, RunTokens
-from lemming.capabilities.workers.harnesses.output_readers import MAX_TEXT_CHARS, make_reader
+from lemming.capabilities.workers.harnesses.output_readers import MAX_TEXT_CHARS
 from lemming.kernel.base.errors import ConfigError
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -177,10 +178,10 @@ def test_fields_of_another_type_raise_nothing(name: str) -> None:
                 assert reader.finish(1, "").error
 
 
-def test_numbers_that_no_model_counts_are_nothing() -> None:
+def test_numbers_that_no_model_counts_are_nothing_or_bounded() -> None:
     usage = {"input_tokens": -5, "output_tokens": 10**40, "cached_input_tokens": True}
     lines = json.dumps({"type": "turn.completed", "usage": usage}).encode()
-    assert read_output("codex", lines)[0].tokens == RunTokens()
+    assert read_output("codex", lines)[0].tokens == RunTokens(output=10**15)
 
 
 def test_a_cost_that_is_no_amount_is_unknown() -> None:
@@ -246,17 +247,6 @@ def test_a_real_run_is_read_and_resumed(name: str, harness_folder: Path) -> None
     assert (second.error, second.text.strip()) == ("", "Second.")
     assert second.tokens == RunTokens(input=200, output=40)
     assert (harness_folder / "tree/b.txt").read_text() == "one\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("name", "api"), [("pi", "openai-chat"), ("pi", "openai-responses"), ("opencode", "anthropic")]
-)
-def test_a_harness_speaks_its_other_apis(name: str, api: str, harness_folder: Path) -> None:
-    with ModelServer([{"write": ["a.txt", "one\n"]}, {"say": "Written."}]) as server:
-        run = run_program(name, "write", folder=harness_folder, base_url=server.url, api=api)
-    assert read_output(name, run.stdout, run.returncode)[0].text.strip() == "Written."
-    assert (harness_folder / "tree/a.txt").read_text() == "one\n"
 
 
 # OpenCode 1.18 imports the plugins of a repository whatever its options: there only the sandbox holds them.

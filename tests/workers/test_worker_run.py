@@ -17,7 +17,7 @@ from model_servers import ModelServer
 from worker_runs import KEY, REQUEST, find_price, make_run
 
 from lemming.capabilities.workers.harnesses.harness_types import Progress, RunTokens
-from lemming.capabilities.workers.running.process_search import end_processes
+from lemming.capabilities.workers.running.harness_process import end_processes
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
 from lemming.kernel.base.blocking_deadline import Deadline
@@ -105,20 +105,19 @@ def test_the_cost_limit_ends_a_run_before_the_next_request(tmp_path: Path) -> No
     assert end.cost_usd == pytest.approx(1.2)
 
 
-def test_a_harness_that_is_refused_and_goes_on_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lemming.capabilities.workers.running.worker_run._BUDGET_GRACE_S", 0.1)
+def test_a_harness_that_is_refused_and_goes_on_is_ended(tmp_path: Path) -> None:
     with ModelServer([]) as server:
-        limits = {"usd_cost": find_price, "max_cost_usd": 1.0, "spent_usd": 2.0}
+        limits = {"usd_cost": find_price, "max_cost_usd": 1.0, "spent_usd": 2.0, "budget_grace_s": 0.1}
         run = make_run(tmp_path, f"{ASK}; exec sleep 60", api="anthropic", base_url=server.url, **limits)
         end = run_harness(run)
     assert (end.ended_by, end.exit_status) == ("budget", -15)
 
 
 def test_the_deadline_ends_a_run(tmp_path: Path) -> None:
-    end = run_harness(make_run(tmp_path, "while true; do echo busy; done | head -n 3; exec sleep 60", deadline_s=0.3))
+    end = run_harness(make_run(tmp_path, "while true; do echo busy; done | head -n 3; exec sleep 60", deadline_s=1.0))
     assert (end.ended_by, end.result.error, end.exit_status) == ("deadline", "stopped", -15)
     assert end.result.text == "busy\nbusy\nbusy"
-    assert end.result.message.startswith("the run must end within 0.3 s")
+    assert end.result.message.startswith("the run must end within 1 s")
 
 
 def test_silence_ends_a_run_whose_server_hangs(tmp_path: Path) -> None:

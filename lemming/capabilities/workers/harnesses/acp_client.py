@@ -19,7 +19,7 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     PermissionQuestion,
     Progress,
 )
-from lemming.capabilities.workers.harnesses.line_reader import MAX_MESSAGE_CHARS, classify_error, describe_call
+from lemming.capabilities.workers.harnesses.output_readers import MAX_MESSAGE_CHARS, classify_error, describe_call
 from lemming.capabilities.workers.running.run_types import HarnessRun
 from lemming.kernel.base.errors import Unusable
 from lemming.kernel.base.optional_packages import install_command
@@ -34,7 +34,7 @@ _KINDS = {"allow": "allow_once", "deny": "reject_once", "later": "reject_once"}
 
 
 def run_acp(
-    stdin: IO[bytes], stdout: IO[bytes], run: HarnessRun, *, on_output: Callable[[], object] | None = None
+    stdin: IO[bytes], stdout: IO[bytes], run: HarnessRun, on_output: Callable[[], object] = lambda: None
 ) -> HarnessResult:
     """Run one turn over the pipes of a started process, and close both. Blocks until the turn or the process ends.
 
@@ -46,34 +46,27 @@ def run_acp(
     try:
         import acp
     except ImportError as error:
-        raise Unusable(
-            "the protocol ACP needs the package agent-client-protocol",
-            where=run.harness.name,
-            hint=install_command("workers"),
-        ) from error
-    client = _Client(run, on_output or (lambda: None))
+        message, hint = "the protocol ACP needs the package agent-client-protocol", install_command("workers")
+        raise Unusable(message, where=run.harness.name, hint=hint) from error
+    client = _Client(run, on_output)
     try:
         return asyncio.run(_run_turn(client, stdin, stdout))
     except acp.RequestError as error:
         return client.explain(error)
     except (ConnectionError, EOFError, ValueError) as error:
         # ValueError: an answer that does not fit the protocol
-        message = f"the harness ended before it answered: {error}"
-        return client.end("exit", message[:MAX_MESSAGE_CHARS])
+        return client.end("exit", f"the harness ended before it answered: {error}")
 
 
 async def _run_turn(client: _Client, stdin: IO[bytes], stdout: IO[bytes]) -> HarnessResult:
     import acp
     from acp.schema import ClientCapabilities, FileSystemCapabilities
 
-    loop = asyncio.get_running_loop()
-    lines, reader = asyncio.StreamReader(limit=MAX_LINE_BYTES), asyncio.StreamReader()
-    output, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), stdout)
-    transfer = asyncio.create_task(_pass_messages(lines, reader))
-    sink, protocol = await loop.connect_write_pipe(lambda: asyncio.streams.FlowControlMixin(loop), stdin)
-    writer = asyncio.StreamWriter(sink, protocol, None, loop)
+    loop, lines = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    source, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), stdout)
+    sink, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, stdin)
     offered: Any = client  # without the methods of files and terminals, which the package then refuses
-    connection = acp.connect_to_agent(offered, writer, reader)
+    connection = acp.connect_to_agent(offered, _Messages(lines, sink, client.on_output))
     try:
         files = FileSystemCapabilities(read_text_file=False, write_text_file=False)
         capabilities = ClientCapabilities(fs=files, terminal=False)
@@ -86,83 +79,87 @@ async def _run_turn(client: _Client, stdin: IO[bytes], stdout: IO[bytes]) -> Har
         return client.conclude(str(reply.stop_reason))
     finally:
         await connection.close()
-        transfer.cancel()
-        sink.close()
-        output.close()
+        source.close()
 
 
-async def _pass_messages(source: asyncio.StreamReader, target: asyncio.StreamReader) -> None:
-    """Pass the messages of the protocol on, until the end or a line that is too long.
+class _Messages:
+    """Transport of the protocol, as the package calls it: a message is a line of JSON."""
 
-    Other lines, such as warnings of npm, end the package's connection, or are printed by it with a traceback.
-    """
-    try:
-        while line := await source.readline():
-            with contextlib.suppress(ValueError, RecursionError):
-                if isinstance(json.loads(line), dict):
-                    target.feed_data(line)
-    except ValueError:
-        pass
-    target.feed_eof()
+    def __init__(
+        self, lines: asyncio.StreamReader, sink: asyncio.WriteTransport, on_output: Callable[[], object]
+    ) -> None:
+        self._lines, self._sink, self._on_output = lines, sink, on_output
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self._sink.write(json.dumps(message).encode() + b"\n")
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Return the next message, or None at the end. Other lines, such as warnings of npm, are passed over."""
+        try:
+            while line := await self._lines.readline():
+                self._on_output()
+                with contextlib.suppress(ValueError, RecursionError):
+                    if isinstance(message := json.loads(line), dict):
+                        return message
+        except ValueError:  # a line over `MAX_LINE_BYTES`
+            pass
+        return None
+
+    async def close(self) -> None:
+        self._sink.close()
 
 
 async def _open_session(connection: Any, client: _Client, *, can_load: bool) -> str:
     """Return the id of a new session, or of the one to resume; an empty text if the harness cannot load it."""
-    folder = str(client.run.clone)
-    if not client.run.session:
-        created = await connection.new_session(cwd=folder, mcp_servers=[])
-        client.start(created.session_id)
-        return str(created.session_id)
-    if not can_load:
+    folder, session = str(client.run.clone), client.run.session
+    if not session:
+        session = str((await connection.new_session(cwd=folder, mcp_servers=[])).session_id)
+    elif not can_load:
         return ""
-    client.is_loading = True
-    await connection.load_session(cwd=folder, session_id=client.run.session, mcp_servers=[])
-    client.is_loading = False
-    client.start(client.run.session)
-    return client.run.session
+    else:
+        client.is_loading = True
+        await connection.load_session(cwd=folder, session_id=session, mcp_servers=[])
+        client.is_loading = False
+    client.start(session)
+    return session
 
 
 class _Client:
     """The client's side of the protocol, and what the turn has told so far."""
 
     def __init__(self, run: HarnessRun, on_output: Callable[[], object]) -> None:
-        self.run, self._on_output = run, on_output
-        self.is_loading = False
-        """True while the history of a session is told again."""
-        self._session, self._texts, self._line = "", list[str](), ""
+        self.run, self.on_output = run, on_output
+        self.is_loading = False  # while the history of a session is told again
+        self._session, self._texts = run.session, list[str]()
         self._questions: list[PermissionQuestion] = []
         self._calls: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._reported: set[str] = set()
         self._is_refused = False
 
     def start(self, session: str) -> None:
-        """Keep the session's id."""
         self._session = session
         self._report(Progress(kind="session", text=session))
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         """Take a notification of the harness: a piece of text or a tool call."""
-        self._on_output()
         if self.is_loading:
             return
         kind = update.session_update
         if kind == "agent_message_chunk" and update.content.type == "text":
             self._texts.append(update.content.text)
-            self._report_text(update.content.text)
+            self._report(Progress(kind="text", text=update.content.text))
         elif kind in ("tool_call", "tool_call_update"):
             self._texts.clear()  # the reply is the text after the last call
-            self._report_text("\n")
             self._report_call(update, *self._learn_call(update))
 
     async def request_permission(self, session_id: str, tool_call: Any, options: list[Any], **_: Any) -> Any:
         """Answer a permission question of the harness."""
         from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 
-        self._on_output()
         tool, arguments = self._learn_call(tool_call)
         question = PermissionQuestion(tool=tool, input=arguments)
         decision = await asyncio.to_thread(self.run.permit, question) if self.run.permit else "allow"
-        self._on_output()
+        self.on_output()
         if decision != "allow":
             self._is_refused = True
         if decision == "later":
@@ -194,15 +191,9 @@ class _Client:
         progress = describe_call(tool, arguments)
         if paths and call.kind in ("edit", "delete", "move"):
             progress = Progress(kind="file", text=tool, path=paths[0])
-        self._report(
-            replace(progress, text=f"{tool}: {call.title}") if progress.text == tool and call.title else progress
-        )
-
-    def _report_text(self, chunk: str) -> None:
-        """Report the lines that a piece of text completes: pieces are as short as a word."""
-        *lines, self._line = f"{self._line}{chunk}".split("\n")
-        for line in filter(str.strip, lines):
-            self._report(Progress(kind="text", text=line))
+        if progress.text == tool and call.title:
+            progress = replace(progress, text=f"{tool}: {call.title}")
+        self._report(progress)
 
     def _report(self, progress: Progress) -> None:
         if self.run.on_progress is not None:
@@ -210,22 +201,20 @@ class _Client:
 
     def conclude(self, stop_reason: str) -> HarnessResult:
         """Return the result of a turn that the harness has ended."""
-        self._report_text("\n")
         if stop_reason == "end_turn" or self._questions:
             return self.end("", "")
         if stop_reason == "cancelled":
-            reason = "a permission was refused" if self._is_refused else "the turn was cancelled"
-            return self.end("stopped", reason)
+            return self.end("stopped", "a permission was refused" if self._is_refused else "the turn was cancelled")
         return self.end(_STOP_ERRORS.get(stop_reason, "unreadable"), f"stop reason must be end_turn, got {stop_reason}")
 
     def explain(self, error: Any) -> HarnessResult:
         """Return the result of a turn that ended with an error of the protocol."""
         details = f"{error} {error.data}" if error.data else str(error)
         kind = "session" if self.is_loading else "auth" if error.code == -32000 else classify_error(details)
-        return self.end(kind, details[:MAX_MESSAGE_CHARS])
+        return self.end(kind, details)
 
     def end(self, error: ErrorKind, message: str) -> HarnessResult:
         """Return the result with everything that the turn has told."""
-        text = "".join(self._texts).strip()
-        session = self._session or self.run.session
-        return HarnessResult(text=text, session=session, error=error, message=message, questions=tuple(self._questions))
+        text, questions = "".join(self._texts).strip(), tuple(self._questions)
+        message = message[:MAX_MESSAGE_CHARS]
+        return HarnessResult(text=text, session=self._session, error=error, message=message, questions=questions)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from operator import add, sub
+from typing import Any, Literal
 
 ModelApi = Literal["anthropic", "openai-responses", "openai-chat", "gemini", "none"]
 """The API that a harness speaks to its model. "none": the engine does not pass on its requests."""
@@ -20,38 +21,36 @@ ProgressKind = Literal["session", "text", "tool", "file", "usage"]
 
 @dataclass(frozen=True, kw_only=True)
 class Harness:
-    """A harness, as described by `harnesses/NAME.json`.
+    """A harness, as described by `harnesses/NAME.json`. `name` is the file's.
 
     Texts in `arguments`, `resume`, `environment` and `home_files` may name {model}, {session}, {base_url}, {key_variable},
     {max_cost_usd} and {max_turns}. The prompt goes to standard input.
 
     `program`: the command's first words. `arguments`: the words after them; the word "{resume}" stands for the words of
     `resume` if a session is resumed, "{permissions}" for those of the permission mode, "{limits}" for those of each
-    limit that is set, and for nothing otherwise. `limits`: words by the limit that they set, `max_cost_usd` or
-    `max_turns`. `permissions`: words by mode. `environment`: variables beside HOME, PATH and the key. `key_variable`:
-    variable from which the harness takes the key. `home_files`: files of HOME, path to text. `apis`: keys that replace
-    these for another API. `output`: name of the reader; "acp" is a protocol (`acp_client`). `version`: words that print
-    the version. `stop_signal`: sent first to end a run early. `install`: command that installs the harness.
+    limit that is set, and for nothing otherwise. `environment`: variables beside HOME, PATH and the key. `key_variable`:
+    variable from which the harness takes the key. `home_files`: files of HOME by path; a text, a list of lines, or an
+    object that is written as JSON. `output`: name of the reader; "acp" is a protocol (`acp_client`). `version`: words
+    that print the version. `stop_signal`: sent first to end a run early. `install`: command that installs the harness.
     """
 
-    name: str
+    name: str = ""
     program: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
-    limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    permissions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    limits: Mapping[Literal["max_cost_usd", "max_turns"], tuple[str, ...]] = field(default_factory=dict)
+    permissions: Mapping[PermissionMode, tuple[str, ...]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     key_variable: str = "LEMMING_MODEL_KEY"
-    home_files: Mapping[str, str] = field(default_factory=dict)
+    home_files: Mapping[str, Any] = field(default_factory=dict)
     api: ModelApi = "none"
-    apis: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     output: str = "text"
     version: tuple[str, ...] = ()
     stop_signal: Literal["INT", "TERM"] = "TERM"
     install: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RunTokens:
     """Tokens of one run. `input` includes `cached` and `written`."""
 
@@ -59,6 +58,12 @@ class RunTokens:
     output: int = 0
     cached: int = 0
     written: int = 0
+
+    def __add__(self, other: RunTokens) -> RunTokens:
+        return RunTokens(*map(add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: RunTokens) -> RunTokens:
+        return RunTokens(*(max(0, count) for count in map(sub, astuple(self), astuple(other))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,15 +104,3 @@ class HarnessResult:
     error: ErrorKind = ""
     message: str = ""
     questions: Sequence[PermissionQuestion] = ()
-
-
-class OutputReader(Protocol):
-    """Reads the output of one run. Nothing in it raises: what is not understood is "unreadable" at the end."""
-
-    def read_line(self, line: bytes) -> Iterator[Progress]:
-        """Yield the progress that a line of standard output tells."""
-        ...
-
-    def finish(self, exit_status: int, error_output: str) -> HarnessResult:
-        """Return the result, once the harness has ended. `exit_status` is negative for a signal."""
-        ...

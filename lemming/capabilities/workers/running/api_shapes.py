@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from lemming.capabilities.workers.harnesses.harness_types import ModelApi, RunTokens
-from lemming.kernel.base.integers import clamp_int
+from lemming.capabilities.workers.harnesses.json_fields import (
+    JsonObject,
+    get_count,
+    get_object,
+    get_objects,
+    get_tokens,
+)
 
 Operation = Literal["", "generate", "count", "list"]
 """Purpose of a request. "generate" costs money; an empty text is no request that a harness needs."""
@@ -24,7 +31,7 @@ _PATHS: dict[str, dict[str, Operation]] = {
 }
 _KEY_HEADERS = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 _QUERY = {"anthropic": {"beta"}, "gemini": {"alt"}}
-_LAST_EVENTS = {"message_stop", "response.completed", "response.incomplete", "response.failed"}
+_LAST_EVENTS = ("message_stop", "response.completed", "response.incomplete", "response.failed")
 
 
 def find_operation(api: ModelApi, method: str, target: str) -> Operation:
@@ -32,15 +39,13 @@ def find_operation(api: ModelApi, method: str, target: str) -> Operation:
     path = urlsplit(target).path
     if method == "GET":
         return "list" if path == "/v1/models" and api != "gemini" else ""
-    if method != "POST":
-        return ""
     if api == "gemini":
         match = _GEMINI_PATH.fullmatch(path)
         return "" if match is None else "count" if match[2] == "countTokens" else "generate"
     return _PATHS.get(api, {}).get(path, "")
 
 
-def find_model(api: ModelApi, target: str, body: dict[str, Any]) -> str:
+def find_model(api: ModelApi, target: str, body: JsonObject) -> str:
     """Return the model that a request names, or an empty text."""
     if api == "gemini":
         match = _GEMINI_PATH.fullmatch(urlsplit(target).path)
@@ -69,10 +74,8 @@ def build_url(api: ModelApi, base_url: str, target: str) -> str:
 
 def build_key_headers(api: ModelApi, key: str) -> dict[str, str]:
     """Return the headers that carry a key; none without a key."""
-    if not key:
-        return {}
-    header = _KEY_HEADERS.get(api)
-    return {header: key} if header else {"authorization": f"Bearer {key}"}
+    name = _KEY_HEADERS.get(api, "authorization")
+    return {name: f"Bearer {key}" if name == "authorization" else key} if key else {}
 
 
 def format_error(api: ModelApi, status: int, message: str) -> bytes:
@@ -87,104 +90,57 @@ def format_error(api: ModelApi, status: int, message: str) -> bytes:
 
 
 class UsageCounter:
-    """Reads the usage out of one answer as it passes, streamed or not.
+    """Reads the usage out of one answer as it passes, streamed or not. `is_final`: it has told its whole usage."""
 
-    `is_final`: the answer has told its whole usage. `tokens`: None as long as no usage was seen.
-    """
-
-    def __init__(self, api: ModelApi) -> None:
-        self._api, self._remainder, self._events = api, b"", 0
+    def __init__(self, api: ModelApi, request_bytes: int) -> None:
+        self._api, self._request_bytes, self._answer_bytes = api, request_bytes, 0
+        self._remainder, self._events = b"", 0
         self._usage: dict[str, Any] = {}
         self.is_final = False
 
     def feed(self, chunk: bytes) -> None:
         """Read a piece of a stream of server-sent events."""
+        self._answer_bytes += len(chunk)
         *lines, self._remainder = (self._remainder + chunk).split(b"\n")
         for line in lines:
-            if line.startswith(b"data:"):
-                self._read_event(line[5:].strip())
+            data = line.removeprefix(b"data:").strip()
+            if data == b"[DONE]":
+                self.is_final = bool(self._usage)
+            elif line.startswith(b"data:"):
+                self._events += 1
+                self._read_answer(data)
 
     def read_body(self, body: bytes) -> None:
         """Read a whole answer that is not streamed."""
-        try:
-            answers = json.loads(body)
-        except (ValueError, RecursionError):
-            return
-        for answer in answers if isinstance(answers, list) else [answers]:  # Gemini streams a list without `alt=sse`
-            self._read_answer(answer)
+        self._answer_bytes += len(body)
+        self._read_answer(body)
         self.is_final = bool(self._usage)
 
-    @property
-    def tokens(self) -> RunTokens | None:
-        """Tokens of the answer as its server counts them, or None if it has told none."""
-        return _to_tokens(self._api, self._usage) if self._usage else None
-
-    def estimate(self, request_bytes: int, answer_bytes: int) -> RunTokens:
-        """Return the tokens of an answer that was cut: those told so far, and a guess for the rest.
+    def count_tokens(self) -> RunTokens:
+        """Return the tokens of the answer. For one that was cut, those told so far, and a guess for the rest.
 
         A token is about four bytes, or one event of a stream.
         """
-        tokens = self.tokens or RunTokens(input=request_bytes // 4)
-        return RunTokens(
-            input=tokens.input, cached=tokens.cached, written=tokens.written,
-            output=max(tokens.output, self._events or answer_bytes // 4),
-        )  # fmt: skip
+        tokens = get_tokens(self._usage, self._api) if self._usage else RunTokens(input=self._request_bytes // 4)
+        if self.is_final and self._usage:
+            return tokens
+        return replace(tokens, output=max(tokens.output, self._events or self._answer_bytes // 4))
 
-    def _read_event(self, data: bytes) -> None:
-        if data == b"[DONE]":
-            self.is_final = bool(self._usage)
-            return
+    def _read_answer(self, content: bytes) -> None:
         try:
-            event = json.loads(data)
+            answers = json.loads(content)
         except (ValueError, RecursionError):
             return
-        self._events += 1
-        if isinstance(event, dict):
-            self._read_answer(event)
-            self.is_final = self.is_final or event.get("type") in _LAST_EVENTS
+        for answer in answers if isinstance(answers, list) else [answers]:  # Gemini streams a list without `alt=sse`
+            if not isinstance(answer, dict):
+                continue
+            for path in ("usage", "message.usage", "response.usage", "usageMetadata"):
+                self._merge_usage(get_object(answer, path))
+            is_last_part = any(part.get("finishReason") for part in get_objects(answer, "candidates"))
+            self.is_final |= answer.get("type") in _LAST_EVENTS or (is_last_part and bool(self._usage))
 
-    def _read_answer(self, answer: Any) -> None:
-        if not isinstance(answer, dict):
-            return
-        for holder in (answer, answer.get("message"), answer.get("response")):
-            usage = (
-                holder.get("usageMetadata" if self._api == "gemini" else "usage") if isinstance(holder, dict) else None
-            )
-            if isinstance(usage, dict):
-                self._merge_usage(usage)
-        candidates = answer.get("candidates")
-        if isinstance(candidates, list) and any(
-            isinstance(part, dict) and part.get("finishReason") for part in candidates
-        ):
-            self.is_final = bool(self._usage)
-
-    def _merge_usage(self, usage: dict[str, Any]) -> None:
+    def _merge_usage(self, usage: JsonObject) -> None:
         """Take over counts. They only grow: the end of a stream may leave out those of its start, or tell 0."""
         for name, value in usage.items():
-            if not isinstance(value, int) or value >= _count(self._usage, name):
+            if not isinstance(value, int) or value >= get_count(self._usage, name):
                 self._usage[name] = value
-
-
-def _to_tokens(api: ModelApi, usage: dict[str, Any]) -> RunTokens:
-    if api == "anthropic":
-        cached, written = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
-        total = _count(usage, "input_tokens") + cached + written
-        return RunTokens(input=total, output=_count(usage, "output_tokens"), cached=cached, written=written)
-    if api == "gemini":
-        output = _count(usage, "candidatesTokenCount") + _count(usage, "thoughtsTokenCount")
-        total = _count(usage, "promptTokenCount") + _count(usage, "toolUsePromptTokenCount")
-        return RunTokens(input=total, output=output, cached=_count(usage, "cachedContentTokenCount"))
-    if api == "openai-responses":
-        details = usage.get("input_tokens_details")
-        return RunTokens(
-            input=_count(usage, "input_tokens"), output=_count(usage, "output_tokens"), cached=_count(details, "cached_tokens")
-        )  # fmt: skip
-    details = usage.get("prompt_tokens_details")
-    return RunTokens(
-        input=_count(usage, "prompt_tokens"), output=_count(usage, "completion_tokens"),
-        cached=_count(details, "cached_tokens"),
-    )  # fmt: skip
-
-
-def _count(usage: Any, name: str) -> int:
-    return (clamp_int(usage.get(name)) or 0) if isinstance(usage, dict) else 0

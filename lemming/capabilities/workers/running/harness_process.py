@@ -14,27 +14,27 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 from lemming.capabilities.workers.running import relay
-from lemming.capabilities.workers.running.process_search import end_processes
 from lemming.capabilities.workers.running.worker_sandbox import (
     SYSTEM_PATH,
     build_path,
     build_sandbox,
     get_worker_sandbox,
 )
+from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import Unusable
-from lemming.kernel.base.integers import parse_int
+from lemming.kernel.base.integers import parse_int, to_int
 from lemming.libraries.processes import reaper
 
-_REAPER_GRACE_S = 10.0
+_REAPER_GRACE_S, _SEARCH_TIMEOUT_S = 10.0, 10.0
 
 
 class HarnessProcess:
-    """A started harness. `stdin`, `stdout`, `stderr`: its pipes.
+    """A started harness. `stdin`, `stdout`, `stderr`: its pipes. Leave it by `close`.
 
-    Leave it by `close`.
+    Raises `Unusable` without a sandbox that works, unless `is_confined` is False.
     """
 
     def __init__(
@@ -48,7 +48,6 @@ class HarnessProcess:
         socket: Path | None = None,
         is_confined: bool = True,
     ) -> None:
-        """Start a harness. Raises `Unusable` without a sandbox that works, unless `is_confined` is False."""
         self._home, self._is_confined, self._lock = home, is_confined, threading.Lock()
         if is_confined:
             has_sandbox, detail = get_worker_sandbox()
@@ -57,13 +56,13 @@ class HarnessProcess:
                     f"a worker must run in a sandbox: {detail}", where=command[0],
                     hint='install bubblewrap, or set workspace.sandbox to "none" and run `lemming trust`',
                 )  # fmt: skip
+        path = build_path(command) if is_confined else os.environ.get("PATH", SYSTEM_PATH)
         fixed = {"HOME": str(home), "USER": "worker", "LOGNAME": "worker", "SHELL": "/bin/sh", "LANG": "C.UTF-8"}
-        fixed |= {"TERM": "dumb", "PATH": build_path(command) if is_confined else os.environ.get("PATH", SYSTEM_PATH)}
+        fixed |= {"TERM": "dumb", "PATH": path}
         pipes = [os.pipe() for _ in range(4)]
         (reaper_control, self._control), (self._reaper_report, reaper_report), *relay_pipes = pipes
         (relay_control, self._signals), (self._report, relay_report) = relay_pipes
-        inherited = [reaper_control, reaper_report, relay_control, relay_report]
-        passed = list(inherited)
+        passed = [reaper_control, reaper_report, relay_control, relay_report]
         try:
             if is_confined:
                 sandbox = build_sandbox(
@@ -73,17 +72,8 @@ class HarnessProcess:
                 inner = sandbox.argv
                 passed += sandbox.descriptors
             else:
-                inner = [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    relay.__file__,
-                    str(relay_control),
-                    str(relay_report),
-                    "0",
-                    "",
-                    *command,
-                ]
+                numbers = (str(relay_control), str(relay_report), "0", "")
+                inner = [sys.executable, "-I", "-S", relay.__file__, *numbers, *command]
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", reaper.__file__, str(reaper_control), str(reaper_report), *inner],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=clone,
@@ -96,36 +86,14 @@ class HarnessProcess:
         finally:
             for descriptor in passed:
                 os.close(descriptor)
-
-    @property
-    def stdin(self) -> IO[bytes]:
-        """Standard input of the harness."""
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def stdout(self) -> IO[bytes]:
-        """Standard output of the harness."""
-        assert self._process.stdout is not None
-        return self._process.stdout
-
-    @property
-    def stderr(self) -> IO[bytes]:
-        """Standard error of the harness."""
-        assert self._process.stderr is not None
-        return self._process.stderr
+        self.stdin: IO[bytes] = cast(Any, self._process.stdin)
+        self.stdout: IO[bytes] = cast(Any, self._process.stdout)
+        self.stderr: IO[bytes] = cast(Any, self._process.stderr)
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the harness itself; an ended harness gets none."""
         with self._lock, contextlib.suppress(OSError):
             os.write(self._signals, bytes([number]))
-
-    def kill(self) -> None:
-        """Kill every process of the worker. Repeatable, also from another thread."""
-        with self._lock:
-            if self._control >= 0:
-                os.close(self._control)
-                self._control = -1
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of every process in the reaper. Return False if some are still there."""
@@ -137,7 +105,10 @@ class HarnessProcess:
 
     def end(self) -> None:
         """End every process of the worker, and wait until none is left. Repeatable, also from another thread."""
-        self.kill()
+        with self._lock:
+            if self._control >= 0:
+                os.close(self._control)
+                self._control = -1
         if not self.wait(_REAPER_GRACE_S):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -156,9 +127,7 @@ class HarnessProcess:
         with self._lock:
             os.close(self._signals)
             self._signals = -1
-        return self._parse_status(_read_report(self._report), _read_report(self._reaper_report))
-
-    def _parse_status(self, report: str, reaper_report: str) -> int:
+        report, reaper_report = _read_report(self._report), _read_report(self._reaper_report)
         for text in (report, reaper_report):
             reason, is_start_error, _ = text.partition("\n")
             if is_start_error:
@@ -171,3 +140,30 @@ def _read_report(descriptor: int) -> str:
     os.set_blocking(descriptor, False)
     with open(descriptor, "rb") as file:
         return (file.read(1000) or b"").decode("utf-8", "replace")
+
+
+def end_processes(home: Path) -> int:
+    """Kill the processes whose environment has this HOME, also daemons, until none is there. Return their number.
+
+    Repeatable. Raises `TimeoutError` if processes are still there after ten seconds. Linux only: elsewhere 0.
+    """
+    marker, ended, deadline = f"HOME={home}".encode(), set[int](), Deadline(_SEARCH_TIMEOUT_S)
+    # A process may start another between the listing and its end: the search ends when one finds nothing.
+    while processes := _find_processes(marker):
+        if deadline.has_passed:
+            raise TimeoutError(f"processes of {home} must end, got {sorted(processes)} still there")
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        ended |= processes
+    return len(ended)
+
+
+def _find_processes(marker: bytes) -> set[int]:
+    processes = set()
+    for entry in Path("/proc").glob("[0-9]*") if os.path.isdir("/proc/1") else ():
+        with contextlib.suppress(OSError):  # it ended, or is another user's
+            process = to_int(entry.name)
+            if marker in (entry / "environ").read_bytes().split(b"\0") and process != os.getpid():
+                processes.add(process)
+    return processes

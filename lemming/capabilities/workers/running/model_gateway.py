@@ -59,23 +59,24 @@ class ModelGateway:
     `url`: address for the harness. `socket`: the Unix socket, None without a sandbox. `token`: the key that the harness
     shows. `tokens`, `cost_usd`, `requests`: counted so far; `cost_usd` is None if a price is unknown. `is_exhausted`: a
     request was refused because of the cost limit.
+
+    Raises: `Unusable` for a cost limit on a model without a price, and without a server.
     """
 
     def __init__(self, run: HarnessRun, on_activity: Callable[[], object]) -> None:
-        """Prepare the gateway. Raises `Unusable` for a cost limit on a model without a price, and without a server."""
-        if run.max_cost_usd is not None and self._find_cost(run, RunTokens(input=1, output=1)) is None:
+        self._find_cost = run.usd_cost or (lambda _: None)
+        if run.max_cost_usd is not None and self._find_cost(RunTokens(input=1, output=1)) is None:
             raise Unusable(
                 f"a run with a cost limit must have a known price, got model {run.model!r} without one",
                 where=run.harness.name, hint="add the model's prices to config/models.json, or remove max_cost_usd",
             )  # fmt: skip
         if not run.base_url:
             raise Unusable("a model must have a server, got none", where=run.harness.name, hint="set options.base_url")
-        self._run, self._on_activity, self._clock = run, on_activity, SystemClock()
-        self.token = f"lemming-{secrets.token_hex(16)}"
+        self._run, self._api, self._on_activity, self._clock = run, run.harness.api, on_activity, SystemClock()
+        self.url, self.token = "", f"lemming-{secrets.token_hex(16)}"
         self.tokens, self.requests, self.is_exhausted = RunTokens(), 0, False
         self.cost_usd: float | None = 0.0
         self.socket: Path | None = None
-        self.url = ""
         self._state, self._in_flight, self._is_closed = threading.Condition(), 0, False
         self._upstream_sockets: list[socket.socket] = []
         self._resources = contextlib.ExitStack()
@@ -111,7 +112,6 @@ class ModelGateway:
     def _answer(self, request: GatewayRequest) -> None:
         """Pass a request on, and its answer back, or refuse it in the API's own shape."""
         self._on_activity()
-        status = 502
         try:
             operation, body = self._check_request(request)
             with self._begin_request(operation):
@@ -121,29 +121,28 @@ class ModelGateway:
             status, message = refusal.status, str(refusal)
         except self._transport_error as error:
             # Its text may hold the address with a password.
-            message = f"the model's server cannot be reached: {type(error).__name__}"
+            status, message = 502, f"the model's server cannot be reached: {type(error).__name__}"
         if not request.has_begun:  # else the end of the connection tells it
-            content = format_error(self._run.harness.api, status, message)
-            request.send_whole(status, {"content-type": "application/json"}, content)
+            content = format_error(self._api, status, message)
+            request.send_head(status, {"content-type": "application/json", "content-length": f"{len(content)}"})
+            request.wfile.write(content)
 
     def _check_request(self, request: GatewayRequest) -> tuple[Operation, dict[str, Any]]:
         run, headers = self._run, request.headers
-        shown = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization") or ""
-        if not hmac.compare_digest(shown.removeprefix("Bearer ").encode(), self.token.encode()):
+        token = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization") or ""
+        if not hmac.compare_digest(token.removeprefix("Bearer ").encode(), self.token.encode()):
             raise RefusedRequest(401, "the key must be the one of this run")
-        operation = find_operation(run.harness.api, request.command, request.path)
+        operation = find_operation(self._api, request.command, request.path)
         if not operation:
-            target = request.path.partition("?")[0]
-            raise RefusedRequest(
-                404, f"request must be one of the {run.harness.api} API, got {request.command} {target}"
-            )
+            target = f"{request.command} {request.path.partition('?')[0]}"
+            raise RefusedRequest(404, f"request must be one of the {self._api} API, got {target}")
         body = request.read_object() if request.command == "POST" else {}
-        model = find_model(run.harness.api, request.path, body)
+        model = find_model(self._api, request.path, body)
         if run.max_cost_usd is not None and operation == "generate" and not _is_same_model(model, run.model):
             raise RefusedRequest(
                 400, f"model must be {run.model}, whose price counts for the cost limit, got {model!r}"
             )
-        if run.harness.api == "openai-chat" and body.get("stream"):
+        if self._api == "openai-chat" and body.get("stream"):
             # Otherwise the stream tells no usage.
             body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
         return operation, body
@@ -154,17 +153,16 @@ class ModelGateway:
 
         With a limit, requests that cost money pass one at a time: the cost of the one before is known by then.
         """
-        limit = self._run.max_cost_usd
+        limit = self._run.max_cost_usd if operation == "generate" else None
         with self._state:
-            while limit is not None and operation == "generate" and self._in_flight and not self._is_closed:
+            while limit is not None and self._in_flight and not self._is_closed:
                 self._state.wait()
             if self._is_closed:
                 raise RefusedRequest(503, "the run has ended")
-            if limit is not None and operation == "generate":
-                spent_usd = self._run.spent_usd + (self.cost_usd or 0.0)
-                if self.cost_usd is None or spent_usd >= limit:
-                    self.is_exhausted = True
-                    raise RefusedRequest(400, f"the run must cost at most ${limit:g}, got ${spent_usd:.4f}")
+            spent_usd = self._run.spent_usd + (self.cost_usd or 0.0)
+            if limit is not None and (self.cost_usd is None or spent_usd >= limit):
+                self.is_exhausted = True
+                raise RefusedRequest(400, f"the run must cost at most ${limit:g}, got ${spent_usd:.4f}")
             self._in_flight += 1
         try:
             yield
@@ -174,79 +172,65 @@ class ModelGateway:
                 self._state.notify_all()
 
     def _forward(self, request: GatewayRequest, operation: Operation, body: dict[str, Any]) -> None:
-        run = self._run
         content = json.dumps(body).encode() if request.command == "POST" else b""
         headers = {name: request.headers[name] for name in _SENT_HEADERS if request.headers.get(name)}
-        headers |= {"accept-encoding": "identity", **build_key_headers(run.harness.api, run.key)}
-        url = build_url(run.harness.api, run.base_url, request.path)
-        extensions = {"trace": self._remember_socket}
+        headers |= {"accept-encoding": "identity", **build_key_headers(self._api, self._run.key)}
+        url, extensions = build_url(self._api, self._run.base_url, request.path), {"trace": self._remember_socket}
         with self._client.stream(
             request.command, url, content=content, headers=headers, extensions=extensions
         ) as response:
             self._on_activity()
-            returned = _select_headers(response)
             if response.is_redirect:  # the key must not follow it
-                raise RefusedRequest(
-                    502, f"the model's server must answer itself, got a redirect ({response.status_code})"
-                )
-            usage = _AnswerUsage(
-                self, operation == "generate" and response.is_success, request.path, body, len(content)
-            )
-            with usage:
-                if response.headers.get("content-type", "").startswith("text/event-stream"):
-                    self._pass_stream(request, response, returned, usage)
-                else:
-                    whole = self._read_whole(response, usage)
-                    usage.finish()
-                    request.send_whole(response.status_code, returned, whole)
+                message = f"the model's server must answer itself, got a redirect ({response.status_code})"
+                raise RefusedRequest(502, message)
+            usage = UsageCounter(self._api, len(content))
+            is_recorded = operation != "generate" or not response.is_success
+            try:
+                for chunk in self._iter_answer(response, usage):
+                    if usage.is_final and not is_recorded:  # before it is passed on: its end may be in it
+                        is_recorded = True
+                        self._record_usage(request.path, body, usage)
+                    if not request.has_begun:
+                        request.send_head(response.status_code, _select_headers(response))
+                    if chunk:
+                        request.send_chunk(chunk)
+            finally:
+                if not is_recorded:
+                    self._record_usage(request.path, body, usage)
+            request.send_chunk(b"")
 
-    def _pass_stream(
-        self, request: GatewayRequest, response: httpx2.Response, headers: dict[str, str], usage: _AnswerUsage
-    ) -> None:
-        request.begin_stream(response.status_code, headers)
+    def _iter_answer(self, response: httpx2.Response, usage: UsageCounter) -> Iterator[bytes]:
+        """Yield the pieces of a stream, or any other answer as a whole, once their usage is read."""
+        is_stream, content = response.headers.get("content-type", "").startswith("text/event-stream"), bytearray()
+        if is_stream:
+            yield b""  # the head may go out
         for chunk in response.iter_bytes():
             self._on_activity()
-            usage.feed(chunk)  # before it is passed on: its end may be in it
-            request.send_chunk(chunk)
-        usage.finish()
-        request.send_chunk(b"")
-
-    def _read_whole(self, response: httpx2.Response, usage: _AnswerUsage) -> bytes:
-        content = bytearray()
-        for chunk in response.iter_bytes():
-            self._on_activity()
-            content += chunk
+            if is_stream:
+                usage.feed(chunk)
+                yield chunk
+            content += b"" if is_stream else chunk
             if len(content) > MAX_BODY_BYTES:
                 raise RefusedRequest(502, f"an answer must have at most {MAX_BODY_BYTES} bytes")
-        usage.read_body(bytes(content))
-        # A server may repeat the key in its error.
-        secret = self._run.secret_key.encode()
-        return bytes(content).replace(secret, b"[redacted key]") if secret else bytes(content)
+        if not is_stream:
+            usage.read_body(bytes(content))
+            secret = self._run.secret_key.encode()  # which a server may repeat in its error
+            yield bytes(content).replace(secret, b"[redacted key]") if secret else bytes(content)
 
-    def record_usage(self, model: str, path: str, tokens: RunTokens, *, is_estimate: bool) -> None:
+    def _record_usage(self, target: str, body: dict[str, Any], usage: UsageCounter) -> None:
         """Count the tokens of an answer, and append them to `usage.jsonl` durably."""
-        cost_usd = self._find_cost(self._run, tokens)
+        tokens = usage.count_tokens()
+        cost_usd = self._find_cost(tokens)
         entry = {
-            "at": self._clock.now().isoformat(),
-            "model": model,
-            "path": path,
-            **asdict(tokens),
-            "cost_usd": cost_usd,
-        }
+            "at": self._clock.now().isoformat(), "model": find_model(self._api, target, body),
+            "path": target.partition("?")[0], **asdict(tokens), "cost_usd": cost_usd, "is_estimate": not usage.is_final,
+        }  # fmt: skip
         with self._state:
             self.requests += 1
-            total = self.tokens
-            self.tokens = RunTokens(
-                input=total.input + tokens.input, output=total.output + tokens.output,
-                cached=total.cached + tokens.cached, written=total.written + tokens.written,
-            )  # fmt: skip
+            self.tokens += tokens
             self.cost_usd = None if cost_usd is None or self.cost_usd is None else self.cost_usd + cost_usd
-            self._usage_file.append(json.dumps(entry | {"is_estimate": is_estimate}).encode() + b"\n")
+            self._usage_file.append(json.dumps(entry).encode() + b"\n")
             self._usage_file.sync()
-
-    @staticmethod
-    def _find_cost(run: HarnessRun, tokens: RunTokens) -> float | None:
-        return None if run.usd_cost is None else run.usd_cost(tokens)
 
     def _remember_socket(self, event: str, details: dict[str, Any]) -> None:
         """Note a connection to the model's server: only its socket can wake a thread that waits for an answer."""
@@ -268,45 +252,6 @@ class ModelGateway:
             self._state.notify_all()
             self._cut_connections()
             self._state.wait_for(lambda: self._in_flight == 0, _CLOSE_TIMEOUT_S)
-
-
-class _AnswerUsage:
-    """The usage of one answer, recorded once: as the answer tells it, or as an estimate if it is cut."""
-
-    def __init__(self, gateway: ModelGateway, costs: bool, path: str, body: dict[str, Any], request_bytes: int) -> None:
-        self._gateway, self._is_open, self._body = gateway, costs, body
-        self._path, self._request_bytes, self._answer_bytes = path.partition("?")[0], request_bytes, 0
-        self._api = gateway._run.harness.api
-        self._counter = UsageCounter(self._api)
-
-    def __enter__(self) -> _AnswerUsage:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.finish()
-
-    def feed(self, chunk: bytes) -> None:
-        """Read a piece of a stream."""
-        self._answer_bytes += len(chunk)
-        self._counter.feed(chunk)
-        if self._counter.is_final:
-            self.finish()
-
-    def read_body(self, content: bytes) -> None:
-        """Read a whole answer."""
-        self._answer_bytes += len(content)
-        self._counter.read_body(content)
-
-    def finish(self) -> None:
-        """Record the usage. Repeatable."""
-        if not self._is_open:
-            return
-        self._is_open = False
-        is_estimate = not self._counter.is_final
-        tokens = self._counter.tokens if self._counter.is_final else None
-        tokens = tokens or self._counter.estimate(self._request_bytes, self._answer_bytes)
-        model = find_model(self._api, self._path, self._body)
-        self._gateway.record_usage(model, self._path, tokens, is_estimate=is_estimate)
 
 
 def _find_socket_folder() -> str:

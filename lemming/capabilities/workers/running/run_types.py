@@ -26,8 +26,9 @@ class HarnessRun:
     `readable`: further folders to read, such as the objects of the user's repository. `base_url` and `key`: the model's
     server behind the gateway. `usd_cost`: price of tokens in dollars, or None if unknown. `max_cost_usd`, `max_turns`:
     limits, None for none. `spent_usd`: spent by earlier runs of the attempt, which counts against `max_cost_usd`.
-    `deadline_s`, `silence_s`: seconds for the run, and without any output or request. `is_confined`: False runs without
-    a sandbox, as a person agreed. `permit`: decides permission questions.
+    `deadline_s`, `silence_s`: seconds for the run, and without any output or request. `budget_grace_s`: seconds for a
+    harness to end by itself after a request beyond `max_cost_usd`. `is_confined`: False runs without a sandbox, as a
+    person agreed. `permit`: decides permission questions.
     """
 
     harness: Harness
@@ -47,6 +48,7 @@ class HarnessRun:
     spent_usd: float = 0.0
     deadline_s: float = 1800.0
     silence_s: float = 600.0
+    budget_grace_s: float = 5.0
     is_confined: bool = True
     permit: Permit | None = None
     on_progress: Callable[[Progress], object] | None = None

@@ -1,0 +1,68 @@
+"""The files of a run that screens read, `progress.jsonl` and `session.json`. Texts in them have no secrets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+from lemming.capabilities.workers.attempts import Attempt
+from lemming.capabilities.workers.harnesses.harness_types import Progress, RunTokens
+from lemming.capabilities.workers.harnesses.json_fields import get_count
+from lemming.capabilities.workers.running.run_types import HarnessRun
+from lemming.kernel.base.clock import SystemClock
+from lemming.kernel.base.redaction.secrets import redact_untrusted
+from lemming.kernel.files import fs
+from lemming.kernel.files.fs import AppendFile
+
+PROGRESS_FILE, SESSION_FILE = "progress.jsonl", "session.json"
+_MAX_TEXT_CHARS, _MAX_SCANNED_CHARS = 500, 4000
+_MAX_PROGRESS_BYTES = 4 << 20
+
+
+class RunLog:
+    """The log of one run. `earlier_tokens`: those of the session's earlier runs, which Codex counts again."""
+
+    def __init__(self, run: HarnessRun) -> None:
+        self._run, self._clock, self._session, self._is_full = run, SystemClock(), "", False
+        saved = Attempt("", run.folder).read_json(SESSION_FILE)
+        tokens = saved if saved.get("session") == run.session else {}
+        self.earlier_tokens = RunTokens(*(get_count(tokens, f"tokens.{name}") for name in asdict(RunTokens())))
+        self._file = AppendFile(run.folder, PROGRESS_FILE)
+        self.save_session(run.session)
+
+    def add(self, progress: Progress) -> None:
+        """Append a step of the worker, unless the file is full, and pass it on. Paths are relative to the clone."""
+        if progress.kind == "session":
+            self.save_session(progress.text)
+        text = self.redact(progress.text[:_MAX_SCANNED_CHARS])[:_MAX_TEXT_CHARS]
+        path = self.redact(progress.path[:_MAX_SCANNED_CHARS]).removeprefix(f"{self._run.clone}/")[:_MAX_TEXT_CHARS]
+        progress = replace(progress, text=text, path=path)
+        self._append(progress)
+        if self._run.on_progress is not None:
+            self._run.on_progress(progress)
+
+    def _append(self, progress: Progress) -> None:
+        if self._is_full:
+            return
+        if self._file.size > _MAX_PROGRESS_BYTES:
+            self._is_full = True
+            progress = Progress(kind="text", text="more progress is not written: the file is full")
+        entry = {"at": self._clock.now().isoformat(), **asdict(progress)}
+        self._file.append(json.dumps(entry).encode() + b"\n")
+
+    def save_session(self, session: str, tokens: RunTokens | None = None) -> None:
+        """Write the session's id durably as soon as it is known, and its tokens at the end. Repeatable."""
+        if session and (session != self._session or tokens):
+            self._session = session
+            total = asdict(self.earlier_tokens + (tokens or RunTokens()))
+            content = json.dumps({"session": session, "harness": self._run.harness.name, "tokens": total})
+            fs.write_atomic(self._run.folder, SESSION_FILE, content.encode(), sync=True)
+
+    def redact(self, text: str) -> str:
+        """Return a text of the harness without secrets."""
+        key = self._run.secret_key
+        return redact_untrusted(text.replace(key, "[redacted key]") if key else text)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._file.close()
