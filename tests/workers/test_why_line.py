@@ -114,6 +114,21 @@ def test_a_removed_branch_that_was_merged_elsewhere_is_no_problem(base: Path) ->
 def test_verify_names_the_patch_of_a_merge_that_is_missing(base: Path) -> None:
     for patch in (base / ".lemming/patches").iterdir():
         patch.unlink()
+    [(kind, message, is_error)] = list_problems(base)
+    assert (kind, is_error) == ("missing", True)
+    assert message.startswith("does not exist; commit ")
+
+
+def test_verify_names_a_patch_that_is_damaged(base: Path) -> None:
+    [patch] = (base / ".lemming/patches").iterdir()
+    patch.write_text(patch.read_text() + "\n")
+    [(kind, message, is_error)] = list_problems(base)
+    assert (kind, is_error) == ("damage", True)
+    assert "must have its digest" in message
+
+
+def test_a_repository_that_is_gone_is_a_note(base: Path) -> None:
+    (base.parent / "site").rename(base.parent / "elsewhere")
     [(_, message, is_error)] = list_problems(base)
-    assert "must be in .lemming/patches" in message
-    assert is_error
+    assert message.endswith("there is no repository now")
+    assert not is_error

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming.capabilities.workers.merge_tool import MERGE
-from lemming.capabilities.workers.patch_store import PATCHES, load_patch
+from lemming.capabilities.workers.patch_store import PATCHES, load_patch, patch_file
 from lemming.capabilities.workers.repositories.git_command import RepositoryError, is_git_true, run_git
 from lemming.capabilities.workers.repositories.line_origin import LineOrigin, RecordedPatch, find_line_origin
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository, to_ref
@@ -22,6 +22,7 @@ from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
+from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks, raw_journal, read_journal
 from lemming.kernel.journal.journal_records import ToolFinished, TurnStarted
 from lemming.kernel.org.organisation import Organisation
@@ -66,38 +67,54 @@ def _read_merges(org: Organisation, tick: int) -> Iterator[RecordedMerge]:
                     )  # fmt: skip
 
 
-def find_merge_problems(org: Organisation, ticks: Iterable[int]) -> Iterator[tuple[int, str, str, bool]]:
-    """Yield a problem for each recorded merge that its repository does not have.
+class MergeProblem(NamedTuple):
+    """A difference between the records of merges and the files. `kind`: "missing" or "damage"."""
 
-    A problem has a tick, a place, a text, and True if it is an error. Commits are named by their content, so that a commit
-    that is there has the files that were recorded. A branch that the user has removed, and a repository that is gone, are
-    no errors.
+    tick: int
+    place: str
+    kind: str
+    message: str
+    is_error: bool = True
+
+
+def find_merge_problems(org: Organisation, ticks: Iterable[int]) -> Iterator[MergeProblem]:
+    """Yield the recorded merges that their repositories do not have, and the recorded patches that are damaged.
+
+    Commits are named by their content, so that a commit that is there has the files that were recorded. A branch that the
+    user has removed, and a repository that is gone, are no errors.
     """
+    tick_list, folder = [*ticks], Path(org.base) / PATCHES
+    for name in fs.list_names(folder) if folder.is_dir() else ():
+        try:
+            load_patch(org, name.removesuffix(".patch"))
+        except LemmingError as error:
+            yield MergeProblem(max(tick_list, default=0), f"{PATCHES}/{name}", "damage", error.message)
     repositories: dict[str, UserRepository | None] = {}
-    has_workers = (Path(org.base) / PATCHES).is_dir() or bool(_list_workspaces(org))
-    for merge in iter_merges(org, ticks) if has_workers else ():
+    for merge in iter_merges(org, tick_list) if folder.is_dir() or _list_workspaces(org) else ():
         if merge.git_dir not in repositories:
             repositories[merge.git_dir] = _find_repository(merge.git_dir)
-        place, repository = f"{merge.branch} of {merge.git_dir}", repositories[merge.git_dir]
-        if repository is None:
-            yield (
-                merge.tick,
-                merge.git_dir,
-                f"is no repository any more; {merge.agent} merged into {merge.branch}",
-                False,
-            )
-            continue
         try:
-            head = repository.read_head(merge.branch)
-            has_commit = is_git_true("cat-file", "-e", f"{merge.commit}^{{commit}}", git_dir=repository.git_dir)
-            if has_commit and head and repository.is_ancestor(merge.commit, head):
-                trailers = repository.read_trailers(merge.commit)
-                load_patch(org, trailers.get("Patch", ""))
-            elif not (has_commit and repository.is_reachable(merge.commit)):
-                reason = "is gone from the branch's history" if head else "is gone with its branch"
-                yield merge.tick, place, f"commit {merge.commit[:12]} of {merge.agent} {reason}", bool(head)
+            yield from _check_merge(org, merge, repositories[merge.git_dir])
         except LemmingError as error:
-            yield merge.tick, place, f"commit {merge.commit[:12]} of {merge.agent}: {error.message}", True
+            place = f"{merge.branch} of {merge.git_dir}"
+            yield MergeProblem(merge.tick, place, "damage", f"commit {merge.commit[:12]}: {error.message}")
+
+
+def _check_merge(org: Organisation, merge: RecordedMerge, repository: UserRepository | None) -> Iterator[MergeProblem]:
+    place, subject = f"{merge.branch} of {merge.git_dir}", f"commit {merge.commit[:12]} of {merge.agent}"
+    if repository is None:
+        yield MergeProblem(merge.tick, place, "missing", f"{subject} was merged, and there is no repository now", False)
+        return
+    head = repository.read_head(merge.branch)
+    has_commit = is_git_true("cat-file", "-e", f"{merge.commit}^{{commit}}", git_dir=repository.git_dir)
+    if not has_commit or not (head and repository.is_ancestor(merge.commit, head)):
+        if not (has_commit and repository.is_reachable(merge.commit)):
+            reason = "is gone from the branch's history" if head else "is gone with its branch"
+            yield MergeProblem(merge.tick, place, "missing", f"{subject} {reason}", bool(head))
+        return
+    file = patch_file(repository.read_trailers(merge.commit).get("Patch", ""))
+    if not (Path(org.base) / file).exists():
+        yield MergeProblem(merge.tick, file, "missing", f"does not exist; {subject} was made from it")
 
 
 def _find_repository(git_dir: str) -> UserRepository | None:

@@ -205,10 +205,8 @@ def _verify_tick_counter(inputs: VerificationInputs) -> Iterator[Mismatch]:
 def _verify_merges(inputs: VerificationInputs) -> Iterator[Mismatch]:
     """Yield the merges of workers that their repositories do not have."""
     if find_problems := find_fact("workers.merge_problems"):
-        for tick, place, message, is_error in find_problems(
-            Organisation.from_path(inputs.base), inputs.journal_facts.ticks
-        ):
-            yield make_mismatch(tick, place, "missing", message, is_error=is_error)
+        for problem in find_problems(Organisation.from_path(inputs.base), inputs.journal_facts.ticks):
+            yield make_mismatch(problem.tick, problem.place, problem.kind, problem.message, is_error=problem.is_error)
 
 
 VERIFICATIONS: dict[str, Callable[[VerificationInputs], Iterable[Mismatch]]] = {
