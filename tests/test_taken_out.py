@@ -104,6 +104,7 @@ def test_a_gate_of_all_agents_that_asks_stops_the_run_where_nobody_is_asked(tmp_
     assert not [*base.glob("agents/*/outbox/*")]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", NAMED_BY_ALL)
 def test_a_key_of_all_agents_stops_the_run_where_nobody_reads_it(tmp_path: Path, name: str) -> None:
     base = plain(tmp_path / "org")

@@ -93,6 +93,7 @@ def written_by_people(base: Path, request: Request) -> int:
     return chars
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("prompt", ["brief", "fit"])
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_at_most_a_third_of_a_template_s_prompts_is_what_the_engine_adds(

@@ -51,6 +51,7 @@ def failures(base: Path) -> list[str]:
     return [turn.agent for turn in failed]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("template", [*RECORDED, "workers"])
 def test_the_commands_of_its_readme_work_in_their_order(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -112,6 +113,7 @@ def test_without_git_nothing_of_the_workers_is_written(
     assert not (tmp_path / "org").exists()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("template", RECORDED)
 def test_its_eval_comes_out_right_when_its_readme_was_followed(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -162,6 +164,7 @@ def test_it_says_that_its_answers_were_written_by_hand_and_gets_a_model_by_one_l
     assert {"gpt", "claude", "llama", "small"} <= models.keys()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("template", RECORDED)
 def test_its_eval_comes_out_right_before_it_has_run_and_after(template: str, tmp_path: Path) -> None:
     base = made(tmp_path, template)
@@ -189,6 +192,7 @@ def test_its_eval_fails_where_it_should(template: str, good: str, bad: str, tmp_
     assert run(["-C", str(base), "eval", "--quiet"]) == 1
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("template", ["desk", "research", "review", "game"])
 def test_its_files_come_out_the_same_wherever_it_runs(template: str, tmp_path: Path) -> None:
     roots = set()
@@ -320,6 +324,7 @@ def test_what_is_changed_before_it_begins_is_another_question(
     assert who in failures(base)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("template", RECORDED)
 def test_each_recorded_answer_has_its_question(template: str) -> None:
     """Else run: python -m benchmarks.recordings."""

@@ -94,6 +94,7 @@ BUILT = [with_a_tool_file, with_a_program, with_a_server, with_a_command_for_fai
 BUILT += [with_a_judge_at_a_gate, with_a_judge_at_an_agents_gate]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("build", BUILT)
 def test_a_changed_file_of_code_asks_again_and_names_it(
     base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch, build: Callable[[Path], Path]

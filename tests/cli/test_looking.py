@@ -35,6 +35,7 @@ EVERY_LOOK = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("words", EVERY_LOOK, ids=" ".join)
 def test_looking_changes_nothing_and_works_beside_an_engine(base: Path, lemming: Lemming, words: list[str]) -> None:
     make_org(base, resume("ada"), resume("bob"))
@@ -46,6 +47,7 @@ def test_looking_changes_nothing_and_works_beside_an_engine(base: Path, lemming:
     assert ran.status == 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("words", EVERY_LOOK, ids=" ".join)
 def test_json_is_one_object_a_line_each_with_version_and_type(base: Path, lemming: Lemming, words: list[str]) -> None:
     make_org(base, resume("ada"), resume("bob"))

@@ -27,6 +27,7 @@ AFTER = "import sys; from lemming.cli import run; run(sys.argv[1:]); print(*sys.
 NAMES = [name for section in COMMANDS.values() for name in section]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("words", "unwanted"),
     [
@@ -42,6 +43,7 @@ def test_start_up_imports_only_what_it_needs(base: Path, words: list[str], unwan
     assert unwanted & imported(base, words) == set()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("words", "most", "unwanted"),
     [

@@ -30,6 +30,7 @@ def wrong(name: str, value: Any) -> list[str]:
     return [error.message for error in Draft202012Validator(get_schema(name)).iter_errors(value)]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_each_schema_is_one_and_is_printed(bare: Lemming, name: str) -> None:
     ran = bare("schema", name)

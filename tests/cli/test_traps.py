@@ -243,6 +243,7 @@ def values_for(option: Any) -> list[str]:
     return by_name.get(option.name, ["1"])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("words", APPROVING)
 def test_no_option_of_a_command_that_decides_springs_one(
     trapped: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch, words: str

@@ -94,6 +94,7 @@ CUT_OFF = """[...document.querySelectorAll(".spent .line > *, .facts dd")]
     .filter((it) => it.scrollWidth > it.clientWidth).map((it) => it.innerText)"""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("width", [390, 641, 820, 900, 1440])
 def test_no_amount_is_cut_off(browser: Any, address: str, width: int) -> None:
     with opened(browser, address, "money") as tab:

@@ -48,6 +48,7 @@ def org(base: Path) -> Path:
     return base
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("target", "woken"),
     [

@@ -37,6 +37,7 @@ EMPTY = "the file is empty; write an object: { ... }"
 EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("content", "message"),
     [

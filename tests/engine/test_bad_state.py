@@ -179,6 +179,7 @@ def make_larger(journal: Path) -> None:
     os.truncate(journal, 1 << 30)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "content",
     [make_larger, bytes(9000), "", a_link_to("gone"), os.mkfifo, Path.mkdir],

@@ -75,6 +75,7 @@ def make_pair(organisation: Callable[[Path], None], above: Path) -> tuple[Path, 
     return above / "line", above / "engine"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("organisation", ORGANISATIONS)
 def test_both_write_the_same_journals_and_the_same_files(organisation: Callable[[Path], None], tmp_path: Path) -> None:
     straight, engine = make_pair(organisation, tmp_path)

@@ -182,6 +182,7 @@ FILES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("reply", WORDS.values(), ids=WORDS)
 def test_what_a_model_says_leaves_no_secret(org: Path, reply: Reply) -> None:
     run(org, reply)
@@ -190,6 +191,7 @@ def test_what_a_model_says_leaves_no_secret(org: Path, reply: Reply) -> None:
     _is_sound(org)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("calls", FILES.values(), ids=FILES)
 def test_what_tools_write_leaves_no_secret(org: Path, calls: list[dict[str, Any]]) -> None:
     finished = run(org, said(*calls))

@@ -63,6 +63,7 @@ def forbidden(base: Path) -> bool:
     return (base / "shared/forbidden.txt").exists()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("file", [ORG, MODELS, CREDITS])
 @pytest.mark.parametrize("lost", ["removed", "emptied"])
 def test_settings_that_vanish_hold_while_the_engine_runs_and_it_says_so_once(base: Path, file: str, lost: str) -> None:

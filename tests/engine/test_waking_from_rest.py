@@ -88,6 +88,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_agent_at_rest_wakes_when_anything_it_reads_changes(base: Path, change: str) -> None:
     org = resting(base)

@@ -63,6 +63,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("at", range(len(CALLS)))
 def test_what_it_says_of_a_call_is_what_becomes_of_it(base: Path, capsys: pytest.CaptureFixture[str], at: int) -> None:
     wanted = CALLS[at]

@@ -260,6 +260,7 @@ def test_a_program_judges_what_it_is_given_on_its_standard_input(base: Path) -> 
     assert replays(base)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("code", ["sys.exit(3)", "print('passes')", "print('{\"passes\": 1}')"])
 def test_a_program_that_gives_no_verdict_has_not_passed_it(base: Path, code: str) -> None:
     turn = turn_of(base, DRAFT, verify={"by": {"command": program(base, code)}})

@@ -131,6 +131,7 @@ def test_a_variable_is_given_by_name_and_its_value_is_in_no_file(
     assert "the variable MISCHIEF_TOKEN is not set" in outcomes(base, 2)[0][1]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("words", "why"),
     [

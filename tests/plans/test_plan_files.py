@@ -191,6 +191,7 @@ MISTAKES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, mistake: str) -> None:
     steps, pointer, words = MISTAKES[mistake]

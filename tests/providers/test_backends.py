@@ -109,6 +109,7 @@ def test_a_refusal_says_so(name: str, faults: FaultServer, request_: Request) ->
     assert call_provider(BACKENDS[name](faults.url("refusal")), request_).finish == "refusal"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("scenario", ERRORS)
 def test_every_fault_has_its_error(make: Make, scenario: str, faults: FaultServer, request_: Request) -> None:
     with pytest.raises(ProviderError) as caught:

@@ -52,6 +52,7 @@ def test_a_form_of_words_of_requests_is_filled_in_and_comes_back(base: Path, is_
     assert outcome.value == Ticket(**TICKET)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("word", WORDS)
 def test_no_word_of_requests_in_a_form_changes_what_becomes_of_the_request(base: Path, word: str) -> None:
     org_of(base, resume("ada", **QUIET), script=[{"reply": reply(entry("response", "done", **{word: "failed"}))}])
@@ -116,6 +117,7 @@ def test_a_gate_on_a_field_of_an_answer_sees_it_apart(base: Path) -> None:
     assert get_field(said, "payload.target") == "human"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("word", ["deadline", "path", "step", "budget", "default", "parent", "join"])
 def test_a_step_of_a_plan_whose_output_has_a_word_of_requests_passes(base: Path, word: str) -> None:
     make_org(

@@ -131,6 +131,7 @@ def test_a_revision_that_hands_the_request_on_keeps_the_draft_back(base: Path) -
     assert answers(base, "bob")[request]["text"] == "bob has done it"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("budget", [1, 2, 3, 4, 5])
 def test_a_budget_that_ends_on_the_way_is_not_exceeded_and_the_request_has_an_end(

@@ -150,6 +150,7 @@ def test_a_budget_holds_over_all_that_is_asked_at_once(tmp_path: Path, budget: f
     assert [it.tick for it in replay_ticks(base, journal_ticks(base))] == journal_ticks(base)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("limit", [0.5, 2, 10])
 def test_a_member_that_may_not_be_asked_fails_its_step_and_nobody_waits_for_it(tmp_path: Path, limit: float) -> None:
     trees = []

@@ -61,6 +61,7 @@ def test_what_gives_the_same_turn_after_turn_is_over_at_the_fourth_time(base: Pa
     assert outcome.reason == "the same call was made again and again, and gave the same"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("native", "steps"), [(True, None), (False, 3), (False, 20), (False, 1)])
 def test_a_question_costs_25_calls_at_most_however_many_steps_a_turn_has(
     base: Path, native: bool, steps: int | None

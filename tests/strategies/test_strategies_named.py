@@ -273,6 +273,7 @@ def test_polling_that_gives_something_else_goes_on(base: Path) -> None:
     assert (turn.end, turn.calls) == ("done", 7)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["react", "plan_execute", "reflexion"])
 @pytest.mark.parametrize(
     ("end", "more", "turn"),

@@ -127,6 +127,7 @@ def test_git_is_told_to_flush_what_survives_power_loss(
     assert all(("core.fsync=all" in line) == flushes for line in commits)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("does", "says"),
     [

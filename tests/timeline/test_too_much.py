@@ -116,6 +116,7 @@ def test_a_segment_that_lists_more_than_a_hundred_journals_is_refused(org: Path)
         read_journal(org, 100)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("words", [["verify"], ["doctor"], ["repair"], ["replay", "--into"]])
 def test_folders_nested_without_end_end_no_command(org: Path, words: list[str], tmp_path: Path) -> None:
     top = org / "agents/ada/workspace"

@@ -73,6 +73,7 @@ def busy(base: Path) -> Path:
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("depth", ["1", "3", "10"])
 def test_in_a_busy_organisation_the_entry_that_caused_a_text_is_shown(base: Path, capsys: Capsys, depth: str) -> None:
     busy(base)

@@ -203,6 +203,7 @@ async def later(number: int) -> int:
 '''
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("how", "outcome", "said"),
     [

@@ -69,6 +69,7 @@ def test_a_file_that_an_outside_turn_writes_is_marked(base: Path) -> None:
     assert [each["is"] for each in mark["from"]] == ["outside"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "reply",
     [

@@ -88,6 +88,7 @@ def finished_in(base: Path, number: int) -> bool:
     return load_tick(base) > number and bool(finished(base, number, "ada"))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("args", "outcome"),
     [

@@ -217,6 +217,7 @@ def test_a_turn_that_fails_after_a_command_leaves_what_it_wrote_marked(base: Pat
     assert json.loads((base / "trust/agents/ada/workspace/.all.json").read_bytes())["trust"] == "outside"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("durability", ["turn", "tick", "off"])
 def test_replay_and_verify_agree_with_what_was_tracked(base: Path, tmp_path: Path, durability: str) -> None:
     tainted(base, {"durability": durability})
