@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,7 +62,7 @@ def plan_first_org(folder: Path | None, user_folder: Path) -> FirstOrg:
     start = require_fact("workers.describe_start")(user_folder)
     repository, harness = start.repository, _choose_harness(start.harnesses)
     name = repository.folder.name.removesuffix(".git") or "repository"
-    base = (folder or repository.folder.parent / f"{name}-agents").expanduser().absolute()
+    base = Path(os.path.abspath((folder or repository.folder.parent / f"{name}-agents").expanduser()))
     for top in {repository.folder, repository.work_tree}:
         if base.resolve().is_relative_to(top):
             hint = f"leave the folder out for {repository.folder.parent / f'{name}-agents'}"
@@ -208,7 +209,7 @@ def _list_steps(base: Path, harness: Any, *, has_sandbox: bool) -> Iterator[str]
     yield f"cd {shlex.quote(os.path.relpath(base))}"
     if not harness.version:
         yield str(harness.install)
-    if not has_sandbox:
+    if not has_sandbox and sys.platform == "linux":
         yield "sudo apt install bubblewrap"
     if not harness.has_key:
         yield f"export {harness.vendor.key_variable}=..."
