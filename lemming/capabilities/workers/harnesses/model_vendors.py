@@ -40,5 +40,8 @@ _GOOGLE = ModelVendor(
     "gemini-2.5-pro", "gemini", "gemini-2.5-flash",
 )  # fmt: skip
 VENDORS: Mapping[ModelApi, ModelVendor] = {
-    "anthropic": _ANTHROPIC, "openai-responses": _OPENAI, "openai-chat": _OPENAI, "gemini": _GOOGLE,
-}  # fmt: skip
+    "anthropic": _ANTHROPIC,
+    "openai-responses": _OPENAI._replace(model="gpt-5.5"),  # Codex 0.171 offers newer models no tools by that API
+    "openai-chat": _OPENAI,
+    "gemini": _GOOGLE,
+}
