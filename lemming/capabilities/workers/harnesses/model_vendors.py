@@ -41,7 +41,9 @@ _GOOGLE = ModelVendor(
 )  # fmt: skip
 VENDORS: Mapping[ModelApi, ModelVendor] = {
     "anthropic": _ANTHROPIC,
-    "openai-responses": _OPENAI._replace(model="gpt-5.5"),  # Codex 0.171 offers newer models no tools by that API
+    "openai-responses": _OPENAI._replace(
+        model="gpt-5.5"
+    ),  # Codex 0.171 gives newer models their tools in a form that no offline test speaks
     "openai-chat": _OPENAI,
     "gemini": _GOOGLE,
 }
