@@ -34,7 +34,8 @@ def base(tmp_path: Path) -> Path:
     attempt = get_attempt(base, "1-coder-0")
     attempt.clone.mkdir(parents=True)
     attempt.write_json("owner.json", {"pid": 1, "host": "here"})
-    (attempt.folder / "progress.jsonl").write_text("".join(json.dumps(step) + "\n" for step in STEPS) + '{"at": "cut')
+    steps = [STEPS[0], {**STEPS[1], "path": f"{attempt.clone}/src/a.txt"}]
+    (attempt.folder / "progress.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps) + '{"at": "cut')
     (attempt.folder / "usage.jsonl").write_text(json.dumps(USAGE) + "\n" + json.dumps(USAGE) + "\n")
     facts = {"agent": "coder", "tick": 1, "call": 0, "harness": "harness", "model": "m", "workspace": "../site"}
     note_running(Organisation(base), attempt, {**facts, "branch": "lemming/coder", "since": "2026-01-01T00:00:00Z"})

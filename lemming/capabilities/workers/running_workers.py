@@ -91,7 +91,7 @@ def _load_status(worker: RunningWorker, engine: dict[str, Any] | None) -> Worker
     facts, attempt = worker.facts, worker.attempt
     owner, costs = attempt.read_json("owner.json"), [*attempt.iter_lines("usage.jsonl")]
     priced = [line["cost_usd"] for line in costs if isinstance(line.get("cost_usd"), int | float)]
-    steps = [{key: str(step.get(key, "")) for key in ("at", "kind", "text", "path")} for step in _read_steps(attempt)]
+    steps = [*_read_steps(attempt)]
     # Without an owner, the harness runs on another machine, or has not started yet.
     is_running = engine is not None and owner.get("pid", engine.get("pid")) == engine.get("pid")
     return WorkerStatus(
@@ -99,7 +99,7 @@ def _load_status(worker: RunningWorker, engine: dict[str, Any] | None) -> Worker
         tick=bounded_int(facts.get("tick")) or 0,
         state="running" if is_running else "gone",
         pid=bounded_int(owner.get("pid")),
-        steps=[step for step in steps if step["kind"] != "usage"][-MAX_STEPS:],
+        steps=[step for step in steps if step["kind"] not in ("usage", "session")][-MAX_STEPS:],
         files=_list_files(attempt, steps),
         cost_usd=sum(priced) if priced and len(priced) == len(costs) else None,
         tokens=sum(bounded_int(line.get(key)) or 0 for line in costs for key in ("input", "output")),
@@ -107,14 +107,17 @@ def _load_status(worker: RunningWorker, engine: dict[str, Any] | None) -> Worker
     )
 
 
-def _read_steps(attempt: Attempt) -> Iterator[Any]:
+def _read_steps(attempt: Attempt) -> Iterator[Json]:
+    """Yield the steps in texts, with paths relative to the clone."""
     with suppress(LemmingError):
-        yield from attempt.iter_lines("progress.jsonl")
+        for step in attempt.iter_lines("progress.jsonl"):
+            texts = {key: str(step.get(key, "")) for key in ("at", "kind", "text", "path")}
+            yield {key: text.replace(f"{attempt.clone}/", "") for key, text in texts.items()}
 
 
 def _list_files(attempt: Attempt, steps: list[Json]) -> list[str]:
     """Return the paths of files that a worker has touched, as it says, or else by their times."""
-    paths = {step["path"].removeprefix(f"{attempt.clone}/") for step in steps if step["kind"] == "file"} - {""}
+    paths = {step["path"] for step in steps if step["kind"] == "file"} - {""}
     return sorted(paths or _find_new_files(attempt))[:MAX_FILES]
 
 

@@ -130,7 +130,7 @@ class _Client:
     def __init__(self, run: HarnessRun, on_output: Callable[[], object]) -> None:
         self.run, self.on_output = run, on_output
         self.is_loading = False  # while the history of a session is told again
-        self._session, self._texts = run.session, list[str]()
+        self._session, self._texts, self._line = run.session, list[str](), ""
         self._questions: list[PermissionQuestion] = []
         self._calls: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._reported: set[str] = set()
@@ -147,9 +147,10 @@ class _Client:
         kind = update.session_update
         if kind == "agent_message_chunk" and update.content.type == "text":
             self._texts.append(update.content.text)
-            self._report(Progress(kind="text", text=update.content.text))
+            self._report_text(update.content.text)
         elif kind in ("tool_call", "tool_call_update"):
             self._texts.clear()  # the reply is the text after the last call
+            self._report_text("\n")
             self._report_call(update, *self._learn_call(update))
 
     async def request_permission(self, session_id: str, tool_call: Any, options: list[Any], **_: Any) -> Any:
@@ -195,12 +196,19 @@ class _Client:
             progress = replace(progress, text=f"{tool}: {call.title}")
         self._report(progress)
 
+    def _report_text(self, chunk: str) -> None:
+        """Report the lines that a piece of text completes: pieces are as short as a word."""
+        *lines, self._line = f"{self._line}{chunk}".split("\n")
+        for line in filter(str.strip, lines):
+            self._report(Progress(kind="text", text=line))
+
     def _report(self, progress: Progress) -> None:
         if self.run.on_progress is not None:
             self.run.on_progress(progress)
 
     def conclude(self, stop_reason: str) -> HarnessResult:
         """Return the result of a turn that the harness has ended."""
+        self._report_text("\n")
         if stop_reason == "end_turn" or self._questions:
             return self.end("", "")
         if stop_reason == "cancelled":
