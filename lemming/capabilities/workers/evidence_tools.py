@@ -20,6 +20,7 @@ from lemming.capabilities.workers.worker_job import WorkerJob
 from lemming.capabilities.workers.worker_provider import fill_clone
 from lemming.capabilities.workers.workspace_settings import get_workspace
 from lemming.ext import TurnView, describe_field
+from lemming.kernel.base.blocking_deadline import WorkAbandoned
 from lemming.kernel.base.errors import LemmingError, ToolError
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_values
@@ -118,6 +119,8 @@ def _check_patch(
             stop=context.stop,
         )
         end = run_harness(run)
+        if end.ended_by == "stop":
+            raise WorkAbandoned("the engine ended during a check")  # its status says nothing: the next run repeats it
     except ToolError:
         raise
     except LemmingError as error:

@@ -23,7 +23,7 @@ from lemming.capabilities.workers.repositories.patches import (
     rebuild_tree,
     replace_file,
 )
-from lemming.capabilities.workers.repositories.user_repository import open_repository
+from lemming.capabilities.workers.repositories.user_repository import open_repository, require_own_branch
 from lemming.capabilities.workers.repositories.work_tree import compare_trees
 from lemming.ext import LemmingError
 from lemming.kernel.base.errors import UsageError
@@ -100,6 +100,7 @@ class MergeReview:
     def require_sound(self, org: Organisation, args: Mapping[str, Any]) -> None:
         """Raise `LemmingError` if the stored patch is missing, or gives another tree or other files than the call says."""
         patch, cache = load_patch(org, args["patch"]), org.get_cache(_KnownPatches)
+        require_own_branch(open_repository(Path(org.base) / args["workspace"]), args["branch"], "NAME")
         key = (args["workspace"], args["base"], args["tree"], args["patch"], *args["paths"])
         if key in cache.sound:
             return

@@ -29,6 +29,7 @@ from lemming.capabilities.workers.running.run_types import HarnessEnd, HarnessRu
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.worker_job import JOB, WorkerJob
 from lemming.kernel.base.errors import RequestRejected, Unavailable, Unusable
+from lemming.kernel.base.integers import clamp_int
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
@@ -129,7 +130,7 @@ class WorkerProvider(Backend):
         noted, session = attempt.read_json("attempt.json"), attempt.read_json("session.json").get("session", "")
         facts = {"base": job.base, "harness": self.harness.name, "run": job.run, "at": job.at}
         is_same_clone = noted.get("base") == job.base and noted.get("harness") == self.harness.name
-        if session and self.harness.resume and is_same_clone and attempt.clone.is_dir():
+        if session and self.harness.resume and is_same_clone and attempt.clone.is_dir() and attempt.home.is_dir():
             if noted.get("run") == job.run:
                 return CONTINUE, str(session)
             if noted.get("run") == job.run - 1:
@@ -138,7 +139,7 @@ class WorkerProvider(Backend):
         attempt.discard_work()
         fill_clone(job, attempt, repository)
         attempt.write_json("attempt.json", facts)
-        return _to_text(messages), ""
+        return _to_text([*messages, *_describe_folder(job, messages)]), ""
 
     def _make_run(
         self,
@@ -233,6 +234,14 @@ def _new_messages(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[last + 1 :]
 
 
+def _describe_folder(job: WorkerJob, messages: Sequence[Message]) -> Sequence[Message]:
+    """Return a message about a new clone for a harness that has answered before, and believes in its changes."""
+    if all(message["role"] != "assistant" for message in messages):
+        return ()
+    has = "with your changes" if job.patch else "as it is now, without the changes of your earlier answers"
+    return [{"role": "user", "content": f"This folder holds the branch {has}."}]
+
+
 def _to_text(messages: Sequence[Message]) -> str:
     """Return messages as one text for standard input; earlier answers of the harness are marked."""
     headings = {"assistant": "Your answer was:\n"}
@@ -269,7 +278,7 @@ def _sum_usage(lines: Iterator[Mapping[str, Any]]) -> RunTokens | None:
     for line in lines:
         count += 1
         for name in totals:
-            totals[name] += int(line.get(name) or 0)
+            totals[name] += clamp_int(line.get(name)) or 0
     return RunTokens(**totals) if count else None
 
 

@@ -60,8 +60,10 @@ def _send_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings) 
     request = effect.request._replace(extra={JOB: job.to_json()}, deadline_s=deadline_s)
     try:
         outcome = yield replace(effect, request=request)
-    finally:
+    except Exception:
         note_ended(org, attempt)
+        raise
+    note_ended(org, attempt)
     if not isinstance(outcome, Allowed) or JOB not in (getattr(outcome.answer, "kept", None) or {}):
         assert isinstance(outcome, Outcome), "an effect that was passed on has an outcome"
         return outcome

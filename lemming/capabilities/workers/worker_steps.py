@@ -37,10 +37,14 @@ def take_worker_turn(view: TurnView) -> Steps:
     assert settings, "its record says so"
     messages, conflicts, corrections = turn.prompt, 0, 0
     earlier_merges = [item for item in view.results if item["tool"] == MERGE]  # of calls that a person has approved
-    if earlier_merges and earlier_merges[-1]["success"]:
-        view.mark_results_shown()
-        _answer(view, _find_last_answer(messages), parse_output(earlier_merges[-1]))
-        return "done"
+    if earlier_merges:
+        merged = parse_output(earlier_merges[-1])
+        if earlier_merges[-1]["success"]:
+            view.mark_results_shown()
+            _answer(view, _find_last_answer(messages), merged)
+            return "done"
+        if "conflict" not in merged:
+            return _fail(view, _describe_refusal(settings, view, earlier_merges[-1]))
     messages += _describe_permits(view.results)
     for _ in range(MAX_RUNS):
         answer = yield from turn.ask_harness(messages)
@@ -60,7 +64,7 @@ def take_worker_turn(view: TurnView) -> Steps:
         call = answer.calls[0]
         receipts = yield from _run_checks(turn, settings, call["args"])
         if failures := [receipt for receipt in receipts if receipt.get("status") != 0 or "ended_by" in receipt]:
-            if corrections == settings.max_corrections:
+            if corrections == settings.max_corrections or "status" not in failures[0]:
                 return _fail(view, f"a check fails, and the patch is not merged: {describe_receipt(failures[0])}")
             corrections += 1
             messages.append(_describe_failures(failures))
@@ -75,12 +79,15 @@ def take_worker_turn(view: TurnView) -> Steps:
             _answer(view, answer.text, {**merged, **({"checks": receipts} if receipts else {})})
             return "done"
         if "conflict" not in merged or conflicts == settings.max_conflicts:
-            branch = settings.branch_name(view.agent.name)
-            return _fail(view, f"the patch was not merged into {branch}: {result['output'][:QUOTED_CHARS]}")
+            return _fail(view, _describe_refusal(settings, view, result))
         conflicts += 1
         view.remark(f"conflict {conflicts} of {settings.max_conflicts} with {call['args']['branch']}")
         messages = [*turn.prompt, _describe_conflict(merged, answer.text)]
     return _fail(view, f"the harness was run {MAX_RUNS} times in one turn and has not finished")
+
+
+def _describe_refusal(settings: WorkspaceSettings, view: TurnView, result: Mapping[str, Any]) -> str:
+    return f"the patch was not merged into {settings.branch_name(view.agent.name)}: {result['output'][:QUOTED_CHARS]}"
 
 
 def _request_permits(outcome: Mapping[str, Any]) -> Generator[Step, Any, None]:
@@ -100,7 +107,7 @@ def _run_checks(turn: StrategyTurn, settings: WorkspaceSettings, args: Json) -> 
         call = {"base": args["base"], "patch": args["patch"], "command": check.command, "timeout_s": check.timeout_s}
         result = yield from turn.call(CHECK, call)
         receipt = parse_output({"output": result.output})
-        receipts.append(receipt or {"command": check.command, "status": -1, "tail": result.output})
+        receipts.append(receipt or {"command": check.command, "tail": result.output})  # no worker can correct that
         if not result.success:
             break
     return receipts
@@ -121,6 +128,8 @@ def _describe_permits(results: Sequence[Mapping[str, Any]]) -> list[Message]:
 
 def describe_receipt(receipt: Mapping[str, Any]) -> str:
     """Return a check's command, its exit status and the end of its output."""
+    if "status" not in receipt:
+        return f"{' '.join(receipt['command'])} cannot be run: {receipt['tail']}"
     ended = f" ({receipt['ended_by']})" if "ended_by" in receipt else ""
     return f"{' '.join(receipt['command'])} exited with {receipt['status']}{ended}:\n{receipt['tail']}"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from lemming.capabilities.workers.attempts import organisation_id
 from lemming.capabilities.workers.harnesses.harness_table import read_version
 from lemming.capabilities.workers.machine_facts import INSTALL_SANDBOX, find_missing_key, find_obstacles
-from lemming.capabilities.workers.repositories.user_repository import open_repository
+from lemming.capabilities.workers.repositories.user_repository import open_repository, require_own_branch
 from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
 from lemming.capabilities.workers.worker_provider import HARNESSES, WorkerProvider
 from lemming.capabilities.workers.worker_requests import send_job
@@ -18,7 +18,6 @@ from lemming.ext import (
     AgentCheck,
     Capability,
     CheckSubject,
-    ConfigError,
     DescribeQuery,
     Interception,
     OrgQuery,
@@ -60,6 +59,7 @@ class WorkersCapability(Capability):
         repository = open_repository(Path(turn.org.base) / settings.repository)
         branch, org = settings.branch_name(turn.agent.name), organisation_id(Path(turn.org.base))
         base = repository.find_base(branch, settings.base, agent=turn.agent.name, tick=turn.tick, tick_key=org)
+        require_own_branch(repository, branch, turn.agent.name)  # before a run whose patch could not be merged
         harness = _make_provider(turn.model, turn.org).harness
         return {
             "path": settings.repository,
@@ -108,11 +108,8 @@ class WorkersCapability(Capability):
         try:
             repository = open_repository(Path(subject.base) / settings.repository)
             branch = settings.branch_name(subject.agent.name)
-            if repository.is_checked_out(branch):
-                raise ConfigError(
-                    f"workspace.branch must not be checked out, got {branch}",
-                    hint=f"use a branch of its own, such as lemming/{subject.agent.name}",
-                )
+            repository.find_base(branch, settings.base, agent=subject.agent.name, tick=0, tick_key="")
+            require_own_branch(repository, branch, subject.agent.name)
         except LemmingError as error:
             yield Problem(error.message, file, pointer="/workspace", hint=error.hint)
         if subject.config.org.executor in EXECUTORS:

@@ -48,7 +48,8 @@ class UserRepository:
         Raises ConfigError for a name that cannot be a branch, and for a branch that stands for another.
         """
         ref = to_ref(branch)
-        if branch.startswith("-") or not is_git_true("check-ref-format", ref, git_dir=self.git_dir):
+        is_misleading = branch.startswith(("-", "refs/")) or branch == "HEAD"  # git has other meanings for these
+        if is_misleading or not is_git_true("check-ref-format", ref, git_dir=self.git_dir):
             raise ConfigError(f"branch must be a valid name, got {branch!r}", where=str(self.git_dir))
         form = "--format=%(refname)%00%(objectname)%00%(symref)"
         for fields in read_git("for-each-ref", form, ref, git_dir=self.git_dir).splitlines():
@@ -179,7 +180,8 @@ def open_repository(path: Path) -> UserRepository:
     """
     folder, where = path.resolve(), str(path)
     if not folder.is_dir():
-        raise ConfigError("repository must be a folder, got none", where=where, hint="clone or create it first")
+        hint = "write the whole path: ~ means nothing here" if "~" in where else "clone or create it first"
+        raise ConfigError(f"repository must be a folder, got no folder {folder}", where=where, hint=hint)
     query = ("--show-object-format", "--git-common-dir", "--git-dir")
     try:
         output = run_users_git("rev-parse", "--path-format=absolute", *query, folder=folder)
