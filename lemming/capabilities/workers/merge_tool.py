@@ -6,10 +6,13 @@ the recorded patch in a bare repository of the engine. A repeated call finds the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 from lemming.capabilities.workers.attempts import collector_folder, organisation_id, remove_stale_attempts
+from lemming.capabilities.workers.merge_arguments import describe_changes
 from lemming.capabilities.workers.patch_store import load_patch
 from lemming.capabilities.workers.repositories.collector import open_collector
 from lemming.capabilities.workers.repositories.git_command import read_git
@@ -22,12 +25,14 @@ from lemming.capabilities.workers.repositories.merging import (
 )
 from lemming.capabilities.workers.repositories.patches import rebuild_tree
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
+from lemming.capabilities.workers.repositories.work_tree import TakenTree, compare_trees
 from lemming.capabilities.workers.workspace_settings import get_workspace
 from lemming.ext import describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import LemmingError, ToolError
-from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.jsontext import dump_compact, to_line
 from lemming.kernel.base.name_patterns import is_any_match
+from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
@@ -105,7 +110,9 @@ def _merge(
             hint = f"allowed by workspace.paths: {', '.join(settings.paths)}"
             raise ToolError(f"merge: the patch may not change {path}", hint=hint)
     try:
-        return _publish_patch(context, settings.repository, branch, base, tree, patch, summary)
+        call: Json = {"files": files, "insertions": insertions, "deletions": deletions, "paths": paths}
+        call |= {"flags": flags, "diff": diff}
+        return _publish_patch(context, settings.repository, branch, base, tree, patch, summary, call)
     except ToolError:
         raise
     except LemmingError as error:
@@ -113,7 +120,7 @@ def _merge(
 
 
 def _publish_patch(
-    context: ToolContext, workspace: str, branch: str, base: str, tree: str, patch: str, summary: str
+    context: ToolContext, workspace: str, branch: str, base: str, tree: str, patch: str, summary: str, call: Json
 ) -> ToolResult:
     repository = open_repository(context.base / workspace)
     collector = open_collector(collector_folder(context.base, f"{repository.git_dir}"), repository)
@@ -134,6 +141,7 @@ def _publish_patch(
         if commit := _find_published(repository, order):
             return _to_result({"merged": commit, "branch": branch})
         rebuild_tree(collector, base, load_patch(context.org, patch), tree)
+        require_same(call, compare_trees(collector, base, tree))
         plan = plan_merge(collector, repository, order)
         if isinstance(plan, AlreadyMerged):
             return _to_result({"already": plan.head, "branch": branch})
@@ -142,6 +150,14 @@ def _publish_patch(
         if publish(collector, repository, order, plan):
             return _to_result({"merged": plan.commit, "branch": branch})
     raise ToolError(f"merge: branch {branch} moved {MAX_MOVES} times meanwhile", hint="run the agent again")
+
+
+def require_same(call: Mapping[str, Any], changes: TakenTree) -> None:
+    """Raise `ToolError` if a call says other things of its patch than are true, as after a gate has rewritten it."""
+    for name, value in describe_changes(changes.patch, [asdict(file) for file in changes.files], changes.flags).items():
+        if call.get(name) != value:
+            hint = "a gate cannot rewrite a patch: let it block, or ask a person who edits the patch"
+            raise ToolError(f"merge: {name} must be that of the patch, got {to_line(call.get(name))[:200]}", hint=hint)
 
 
 def _find_published(repository: UserRepository, order: MergeOrder) -> str:

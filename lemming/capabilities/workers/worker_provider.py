@@ -78,7 +78,16 @@ class WorkerProvider(Backend):
         if self.has_program and not (command or harness.program):
             hint = f'set options.command in {MODELS_FILE}, as in ["gemini", "--experimental-acp"]'
             raise Unusable("options.command must name a program, got nothing", where=self.harness_name, hint=hint)
+        for name, value in {"deadline_s": deadline_s, "silence_s": silence_s}.items():
+            if value <= 0:
+                raise Unusable(f"options.{name} must be above 0, got {value:g}", where=self.harness_name)
+        for name, limit in {"max_cost_usd": max_cost_usd, "max_turns": max_turns}.items():
+            if limit is not None and limit < 0:
+                raise Unusable(f"options.{name} must be at least 0, got {limit:g}", where=self.harness_name)
         self.harness = with_command(harness, command) if command else harness
+        if max_cost_usd is not None and self.harness.api == "none" and self.has_program:
+            hint = "remove it, and limit deadline_s: the model requests of this harness do not pass the engine"
+            raise Unusable("options.max_cost_usd cannot be kept", where=self.harness_name, hint=hint)
         vendor = VENDORS.get(self.harness.api)
         self.key_variable = api_key_env or (vendor.key_variable if vendor and not base_url else "")
         self._base_url, self._env = base_url or (vendor.find_address() if vendor else ""), env or []

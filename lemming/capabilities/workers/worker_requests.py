@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from lemming.capabilities.workers.worker_provider import HARNESSES
 from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace
 from lemming.ext import Allowed, Effect, Interception, LivePhase, ModelEntry, Outcome, SendRequest, TurnView
 from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.redaction.secrets import find_redactions, redact_bytes
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.llm.token_usage import Tokens
 from lemming.kernel.org.organisation import Organisation
@@ -70,6 +71,11 @@ def _send_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings) 
     reply = outcome.answer
     facts: Json = dict(reply.kept[JOB])
     patch = b64decode(facts["patch"])
+    if (without_secrets := redact_bytes(patch)) != patch:  # nothing that holds a secret is recorded or merged
+        names = find_redactions(without_secrets)
+        message = f"the patch holds the secret {', '.join(names)} in plain text, and is not merged"
+        facts |= {"error": facts["error"] or "secret", "message": message}
+        patch = b""
     facts["patch"] = store_patch(org, patch, sync=live.tick_context.config.org.durability != "off") if patch else ""
     calls = [_make_call(facts, turn, settings, reply.text, patch)] if patch and not facts["error"] else []
     return Allowed(effect, reply._replace(kept={JOB: facts}, calls=tuple(calls)))
@@ -102,11 +108,16 @@ def _make_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings, 
         is_confined=settings.sandbox == "required",
         is_full_copy=settings.copy == "full",
         max_file_bytes=settings.max_file_bytes,
-        max_cost_usd=effect.request.max_cost_usd or effect.entry.max_cost_usd,
+        max_cost_usd=_find_cost_limit(effect),
         prices=_get_prices(effect.entry),
         readable=settings.readable,
         grants=[permit["grant"] for permit in permits],
     )
+
+
+def _find_cost_limit(effect: SendRequest) -> float | None:
+    limit = effect.request.max_cost_usd
+    return effect.entry.max_cost_usd if limit is None else limit  # 0 is a limit
 
 
 def _find_base(live: LivePhase, snapshot: Json) -> str:
@@ -149,10 +160,17 @@ def _get_prices(entry: ModelEntry) -> dict[str, float]:
     return {} if None in costs.values() else {kind: cost / million for kind, cost in costs.items()}
 
 
+def _describe_files(files: Sequence[Json]) -> str:
+    return f"change {len(files)} files" if len(files) > 1 else f"change {files[0]['path']}"
+
+
 def _make_call(facts: Json, turn: TurnView, settings: WorkspaceSettings, text: str, patch: bytes) -> Json:
     """Return the call of `merge` that a reply with a patch makes."""
     files = facts["files"]
-    first_line = next((line.strip() for line in text.splitlines() if line.strip()), f"change {len(files)} files")
+    first_line = next(
+        (line.strip() for line in text.splitlines() if line.strip()),
+        f"change {len(files)} file{'s' * (len(files) > 1)}",
+    )
     args = make_merge_arguments(
         workspace=settings.repository,
         branch=settings.branch_name(turn.agent.name),

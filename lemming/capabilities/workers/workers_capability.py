@@ -13,7 +13,7 @@ from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandb
 from lemming.capabilities.workers.worker_provider import HARNESSES, WorkerProvider
 from lemming.capabilities.workers.worker_requests import send_job
 from lemming.capabilities.workers.worker_steps import take_worker_turn
-from lemming.capabilities.workers.workspace_settings import get_workspace
+from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace
 from lemming.ext import (
     AgentCheck,
     Capability,
@@ -94,9 +94,16 @@ class WorkersCapability(Capability):
 
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield the problems of a workspace: repository, branch, harness."""
-        if not isinstance(subject, AgentCheck) or (settings := get_workspace(subject.agent)) is None:
+        if not isinstance(subject, AgentCheck):
             return
         file, entry = resume_file(subject.agent.name), subject.config.models.get(subject.agent.model.key)
+        settings = get_workspace(subject.agent)
+        if settings is None:
+            if entry and entry.provider in HARNESSES:
+                text = f"an agent whose model is the harness {entry.provider} must have a workspace, got none"
+                yield Problem(text, file, hint='add "workspace": {"repository": "../site"}: docs/workers.md')
+            return
+        yield from _check_paths(settings, file)
         if entry is None or entry.provider not in HARNESSES:
             hint = f"use a model key with one of the providers {', '.join(HARNESSES)}"
             provider = entry.provider if entry else "none"
@@ -114,7 +121,10 @@ class WorkersCapability(Capability):
             yield Problem(error.message, file, pointer="/workspace", hint=error.hint)
         if subject.config.org.executor in EXECUTORS:
             return  # the harness runs on another machine
-        worker = _make_provider(entry, subject.base)
+        try:
+            worker = _make_provider(entry, subject.base)
+        except (LemmingError, TypeError):
+            return  # the check of the model's options tells it
         for text, fix in find_obstacles(worker):
             yield Problem(text, file, pointer="/workspace", hint=fix)
         for text, fix in find_missing_key(worker):
@@ -124,6 +134,18 @@ class WorkersCapability(Capability):
                 f"a worker must run in a sandbox, got none: {get_worker_sandbox()[1]}",
                 file, pointer="/workspace/sandbox", hint=INSTALL_SANDBOX,
             )  # fmt: skip
+
+
+def _check_paths(settings: WorkspaceSettings, file: str) -> Iterator[Problem]:
+    for number, pattern in enumerate(settings.paths):
+        if pattern.startswith(("/", "./", "../")):
+            text = f"a pattern of workspace.paths must begin at the top of the repository, got {pattern}"
+            hint = f"write {pattern.lstrip('./')}"
+            yield Problem(text, file, pointer=f"/workspace/paths/{number}", hint=hint)
+    for number, folder in enumerate(settings.readable):
+        if not Path(folder).is_absolute() or not Path(folder).exists():
+            text = f"workspace.readable must be absolute folders that exist, got {folder}"
+            yield Problem(text, file, pointer=f"/workspace/readable/{number}", hint="write the whole path")
 
 
 def _make_provider(entry: ModelEntry, org: Organisation | Path) -> WorkerProvider:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from lemming.capabilities.workers.repositories.git_command import (
     GitError,
@@ -225,7 +225,14 @@ def parse_trailers(commit: bytes) -> dict[str, str]:
 
 
 def require_own_branch(repository: UserRepository, branch: str, agent: str) -> None:
-    """Raise RepositoryError if a work tree of the user has the branch checked out."""
+    """Raise RepositoryError if a work tree has the branch checked out, or another branch's name takes its place."""
     if (folder := repository.find_work_tree(branch)) is not None:
         hint = f'use a branch of its own in the workspace, such as "lemming/{agent}", or check out another branch there'
         raise RepositoryError(f"branch must not be checked out, got {branch!r}", where=str(folder), hint=hint)
+    # git keeps branches as files: one cannot have the name of a folder of others.
+    ref, parents = to_ref(branch), {to_ref(f"{parent}") for parent in PurePosixPath(branch).parents}
+    query = ("for-each-ref", "--format=%(refname)", f"{ref}/", *parents)
+    for name in read_git(*query, git_dir=repository.git_dir).splitlines():
+        if name in parents or name.startswith(f"{ref}/"):
+            other = name.removeprefix(to_ref(""))
+            raise RepositoryError(f"branch {branch!r} cannot exist beside {other!r}", hint="choose another name")

@@ -50,6 +50,10 @@ def run_harness(run: HarnessRun) -> HarnessEnd:
     if program is None:
         message = f"{(*run.harness.program, run.harness.name)[0]} cannot be started: it is not installed"
         raise Unusable(message, where=run.harness.name, hint=run.harness.install)
+    is_free = run.usd_cost is not None and run.usd_cost(RunTokens(input=1, output=1)) == 0
+    if run.max_cost_usd is not None and run.harness.api == "none" and not is_free:
+        hint = "limit runs and deadline_s: the model requests of this harness do not pass the engine"
+        raise Unusable("a limit in dollars cannot be kept", where=run.harness.name, hint=hint)
     silence = Deadline(run.silence_s)
     with contextlib.ExitStack() as stack:
         gateway = stack.enter_context(ModelGateway(run, silence.restart)) if run.harness.api != "none" else None

@@ -158,6 +158,16 @@ def has_redaction(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(map(has_redaction, value))
 
 
+def find_redactions(content: bytes) -> list[str]:
+    """Return the names in the redaction markers of a text, each once, sorted.
+
+    >>> find_redactions(b"[redacted TOKEN] or [redacted TOKEN]")
+    ['TOKEN']
+    """
+    markers = _REDACTION.findall(content.decode("utf-8", "replace"))
+    return sorted({marker[len("[redacted ") : -1] for marker in markers})
+
+
 def redact_bytes(text: bytes) -> bytes:
     """Return UTF-8 text without secret values, as `redact_values` does.
 
