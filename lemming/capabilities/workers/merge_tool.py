@@ -153,7 +153,7 @@ def _publish_patch(
 
 
 def require_same(call: Mapping[str, Any], changes: TakenTree) -> None:
-    """Raise `ToolError` if a call says other things of its patch than are true, as after a gate has rewritten it."""
+    """Raise `ToolError` if a call does not describe its patch, as after a gate has rewritten it."""
     for name, value in describe_changes(changes.patch, [asdict(file) for file in changes.files], changes.flags).items():
         if call.get(name) != value:
             hint = "a gate cannot rewrite a patch: let it block, or ask a person who edits the patch"

@@ -18,7 +18,7 @@ from lemming.capabilities.workers.attempts import STOP_FILE, Attempt
 from lemming.capabilities.workers.harnesses.acp_client import run_acp
 from lemming.capabilities.workers.harnesses.harness_readers import make_reader
 from lemming.capabilities.workers.harnesses.harness_table import build_invocation, can_ask, find_program
-from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, HarnessResult
+from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, HarnessResult, RunTokens
 from lemming.capabilities.workers.running.harness_process import HarnessProcess
 from lemming.capabilities.workers.running.model_gateway import ModelGateway
 from lemming.capabilities.workers.running.run_log import RunLog
