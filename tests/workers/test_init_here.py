@@ -84,7 +84,7 @@ def test_an_organisation_is_made_beside_the_repository_of_what_is_there(
     }  # fmt: skip
     assert told.err.startswith("next:\n  cd ../site-agents\n  lemming ask triager ")
     assert git(site, "status", "--porcelain=v2", "--branch") == before
-    assert run(["-C", str(base), "check"]) == 0
+    assert run(["-C", str(base), "validate"]) == 0
 
 
 def test_settings_of_the_repository_are_shown_and_not_enabled(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
