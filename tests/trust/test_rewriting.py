@@ -68,6 +68,8 @@ WRITES_NOTHING_ANEW = {
     "plan_propose": "it sends a request",
     "attach": "it says which files an entry brings",
     "shell": "it marks all of the folders that it may write",
+    "merge": "it writes a branch of a repository, and no file that an agent reads",
+    "permit": "it writes nothing: its result is a grant",
     "http_get": "it writes no file",
     "http_post": "it writes no file",
 }
