@@ -42,15 +42,66 @@ class CheckPatchTool(CallOnly):
     )
     tool_class = "read"
 
-    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+    def plan(
+        self,
+        context: ToolContext,
+        base: Annotated[str, describe_field("Commit that the patch applies to.")],
+        patch: Annotated[str, describe_field("SHA-256 of the patch; empty: none.")],
+        command: Annotated[list[str], describe_field("Program and arguments.")],
+        timeout_s: Annotated[float, describe_field("Time limit in seconds.", ge=0)] = 600.0,
+    ) -> ToolResult:
         """Run the command. The output is JSON with `command`, `status` and `tail`."""
-        return _check_patch(context, **arguments)
-
-    @property
-    def _arguments(self) -> Any:
-        from lemming.kernel.tools.arguments import get_arguments
-
-        return get_arguments(_check_patch, 1)
+        settings = get_workspace(context.agent)
+        if settings is None:
+            raise ToolError("check_patch must be called by an agent with a workspace")
+        attempt = Attempt(context.call_id, state_folder(context.base) / "checks" / context.call_id.replace("/", "-"))
+        attempt.remove()
+        try:
+            repository = open_repository(context.base / settings.repository)
+            fs.make_root(attempt.folder)
+            job = WorkerJob(
+                key=attempt.key,
+                base=base,
+                agent=context.agent.name,
+                model="",
+                repository=f"{repository.git_dir}",
+                patch=b64encode(load_patch(context.org, patch)).decode() if patch else "",
+                is_full_copy=settings.copy == "full",
+            )
+            fill_clone(job, attempt, repository)
+            run = HarnessRun(
+                # Through a shell, so that a relative program is one of the clone.
+                harness=Harness(name="check", program=("/bin/sh", "-c", 'exec "$@"', "check", *command)),
+                model="",
+                prompt="",
+                clone=attempt.clone,
+                home=attempt.home,
+                folder=attempt.folder,
+                readable=[
+                    *([] if job.is_full_copy else repository.list_object_folders()),
+                    *map(Path, settings.readable),
+                ],
+                deadline_s=min(timeout_s, context.limit_s),
+                silence_s=timeout_s,
+                is_confined=settings.sandbox == "required",
+                stop=context.stop,
+            )
+            end = run_harness(run)
+            if end.ended_by == "stop":
+                raise WorkAbandoned(
+                    "the engine ended during a check"
+                )  # its status says nothing: the next run repeats it
+        except ToolError:
+            raise
+        except LemmingError as error:
+            raise ToolError(f"check_patch: {error.message}", hint=error.hint) from error
+        finally:
+            attempt.remove()
+        tail = redact_values(end.result.text or end.result.message)[-TAIL_CHARS:]
+        receipt = {"command": command, "status": end.exit_status, "tail": tail}
+        if end.ended_by:
+            receipt["ended_by"] = end.ended_by
+        return ToolResult(end.exit_status == 0 and not end.ended_by, dump_compact(receipt).decode())
 
 
 class PermitTool(CallOnly):
@@ -60,15 +111,15 @@ class PermitTool(CallOnly):
     description = "Permit a tool that a running harness asks for."
     tool_class = "execute"
 
-    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+    def plan(
+        self,
+        context: ToolContext,
+        tool: Annotated[str, describe_field("Tool of the harness.")],
+        input: Annotated[dict[str, Any], describe_field("Input of the tool.")],
+        run: Annotated[dict[str, Any], describe_field("The run that goes on: key, run, base.")],
+    ) -> ToolResult:
         """Record the grant, and the run that goes on with it."""
-        return _permit(context, **arguments)
-
-    @property
-    def _arguments(self) -> Any:
-        from lemming.kernel.tools.arguments import get_arguments
-
-        return get_arguments(_permit, 1)
+        return ToolResult(True, dump_compact({"grant": {"tool": tool, "input": input}, "run": run}).decode())
 
 
 def make_goal_check(turn: TurnView, command: list[str]) -> tuple[str, Json]:
@@ -77,67 +128,3 @@ def make_goal_check(turn: TurnView, command: list[str]) -> tuple[str, Json]:
     merged = parse(outputs[-1]) if outputs else {}
     base = merged.get("merged") or merged.get("already") or turn.inputs.given["workers"]["base"]
     return CHECK, {"base": base, "patch": "", "command": command}
-
-
-def _check_patch(
-    context: ToolContext,
-    base: Annotated[str, describe_field("Commit that the patch applies to.")],
-    patch: Annotated[str, describe_field("SHA-256 of the patch; empty: none.")],
-    command: Annotated[list[str], describe_field("Program and arguments.", min_length=1)],
-    timeout_s: Annotated[float, describe_field("Time limit in seconds.", gt=0)] = 600.0,
-) -> ToolResult:
-    settings = get_workspace(context.agent)
-    if settings is None:
-        raise ToolError("check_patch must be called by an agent with a workspace")
-    attempt = Attempt(context.call_id, state_folder(context.base) / "checks" / context.call_id.replace("/", "-"))
-    attempt.remove()
-    try:
-        repository = open_repository(context.base / settings.repository)
-        fs.make_root(attempt.folder)
-        job = WorkerJob(
-            key=attempt.key,
-            base=base,
-            agent=context.agent.name,
-            model="",
-            repository=f"{repository.git_dir}",
-            patch=b64encode(load_patch(context.org, patch)).decode() if patch else "",
-            is_full_copy=settings.copy == "full",
-        )
-        fill_clone(job, attempt, repository)
-        run = HarnessRun(
-            # Through a shell, so that a relative program is one of the clone.
-            harness=Harness(name="check", program=("/bin/sh", "-c", 'exec "$@"', "check", *command)),
-            model="",
-            prompt="",
-            clone=attempt.clone,
-            home=attempt.home,
-            folder=attempt.folder,
-            readable=[*([] if job.is_full_copy else repository.list_object_folders()), *map(Path, settings.readable)],
-            deadline_s=min(timeout_s, context.limit_s),
-            silence_s=timeout_s,
-            is_confined=settings.sandbox == "required",
-            stop=context.stop,
-        )
-        end = run_harness(run)
-        if end.ended_by == "stop":
-            raise WorkAbandoned("the engine ended during a check")  # its status says nothing: the next run repeats it
-    except ToolError:
-        raise
-    except LemmingError as error:
-        raise ToolError(f"check_patch: {error.message}", hint=error.hint) from error
-    finally:
-        attempt.remove()
-    tail = redact_values(end.result.text or end.result.message)[-TAIL_CHARS:]
-    receipt = {"command": command, "status": end.exit_status, "tail": tail}
-    if end.ended_by:
-        receipt["ended_by"] = end.ended_by
-    return ToolResult(end.exit_status == 0 and not end.ended_by, dump_compact(receipt).decode())
-
-
-def _permit(
-    context: ToolContext,
-    tool: Annotated[str, describe_field("Tool of the harness.")],
-    input: Annotated[dict[str, Any], describe_field("Input of the tool.")],
-    run: Annotated[dict[str, Any], describe_field("The run that goes on: key, run, base.")],
-) -> ToolResult:
-    return ToolResult(True, dump_compact({"grant": {"tool": tool, "input": input}, "run": run}).decode())

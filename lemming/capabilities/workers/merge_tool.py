@@ -34,27 +34,23 @@ from lemming.kernel.base.jsontext import dump_compact, to_line
 from lemming.kernel.base.name_patterns import is_any_match
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.config import OrgSettings
-from lemming.kernel.tools import Tool, ToolResult
+from lemming.kernel.tools import EngineTool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.tools.tool_definition import NOWHERE, Places
 
 MERGE = "merge"
 MAX_MOVES = 5
 """Times that the branch may move while one patch is merged."""
 
 
-class CallOnly(Tool):
+class CallOnly(EngineTool):
     """A tool that the steps of a worker's turn call, for agents with a workspace. It can be repeated after a kill."""
 
-    repeatable = True
+    stages_files = False
+    is_plan_only = False
     always_allowed = True  # for agents with a workspace, as `shipped_capabilities` says
     keeps_deadline = True
     success_is_news = False
     output_limit_bytes = 256 << 10
-
-    def write_paths(self, agent: Agent, settings: OrgSettings) -> Places:
-        """Return no paths: turns of workers wait for each other only where they merge."""
-        return NOWHERE
 
     def refusal_reason(self, agent: Agent, settings: OrgSettings) -> str:
         """Return the reason that an agent without a workspace gets, or an empty text."""
@@ -73,50 +69,43 @@ class MergeTool(CallOnly):
     tool_class = "write"
     runs_in_order = True
 
-    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+    def plan(
+        self,
+        context: ToolContext,
+        workspace: Annotated[str, describe_field("Repository, as the resume names it.")],
+        branch: Annotated[str, describe_field("Branch that the patch is merged into.")],
+        base: Annotated[str, describe_field("Commit that the patch applies to.")],
+        tree: Annotated[str, describe_field("Tree of the files with the patch.")],
+        patch: Annotated[str, describe_field("SHA-256 of the patch.")],
+        files: Annotated[int, describe_field("Number of changed files.")],
+        insertions: Annotated[int, describe_field("Number of new lines.")],
+        deletions: Annotated[int, describe_field("Number of removed lines.")],
+        paths: Annotated[list[str], describe_field("Changed files.")],
+        flags: Annotated[dict[str, Any], describe_field("What is unusual about a file, by path.")],
+        summary: Annotated[str, describe_field("First line of the commit's message.")],
+        diff: Annotated[str, describe_field("The patch as text, or its first part.")] = "",
+    ) -> ToolResult:
         """Merge the patch. The output is JSON with `merged`, `already` or `conflict`."""
-        result = _merge(context, **arguments)
+        settings = get_workspace(context.agent)
+        if settings is None or (workspace, branch) != (settings.repository, settings.branch_name(context.agent.name)):
+            raise ToolError(
+                f"merge must be into the agent's workspace, got {workspace} {branch}", hint="see resume.json"
+            )
+        for path in paths if settings.paths else ():
+            if not is_any_match(path, settings.paths):
+                hint = f"allowed by workspace.paths: {', '.join(settings.paths)}"
+                raise ToolError(f"merge: the patch may not change {path}", hint=hint)
+        try:
+            call: Json = {"files": files, "insertions": insertions, "deletions": deletions, "paths": paths}
+            call |= {"flags": flags, "diff": diff}
+            result = _publish_patch(context, settings.repository, branch, base, tree, patch, summary, call)
+        except ToolError:
+            raise
+        except LemmingError as error:
+            raise ToolError(f"merge: {error.message}", hint=error.hint) from error
         if result.success:  # no run goes on from this clone, also if the call is repeated after a kill
             remove_stale_attempts(context.base, context.agent.name, keep="")
         return result
-
-    @property
-    def _arguments(self) -> Any:
-        from lemming.kernel.tools.arguments import get_arguments
-
-        return get_arguments(_merge, 1)
-
-
-def _merge(
-    context: ToolContext,
-    workspace: Annotated[str, describe_field("Repository, as the resume names it.")],
-    branch: Annotated[str, describe_field("Branch that the patch is merged into.")],
-    base: Annotated[str, describe_field("Commit that the patch applies to.")],
-    tree: Annotated[str, describe_field("Tree of the files with the patch.")],
-    patch: Annotated[str, describe_field("SHA-256 of the patch.")],
-    files: Annotated[int, describe_field("Number of changed files.")],
-    insertions: Annotated[int, describe_field("Number of new lines.")],
-    deletions: Annotated[int, describe_field("Number of removed lines.")],
-    paths: Annotated[list[str], describe_field("Changed files.")],
-    flags: Annotated[dict[str, Any], describe_field("What is unusual about a file, by path.")],
-    summary: Annotated[str, describe_field("First line of the commit's message.")],
-    diff: Annotated[str, describe_field("The patch as text, or its first part.")] = "",
-) -> ToolResult:
-    settings = get_workspace(context.agent)
-    if settings is None or (workspace, branch) != (settings.repository, settings.branch_name(context.agent.name)):
-        raise ToolError(f"merge must be into the agent's workspace, got {workspace} {branch}", hint="see resume.json")
-    for path in paths if settings.paths else ():
-        if not is_any_match(path, settings.paths):
-            hint = f"allowed by workspace.paths: {', '.join(settings.paths)}"
-            raise ToolError(f"merge: the patch may not change {path}", hint=hint)
-    try:
-        call: Json = {"files": files, "insertions": insertions, "deletions": deletions, "paths": paths}
-        call |= {"flags": flags, "diff": diff}
-        return _publish_patch(context, settings.repository, branch, base, tree, patch, summary, call)
-    except ToolError:
-        raise
-    except LemmingError as error:
-        raise ToolError(f"merge: {error.message}", hint=error.hint) from error
 
 
 def _publish_patch(
