@@ -29,7 +29,7 @@ LOOKS = [
     "status", "status --check", "schedule", "schedule 5", "schedule --why ada bob", "plans show", "plans show planner",
     "calendar", "prompt ada", "prompt bob", "inbox ada", "outbox ada", "channels", "tick", "tick 1",
     "tick 1 --prompts", "why ada", "logs", "logs ada", "cost", "findings", "graph", "watch",
-    "requests", "waiting",
+    "requests", "waiting", "workers list",
     "agents list", "agents show ada", "memory list ada", "memory get ada key", "credits show", "skills list",
     "skills show pdf", "tools list", "tools show file_read", "tools show trap", "models list",
     "models show", "mcp list", "export a2a", "export org", "export otel", "export otel --include-content", "metrics",
@@ -48,7 +48,8 @@ NOT_LOOKING = {
     "run-once", "run-forever", "serve", "ask", "chat", "tools call", "models test", "mcp test", "mcp accept",
     "mcp serve", "chaos", "eval", "rehearse",  # they wait for an agreement
     "dash",  # answers for the person who clicks
-    "init", "restore", "answer", "approve", "deny", "cancel", "pause", "unpause", "backup", "send", "endorse",
+    "init", "restore", "answer", "approve", "deny", "cancel", "pause", "unpause", "backup", "send", "say", "endorse",
+    "workers stop", "merge",  # a file in the folder of a run, and a branch of a repository
     "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",
     "tools new", "models use", "models pull", "models add-weights", "import claude", "import openclaw",
     "import company", "apply",
@@ -56,7 +57,7 @@ NOT_LOOKING = {
     "bisect",  # runs what a person types
 }  # fmt: skip
 CHANGES = [
-    "pause ada", "unpause ada", "send --to ada hello", "endorse ada", "agents new cyd --instructions x",
+    "pause ada", "unpause ada", "send --to ada hello", "say ada hello", "endorse ada", "agents new cyd --instructions x",
     "agents copy ada dan", "agents rename dan eve", "agents rm eve --yes", "memory set ada key 1",
     "apply ../idea.yaml --yes",
     "memory rm ada key", "credits grant ada 5", "tools new other", "models use ada program", "fork 1 ../fork",

@@ -55,6 +55,8 @@ NOT_BY_PATH = {
     "http_get": "sends",
     "http_post": "sends",
     "shell": "is confined to the workspace: below",
+    "merge": "writes a branch of a repository, from a recorded patch",
+    "permit": "writes nothing: its result is a grant",
 }
 BY_PATH: dict[str, Callable[[str], dict[str, Any]]] = {
     "file_write": lambda path: {"path": path, "content": "forged"},
