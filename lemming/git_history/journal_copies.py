@@ -1,4 +1,4 @@
-"""Copy journals up to a tick into another organisation, and archive journals after a tick."""
+"""Copy journals up to a tick, with the patches that they name, into another organisation; archive journals after a tick."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from lemming.kernel.org.organisation import OrgPath
 
 
 def copy_journals(base: OrgPath, other: Path, *, until: int) -> None:
-    """Copy the journals up to and including a tick; segments that end earlier are copied unchanged."""
+    """Copy the journals up to and including a tick, and all patches; segments that end earlier are copied unchanged."""
+    for file in sorted((Path(base) / paths.PATCHES).glob("*.patch")):
+        fs.write_atomic(other, f"{paths.PATCHES}/{file.name}", fs.read_bytes(file, SEGMENT_LIMIT_BYTES))
     for name, _, last in segments(base):
         if last <= until:
             content = fs.read_bytes(base / SEALED_FOLDER / name, SEGMENT_LIMIT_BYTES)

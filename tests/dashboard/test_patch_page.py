@@ -120,7 +120,7 @@ def test_a_patch_that_does_not_apply_says_so_beside_the_edit(browser: Any, addre
 
 @pytest.mark.long
 def test_a_merge_without_its_patch_cannot_be_approved_on_the_page(browser: Any, address: str, org: Path) -> None:
-    for patch in (org / ".lemming/patches").iterdir():
+    for patch in (org / "logs/patches").iterdir():
         patch.unlink()
     with opened(browser, address, "waiting") as tab:
         playwright.expect(tab.locator(".patch .failure")).to_contain_text("This cannot be approved.")

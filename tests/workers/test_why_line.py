@@ -112,7 +112,7 @@ def test_a_removed_branch_that_was_merged_elsewhere_is_no_problem(base: Path) ->
 
 
 def test_verify_names_the_patch_of_a_merge_that_is_missing(base: Path) -> None:
-    for patch in (base / ".lemming/patches").iterdir():
+    for patch in (base / "logs/patches").iterdir():
         patch.unlink()
     [(kind, message, is_error)] = list_problems(base)
     assert (kind, is_error) == ("missing", True)
@@ -120,7 +120,7 @@ def test_verify_names_the_patch_of_a_merge_that_is_missing(base: Path) -> None:
 
 
 def test_verify_names_a_patch_that_is_damaged(base: Path) -> None:
-    [patch] = (base / ".lemming/patches").iterdir()
+    [patch] = (base / "logs/patches").iterdir()
     patch.write_text(patch.read_text() + "\n")
     [(kind, message, is_error)] = list_problems(base)
     assert (kind, is_error) == ("damage", True)

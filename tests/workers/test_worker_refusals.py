@@ -76,9 +76,9 @@ def test_text_that_looks_like_a_removed_secret_is_merged_as_it_is(tmp_path: Path
 
 def test_an_approved_merge_that_cannot_be_made_answers_the_request_without_another_run(base: Path) -> None:
     decide(base, find_waiting_id(base), "approve")
-    next((base / ".lemming/patches").iterdir()).unlink()
+    next((base / "logs/patches").iterdir()).unlink()
     run_once(base)
-    assert "must be in .lemming/patches" in read_answer(base)["text"]
+    assert "must be in logs/patches" in read_answer(base)["text"]
 
 
 def test_a_merge_into_a_checked_out_branch_cannot_be_approved_and_its_approval_waits(base: Path) -> None:

@@ -33,7 +33,7 @@ def load_call_patch(base: Path, args: dict[str, Any]) -> CallPatch:
 
 
 def load_patch_text(base: Path) -> str:
-    return (base / f".lemming/patches/{get_args(base)['patch']}.patch").read_text()
+    return (base / f"logs/patches/{get_args(base)['patch']}.patch").read_text()
 
 
 def test_a_waiting_merge_reads_as_a_sentence_on_every_screen(base: Path, lemming: Lemming) -> None:
@@ -77,12 +77,12 @@ def test_a_merge_without_its_patch_is_shown_as_such_and_cannot_be_approved(
     lemming: Lemming,
     damage: str,
 ) -> None:
-    file = base / f".lemming/patches/{get_args(base)['patch']}.patch"
+    file = base / f"logs/patches/{get_args(base)['patch']}.patch"
     if damage == "missing":
         file.unlink()
     else:
         file.write_text(file.read_text().replace("+two", "+evil"))
-    problem = "must have its digest" if damage == "changed" else "must be in .lemming/patches"
+    problem = "must have its digest" if damage == "changed" else "must be in logs/patches"
     assert problem in load_call_patch(base, get_args(base)).problem
     assert "CANNOT BE APPROVED" in lemming("waiting", find_waiting_id(base)).out
     ran = lemming("approve", find_waiting_id(base))

@@ -1,4 +1,4 @@
-"""Patches of workers by the SHA-256 of their bytes: `.lemming/patches/SHA256.patch`, written once and never changed."""
+"""Patches of workers by the SHA-256 of their bytes: `logs/patches/SHA256.patch`, written once and never changed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from hashlib import sha256
 
 from lemming.ext import LemmingError
 from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.paths import PATCHES
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
 
-PATCHES = ".lemming/patches"
 LIMIT_BYTES = 256 << 20
 
 

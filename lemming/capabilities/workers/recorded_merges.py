@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lemming.capabilities.workers.merge_tool import MERGE
-from lemming.capabilities.workers.patch_store import PATCHES, load_patch, patch_file
+from lemming.capabilities.workers.patch_store import load_patch, patch_file
 from lemming.capabilities.workers.repositories.git_command import RepositoryError, is_git_true, run_git
 from lemming.capabilities.workers.repositories.line_origin import LineOrigin, RecordedPatch, find_line_origin
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository, to_ref
@@ -21,6 +21,7 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.paths import PATCHES
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks, raw_journal, read_journal
