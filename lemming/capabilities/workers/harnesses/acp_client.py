@@ -13,12 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import IO, Any
 
-from lemming.capabilities.workers.harnesses.harness_types import (
-    ErrorKind,
-    HarnessResult,
-    PermissionQuestion,
-    Progress,
-)
+from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, HarnessResult, PermissionQuestion, Progress
+from lemming.capabilities.workers.harnesses.json_fields import JsonFields
 from lemming.capabilities.workers.harnesses.output_readers import MAX_MESSAGE_CHARS, classify_error, describe_call
 from lemming.capabilities.workers.running.run_types import HarnessRun
 from lemming.kernel.base.errors import Unusable
@@ -189,7 +185,7 @@ class _Client:
         if call.tool_call_id in self._reported or not (call.raw_input or call.content or paths):
             return  # a call that is only announced is told once its input is there
         self._reported.add(call.tool_call_id)
-        progress = describe_call(tool, arguments)
+        progress = describe_call(tool, JsonFields(arguments))
         if paths and call.kind in ("edit", "delete", "move"):
             progress = Progress(kind="file", text=tool, path=paths[0])
         if progress.text == tool and call.title:

@@ -10,21 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lemming.capabilities.workers.harnesses.harness_types import (
+    Decision,
     ErrorKind,
     PermissionQuestion,
     Permit,
     Progress,
     RunTokens,
 )
-from lemming.capabilities.workers.harnesses.json_fields import (
-    JsonObject,
-    get_cost,
-    get_count,
-    get_object,
-    get_objects,
-    get_text,
-    get_tokens,
-)
+from lemming.capabilities.workers.harnesses.json_fields import JsonFields
 from lemming.capabilities.workers.harnesses.output_readers import (
     OutputReader,
     TextReader,
@@ -34,7 +27,11 @@ from lemming.capabilities.workers.harnesses.output_readers import (
 from lemming.ext import ConfigError
 
 LATER_MESSAGE = "A person decides about this. The work goes on after the decision."
-DENIED_MESSAGE = "This is not permitted."
+_ANSWERS: dict[Decision, dict[str, Any]] = {
+    "allow": {"behavior": "allow"},
+    "deny": {"behavior": "deny", "message": "This is not permitted."},
+    "later": {"behavior": "deny", "message": LATER_MESSAGE, "interrupt": True},
+}
 _LIMITS: dict[str, ErrorKind] = {"error_max_budget_usd": "budget", "error_max_turns": "turns"}
 
 
@@ -81,59 +78,56 @@ class ClaudeReader(OutputReader):
         message = {"role": "user", "content": [{"type": "text", "text": prompt}]}
         return _encode({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""})
 
-    def _read_event(self, event: JsonObject) -> Iterator[Progress]:
-        kind, subtype = get_text(event, "type"), get_text(event, "subtype")
+    def _read_event(self, event: JsonFields) -> Iterator[Progress]:
+        kind, subtype = event.get_text("type"), event.get_text("subtype")
         if kind in ("system", "result") and subtype != "error_during_execution":
-            yield from self._start_session(get_text(event, "session_id"))
+            yield from self._start_session(event.get_text("session_id"))
         if kind == "assistant":
-            for block in get_objects(event, "message.content"):
-                if get_text(block, "type") == "tool_use":
-                    yield describe_call(get_text(block, "name"), get_object(block, "input"))
-                elif text := get_text(block, "text"):
+            for block in event.get_objects("message.content"):
+                if block.get_text("type") == "tool_use":
+                    yield describe_call(block.get_text("name"), block.get_object("input"))
+                elif text := block.get_text("text"):
                     yield Progress(kind="text", text=text)
         elif kind == "control_request" and self._permit:
-            self._answer(self._permit, get_object(event, "request"), get_text(event, "request_id"))
+            self._answer(self._permit, event.get_object("request"), event.get_text("request_id"))
         elif subtype == "api_retry":
-            attempt, status = get_count(event, "attempt"), get_count(event, "error_status")
+            attempt, status = event.get_count("attempt"), event.get_count("error_status")
             yield Progress(kind="text", text=f"the model's server answered {status}, attempt {attempt}")
         elif kind == "result":
             self._read_result(event, subtype)
 
-    def _read_result(self, event: JsonObject, subtype: str) -> None:
+    def _read_result(self, event: JsonFields, subtype: str) -> None:
         self.is_answering = False
-        models = get_object(event, "modelUsage")
-        self.tokens = get_tokens(get_object(event, "usage"), "anthropic") if not models else RunTokens()
-        for usage in models.values():
-            self.tokens += get_tokens(usage, "claude-code")
-        self.cost_usd = get_cost(event, "total_cost_usd")
-        text, errors, status = get_text(event, "result"), event.get("errors"), get_count(event, "api_error_status")
+        models = [
+            JsonFields(usage).sum_tokens("claude-code") for usage in event.get_object("modelUsage").values.values()
+        ]
+        self.tokens = sum(models, RunTokens()) if models else event.get_object("usage").sum_tokens("anthropic")
+        self.cost_usd = event.get_cost("total_cost_usd")
+        text, errors, status = event.get_text("result"), event.get_value("errors"), event.get_count("api_error_status")
         message = "; ".join(str(error) for error in errors) if isinstance(errors, list) else ""
-        if subtype == "success" and event.get("is_error") is False:
+        if subtype == "success" and event.get_value("is_error") is False:
             self.text = text
             self._end()
         elif subtype in _LIMITS:
             self._end(_LIMITS[subtype], message or subtype)
-        elif get_text(event, "terminal_reason").startswith("aborted"):
+        elif event.get_text("terminal_reason").startswith("aborted"):
             self._end("stopped", message or "the run was interrupted")
         else:
             self._end(classify_error(f"status {status}" if status else text), message or text or subtype)
 
-    def _answer(self, permit: Permit, request: JsonObject, number: str) -> None:
+    def _answer(self, permit: Permit, request: JsonFields, number: str) -> None:
         """Answer a request. Blocks as long as `permit` does."""
-        if get_text(request, "subtype") != "can_use_tool":
-            error = f"request must be can_use_tool, got {get_text(request, 'subtype')!r}"
-            response: dict[str, Any] = {"subtype": "error", "request_id": number, "error": error}
-        else:
-            question = PermissionQuestion(tool=get_text(request, "tool_name"), input=get_object(request, "input"))
+        response: dict[str, Any] = {"subtype": "success", "request_id": number}
+        if request.get_text("subtype") == "can_use_tool":
+            question = PermissionQuestion(tool=request.get_text("tool_name"), input=request.get_object("input").values)
             decision = permit(question)
-            if decision == "allow":
-                answer: dict[str, Any] = {"behavior": "allow", "updatedInput": question.input}
-            elif decision == "later":
+            if decision == "later":
                 self.questions.append(question)
-                answer = {"behavior": "deny", "message": LATER_MESSAGE, "interrupt": True}
-            else:
-                answer = {"behavior": "deny", "message": DENIED_MESSAGE}
-            response = {"subtype": "success", "request_id": number, "response": answer}
+            answer = _ANSWERS[decision]
+            response["response"] = {**answer, "updatedInput": question.input} if decision == "allow" else answer
+        else:
+            error = f"request must be can_use_tool, got {request.get_text('subtype')!r}"
+            response |= {"subtype": "error", "error": error}
         self.answers += _encode({"type": "control_response", "response": response})
 
 
@@ -152,35 +146,35 @@ class CodexReader(OutputReader):
         super().__init__()
         self._earlier = earlier
 
-    def _read_event(self, event: JsonObject) -> Iterator[Progress]:
-        item = get_object(event, "item")
-        match get_text(event, "type"):
+    def _read_event(self, event: JsonFields) -> Iterator[Progress]:
+        item = event.get_object("item")
+        match event.get_text("type"):
             case "thread.started":
-                yield from self._start_session(get_text(event, "thread_id"))
+                yield from self._start_session(event.get_text("thread_id"))
             case "item.started":
-                yield from _describe_item(item, get_text(item, "type"))
-            case "item.completed" if get_text(item, "type") == "agent_message":
-                yield from self._tell(get_text(item, "text"))
+                yield from _describe_item(item, item.get_text("type"))
+            case "item.completed" if item.get_text("type") == "agent_message":
+                yield from self._tell(item.get_text("text"))
             case "error":  # the server is asked again, or `turn.failed` follows
-                yield Progress(kind="text", text=get_text(event, "message"))
+                yield Progress(kind="text", text=event.get_text("message"))
             case "turn.failed":
-                self._end("model", get_text(event, "error.message") or "turn.failed")
+                self._end("model", event.get_text("error.message") or "turn.failed")
             case "turn.completed":
-                total = get_tokens(get_object(event, "usage"), "codex")
+                total = event.get_object("usage").sum_tokens("codex")
                 # A thread that Codex has cut counts from 0 again.
                 is_new = total.input < self._earlier.input or total.output < self._earlier.output
                 self.tokens = total if is_new else total - self._earlier
                 self._end()
 
 
-def _describe_item(item: JsonObject, kind: str) -> Iterator[Progress]:
+def _describe_item(item: JsonFields, kind: str) -> Iterator[Progress]:
     if kind == "command_execution":
         yield describe_call("shell", item)
     elif kind == "file_change":
-        for change in get_objects(item, "changes"):
-            yield Progress(kind="file", text=get_text(change, "kind"), path=get_text(change, "path"))
+        for change in item.get_objects("changes"):
+            yield Progress(kind="file", text=change.get_text("kind"), path=change.get_text("path"))
     elif kind not in ("agent_message", "reasoning", "error"):
-        yield describe_call(get_text(item, "tool") or kind, item)
+        yield describe_call(item.get_text("tool") or kind, item)
 
 
 class PiReader(OutputReader):
@@ -193,30 +187,30 @@ class PiReader(OutputReader):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last_message: JsonObject = {}
+        self._last_message = JsonFields(None)
 
-    def _read_event(self, event: JsonObject) -> Iterator[Progress]:
-        match get_text(event, "type"):
+    def _read_event(self, event: JsonFields) -> Iterator[Progress]:
+        match event.get_text("type"):
             case "session":
-                yield from self._start_session(get_text(event, "id"))
+                yield from self._start_session(event.get_text("id"))
             case "tool_execution_start":
-                yield describe_call(get_text(event, "toolName"), get_object(event, "args"))
+                yield describe_call(event.get_text("toolName"), event.get_object("args"))
             case "auto_retry_start":
-                yield Progress(kind="text", text=get_text(event, "errorMessage"))
-            case "message_end" if get_text(event, "message.role") == "assistant":
-                self._last_message = message = get_object(event, "message")
-                self._add_usage(get_tokens(get_object(message, "usage"), "pi"), get_cost(message, "usage.cost.total"))
-                yield from self._tell("".join(get_text(part, "text") for part in get_objects(message, "content")))
+                yield Progress(kind="text", text=event.get_text("errorMessage"))
+            case "message_end" if event.get_text("message.role") == "assistant":
+                self._last_message = message = event.get_object("message")
+                self._add_usage(message.get_object("usage").sum_tokens("pi"), message.get_cost("usage.cost.total"))
+                yield from self._tell("".join(part.get_text("text") for part in message.get_objects("content")))
             case "agent_end":
-                self._read_end(get_text(self._last_message, "stopReason"))
+                self._read_end(self._last_message.get_text("stopReason"))
 
     def _read_end(self, reason: str) -> None:
-        message = get_text(self._last_message, "errorMessage")
+        message = self._last_message.get_text("errorMessage")
         if reason == "aborted":
             self._end("stopped", message or "the run was aborted")
         elif reason != "stop":
             self._end("model", message or f"stopReason must be stop, got {reason!r}")
-        elif not get_objects(self._last_message, "content"):
+        elif not self._last_message.get_objects("content"):
             self._end("model", "the model's last message is empty")
         else:
             self._end()
@@ -225,45 +219,45 @@ class PiReader(OutputReader):
 class OpenCodeReader(OutputReader):
     """Reads the output of OpenCode. A step ends with its tokens; reason "stop" ends the run."""
 
-    def _read_event(self, event: JsonObject) -> Iterator[Progress]:
-        yield from self._start_session(get_text(event, "sessionID"))
-        match get_text(event, "type"):
+    def _read_event(self, event: JsonFields) -> Iterator[Progress]:
+        yield from self._start_session(event.get_text("sessionID"))
+        match event.get_text("type"):
             case "text":
-                yield from self._tell(get_text(event, "part.text"))
+                yield from self._tell(event.get_text("part.text"))
             case "tool_use":
-                yield describe_call(get_text(event, "part.tool"), get_object(event, "part.state.input"))
+                yield describe_call(event.get_text("part.tool"), event.get_object("part.state.input"))
             case "step_finish":
-                tokens = get_tokens(get_object(event, "part.tokens"), "opencode")
-                self._add_usage(tokens, get_cost(event, "part.cost"))
-                if get_text(event, "part.reason") == "stop":
+                tokens = event.get_object("part.tokens").sum_tokens("opencode")
+                self._add_usage(tokens, event.get_cost("part.cost"))
+                if event.get_text("part.reason") == "stop":
                     self._end()
             case "error":
-                status = get_count(event, "error.data.statusCode")
-                message = get_text(event, "error.data.message", "error.name") or "error"
+                status = event.get_count("error.data.statusCode")
+                message = event.get_text("error.data.message", "error.name") or "error"
                 self._end(classify_error(f"status {status}" if status else message), message)
 
 
 class GeminiReader(OutputReader):
     """Reads the output of the Gemini CLI. The status of an HTTP error is on standard error only."""
 
-    def _read_event(self, event: JsonObject) -> Iterator[Progress]:
-        match get_text(event, "type"):
+    def _read_event(self, event: JsonFields) -> Iterator[Progress]:
+        match event.get_text("type"):
             case "init":
-                yield from self._start_session(get_text(event, "session_id"))
-            case "message" if get_text(event, "role") == "assistant" and (text := get_text(event, "content")):
+                yield from self._start_session(event.get_text("session_id"))
+            case "message" if event.get_text("role") == "assistant" and (text := event.get_text("content")):
                 self.text += text
                 yield Progress(kind="text", text=text)
             case "tool_use":
                 self.text = ""  # the reply is the text after the last call
-                yield describe_call(get_text(event, "tool_name"), get_object(event, "parameters"))
+                yield describe_call(event.get_text("tool_name"), event.get_object("parameters"))
             case "error":  # the result of a failed run may have no words of its own
-                self.message = get_text(event, "message")
+                self.message = event.get_text("message")
                 yield Progress(kind="text", text=self.message)
             case "result":
-                self.tokens = get_tokens(get_object(event, "stats"), "gemini-cli")
-                status, error = get_text(event, "status"), get_object(event, "error")
-                if status == "success" and not error:
+                self.tokens = event.get_object("stats").sum_tokens("gemini-cli")
+                status, error = event.get_text("status"), event.get_object("error")
+                if status == "success" and not error.values:
                     self._end()
                 else:
-                    message = get_text(error, "message") or self.message
+                    message = error.get_text("message") or self.message
                     self._end("model", message or f"status must be success, got {status!r}")

@@ -18,7 +18,7 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     Progress,
     RunTokens,
 )
-from lemming.capabilities.workers.harnesses.json_fields import JsonObject, get_text
+from lemming.capabilities.workers.harnesses.json_fields import JsonFields
 
 MAX_MESSAGE_CHARS, MAX_TEXT_CHARS = 2000, 1_000_000
 _LAST_LINES = 5
@@ -31,6 +31,7 @@ _NAMES: dict[str, ErrorKind] = {
 _NO_SESSION = re.compile(
     r"No conversation found|No session found|Session not found|no rollout found|Invalid session identifier"
 )
+_SIGNAL_STATUSES = (130, 143)  # a program that catches SIGINT or SIGTERM and says so
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _EDITING_TOOLS = ("write", "edit", "multiedit", "notebookedit", "write_file", "replace", "patch")
 
@@ -49,12 +50,12 @@ def classify_error(*texts: str) -> ErrorKind:
     return "model"
 
 
-def describe_call(tool: str, arguments: JsonObject) -> Progress:
+def describe_call(tool: str, arguments: JsonFields) -> Progress:
     """Return the progress of a tool call: a changed file, or the tool with its most telling argument."""
-    path = get_text(arguments, "file_path", "filePath", "path", "notebook_path")
+    path = arguments.get_text("file_path", "filePath", "path", "notebook_path")
     if path and tool.lower() in _EDITING_TOOLS:
         return Progress(kind="file", text=tool, path=path)
-    detail = get_text(arguments, "command", "cmd", "pattern", "query", "url", "description") or path
+    detail = arguments.get_text("command", "cmd", "pattern", "query", "url", "description") or path
     return Progress(kind="tool", text=f"{tool}: {detail}" if detail else tool, path=path)
 
 
@@ -90,7 +91,7 @@ class OutputReader:
         except (ValueError, RecursionError):  # words of another program, or a line that was cut
             return
         if isinstance(event, dict):
-            yield from self._read_event(event)
+            yield from self._read_event(JsonFields(event))
 
     def finish(self, exit_status: int, error_output: str) -> HarnessResult:
         """Return the result, once the harness has ended. `exit_status` is negative for a signal."""
@@ -99,7 +100,13 @@ class OutputReader:
         if error == "" and exit_status != 0:
             error, message = "exit", f"exit status must be 0 after a success, got {exit_status}"
         if error is None:
-            error = "stopped" if _is_signal(exit_status) else "exit" if exit_status else "unreadable"
+            error = (
+                "stopped"
+                if exit_status < 0 or exit_status in _SIGNAL_STATUSES
+                else "exit"
+                if exit_status
+                else "unreadable"
+            )
             message = error_output.strip()[-MAX_MESSAGE_CHARS:] or "\n".join(self._last_lines)[-MAX_MESSAGE_CHARS:]
             message = message or f"no output, exit status {exit_status}"
         elif error == "model":
@@ -114,7 +121,7 @@ class OutputReader:
             message=message, questions=tuple(self.questions),
         )  # fmt: skip
 
-    def _read_event(self, event: JsonObject) -> Iterator[Progress]:
+    def _read_event(self, event: JsonFields) -> Iterator[Progress]:
         raise NotImplementedError
 
     def _start_session(self, session: str) -> Iterator[Progress]:
@@ -155,16 +162,9 @@ class TextReader(OutputReader):
 
     def finish(self, exit_status: int, error_output: str) -> HarnessResult:
         """Return the result. `exit_status` is negative for a signal."""
-        text = "\n".join(self._lines).strip()
-        message = error_output.strip()[-MAX_MESSAGE_CHARS:]
-        if exit_status:
-            error: ErrorKind = "stopped" if _is_signal(exit_status) else "exit"
-            return HarnessResult(text=text, error=error, message=message or f"exit status {exit_status}")
-        if self._size > MAX_TEXT_CHARS:
-            message = f"output must have at most {MAX_TEXT_CHARS} characters, got {self._size}"
-            return HarnessResult(text=text, error="unreadable", message=message)
-        return HarnessResult(text=text)
-
-
-def _is_signal(exit_status: int) -> bool:
-    return exit_status < 0 or exit_status in (130, 143)  # a program that catches SIGINT or SIGTERM and says so
+        self.text = "\n".join(self._lines).strip()
+        if exit_status == 0 and self._size <= MAX_TEXT_CHARS:
+            self._end()
+        elif exit_status == 0:
+            self._end("unreadable", f"output must have at most {MAX_TEXT_CHARS} characters, got {self._size}")
+        return super().finish(exit_status, error_output)

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from lemming.capabilities.workers.harnesses.harness_types import ModelApi, RunTokens
-from lemming.capabilities.workers.harnesses.json_fields import (
-    JsonObject,
-    get_count,
-    get_object,
-    get_objects,
-    get_tokens,
-)
+from lemming.capabilities.workers.harnesses.json_fields import JsonFields
 
 Operation = Literal["", "generate", "count", "list"]
 """Purpose of a request. "generate" costs money; an empty text is no request that a harness needs."""
@@ -45,7 +40,7 @@ def find_operation(api: ModelApi, method: str, target: str) -> Operation:
     return _PATHS.get(api, {}).get(path, "")
 
 
-def find_model(api: ModelApi, target: str, body: JsonObject) -> str:
+def find_model(api: ModelApi, target: str, body: Mapping[str, Any]) -> str:
     """Return the model that a request names, or an empty text."""
     if api == "gemini":
         match = _GEMINI_PATH.fullmatch(urlsplit(target).path)
@@ -121,7 +116,9 @@ class UsageCounter:
 
         A token is about four bytes, or one event of a stream.
         """
-        tokens = get_tokens(self._usage, self._api) if self._usage else RunTokens(input=self._request_bytes // 4)
+        tokens = (
+            JsonFields(self._usage).sum_tokens(self._api) if self._usage else RunTokens(input=self._request_bytes // 4)
+        )
         if self.is_final and self._usage:
             return tokens
         return replace(tokens, output=max(tokens.output, self._events or self._answer_bytes // 4))
@@ -132,15 +129,14 @@ class UsageCounter:
         except (ValueError, RecursionError):
             return
         for answer in answers if isinstance(answers, list) else [answers]:  # Gemini streams a list without `alt=sse`
-            if not isinstance(answer, dict):
-                continue
+            fields = JsonFields(answer)
             for path in ("usage", "message.usage", "response.usage", "usageMetadata"):
-                self._merge_usage(get_object(answer, path))
-            is_last_part = any(part.get("finishReason") for part in get_objects(answer, "candidates"))
-            self.is_final |= answer.get("type") in _LAST_EVENTS or (is_last_part and bool(self._usage))
+                self._merge_usage(fields.get_object(path).values)
+            is_last_part = any(part.get_value("finishReason") for part in fields.get_objects("candidates"))
+            self.is_final |= fields.get_text("type") in _LAST_EVENTS or (is_last_part and bool(self._usage))
 
-    def _merge_usage(self, usage: JsonObject) -> None:
+    def _merge_usage(self, usage: Mapping[str, Any]) -> None:
         """Take over counts. They only grow: the end of a stream may leave out those of its start, or tell 0."""
         for name, value in usage.items():
-            if not isinstance(value, int) or value >= get_count(self._usage, name):
+            if not isinstance(value, int) or value >= JsonFields(self._usage).get_count(name):
                 self._usage[name] = value

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 from lemming.capabilities.workers.attempts import Attempt
 from lemming.capabilities.workers.harnesses.harness_types import Progress, RunTokens
-from lemming.capabilities.workers.harnesses.json_fields import get_count
+from lemming.capabilities.workers.harnesses.json_fields import JsonFields
 from lemming.capabilities.workers.running.run_types import HarnessRun
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.redaction.secrets import redact_untrusted
@@ -25,8 +25,8 @@ class RunLog:
     def __init__(self, run: HarnessRun) -> None:
         self._run, self._clock, self._session, self._is_full = run, SystemClock(), "", False
         saved = Attempt("", run.folder).read_json(SESSION_FILE)
-        tokens = saved if saved.get("session") == run.session else {}
-        self.earlier_tokens = RunTokens(*(get_count(tokens, f"tokens.{name}") for name in asdict(RunTokens())))
+        tokens = JsonFields(saved.get("tokens") if saved.get("session") == run.session else None)
+        self.earlier_tokens = RunTokens(*map(tokens.get_count, asdict(RunTokens())))
         self._file = AppendFile(run.folder, PROGRESS_FILE)
         self.save_session(run.session)
 
@@ -34,8 +34,10 @@ class RunLog:
         """Append a step of the worker, unless the file is full, and pass it on. Paths are relative to the clone."""
         if progress.kind == "session":
             self.save_session(progress.text)
-        text = self.redact(progress.text[:_MAX_SCANNED_CHARS])[:_MAX_TEXT_CHARS]
-        path = self.redact(progress.path[:_MAX_SCANNED_CHARS]).removeprefix(f"{self._run.clone}/")[:_MAX_TEXT_CHARS]
+        text, path = (
+            self.redact(value[:_MAX_SCANNED_CHARS].replace(f"{self._run.clone}/", ""))[:_MAX_TEXT_CHARS]
+            for value in (progress.text, progress.path)
+        )
         progress = replace(progress, text=text, path=path)
         self._append(progress)
         if self._run.on_progress is not None:
