@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, HarnessResult, PermissionQuestion, Progress
 from lemming.capabilities.workers.harnesses.json_fields import JsonFields
-from lemming.capabilities.workers.harnesses.output_readers import MAX_MESSAGE_CHARS, classify_error, describe_call
+from lemming.capabilities.workers.harnesses.output_readers import OutputReader, describe_call
 from lemming.capabilities.workers.running.run_types import HarnessRun
 from lemming.kernel.base.errors import Unusable
 from lemming.kernel.base.optional_packages import install_command
@@ -46,15 +46,16 @@ def run_acp(
         raise Unusable(message, where=run.harness.name, hint=hint) from error
     client = _Client(run, on_output)
     try:
-        return asyncio.run(_run_turn(client, stdin, stdout))
+        asyncio.run(_run_turn(client, stdin, stdout))
     except acp.RequestError as error:
-        return client.explain(error)
+        client.explain(error)
     except (ConnectionError, EOFError, ValueError) as error:
         # ValueError: an answer that does not fit the protocol
-        return client.end("exit", f"the harness ended before it answered: {error}")
+        client.end_turn("exit", f"the harness ended before it answered: {error}")
+    return client.finish(0, "")
 
 
-async def _run_turn(client: _Client, stdin: IO[bytes], stdout: IO[bytes]) -> HarnessResult:
+async def _run_turn(client: _Client, stdin: IO[bytes], stdout: IO[bytes]) -> None:
     import acp
     from acp.schema import ClientCapabilities, FileSystemCapabilities
 
@@ -68,11 +69,9 @@ async def _run_turn(client: _Client, stdin: IO[bytes], stdout: IO[bytes]) -> Har
         capabilities = ClientCapabilities(fs=files, terminal=False)
         answer = await connection.initialize(acp.PROTOCOL_VERSION, client_capabilities=capabilities)
         agent = answer.agent_capabilities
-        session = await _open_session(connection, client, can_load=bool(agent and agent.load_session))
-        if not session:
-            return client.end("session", f"{client.run.harness.name} cannot load a session")
-        reply = await connection.prompt(session_id=session, prompt=[acp.text_block(client.run.prompt)])
-        return client.conclude(str(reply.stop_reason))
+        if await _open_session(connection, client, can_load=bool(agent and agent.load_session)):
+            reply = await connection.prompt(session_id=client.session, prompt=[acp.text_block(client.run.prompt)])
+            client.conclude(str(reply.stop_reason))
     finally:
         await connection.close()
         source.close()
@@ -105,36 +104,32 @@ class _Messages:
         self._sink.close()
 
 
-async def _open_session(connection: Any, client: _Client, *, can_load: bool) -> str:
-    """Return the id of a new session, or of the one to resume; an empty text if the harness cannot load it."""
+async def _open_session(connection: Any, client: _Client, *, can_load: bool) -> bool:
+    """Begin a session, or load the one to resume. Return False if the harness cannot load it."""
     folder, session = str(client.run.clone), client.run.session
-    if not session:
-        session = str((await connection.new_session(cwd=folder, mcp_servers=[])).session_id)
-    elif not can_load:
-        return ""
-    else:
+    if session and not can_load:
+        client.end_turn("session", f"{client.run.harness.name} cannot load a session")
+        return False
+    if session:
         client.is_loading = True
         await connection.load_session(cwd=folder, session_id=session, mcp_servers=[])
         client.is_loading = False
-    client.start(session)
-    return session
+    else:
+        client.session = str((await connection.new_session(cwd=folder, mcp_servers=[])).session_id)
+    client.report(Progress(kind="session", text=client.session))
+    return True
 
 
-class _Client:
+class _Client(OutputReader):
     """The client's side of the protocol, and what the turn has told so far."""
 
     def __init__(self, run: HarnessRun, on_output: Callable[[], object]) -> None:
-        self.run, self.on_output = run, on_output
+        super().__init__()
+        self.run, self.on_output, self.session, self._line = run, on_output, run.session, ""
         self.is_loading = False  # while the history of a session is told again
-        self._session, self._texts, self._line = run.session, list[str](), ""
-        self._questions: list[PermissionQuestion] = []
         self._calls: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._reported: set[str] = set()
         self._is_refused = False
-
-    def start(self, session: str) -> None:
-        self._session = session
-        self._report(Progress(kind="session", text=session))
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         """Take a notification of the harness: a piece of text or a tool call."""
@@ -142,10 +137,10 @@ class _Client:
             return
         kind = update.session_update
         if kind == "agent_message_chunk" and update.content.type == "text":
-            self._texts.append(update.content.text)
+            self.text += update.content.text
             self._report_text(update.content.text)
         elif kind in ("tool_call", "tool_call_update"):
-            self._texts.clear()  # the reply is the text after the last call
+            self.text = ""  # the reply is the text after the last call
             self._report_text("\n")
             self._report_call(update, *self._learn_call(update))
 
@@ -160,7 +155,7 @@ class _Client:
         if decision != "allow":
             self._is_refused = True
         if decision == "later":
-            self._questions.append(question)
+            self.questions.append(question)
         # "always" would answer questions that nobody has seen: where there is no option for once, the call is cancelled.
         choice = next((option.option_id for option in options if option.kind == _KINDS[decision]), None)
         if choice is None:
@@ -190,35 +185,31 @@ class _Client:
             progress = Progress(kind="file", text=tool, path=paths[0])
         if progress.text == tool and call.title:
             progress = replace(progress, text=f"{tool}: {call.title}")
-        self._report(progress)
+        self.report(progress)
 
     def _report_text(self, chunk: str) -> None:
         """Report the lines that a piece of text completes: pieces are as short as a word."""
         *lines, self._line = f"{self._line}{chunk}".split("\n")
         for line in filter(str.strip, lines):
-            self._report(Progress(kind="text", text=line))
+            self.report(Progress(kind="text", text=line))
 
-    def _report(self, progress: Progress) -> None:
+    def report(self, progress: Progress) -> None:
+        """Pass a step of the worker on."""
         if self.run.on_progress is not None:
             self.run.on_progress(progress)
 
-    def conclude(self, stop_reason: str) -> HarnessResult:
-        """Return the result of a turn that the harness has ended."""
+    def conclude(self, stop_reason: str) -> None:
+        """Keep the end of a turn that the harness has ended."""
         self._report_text("\n")
-        if stop_reason == "end_turn" or self._questions:
-            return self.end("", "")
-        if stop_reason == "cancelled":
-            return self.end("stopped", "a permission was refused" if self._is_refused else "the turn was cancelled")
-        return self.end(_STOP_ERRORS.get(stop_reason, "unreadable"), f"stop reason must be end_turn, got {stop_reason}")
+        if stop_reason == "end_turn" or self.questions:
+            self.end_turn()
+        elif stop_reason == "cancelled":
+            self.end_turn("stopped", "a permission was refused" if self._is_refused else "the turn was cancelled")
+        else:
+            message = f"stop reason must be end_turn, got {stop_reason}"
+            self.end_turn(_STOP_ERRORS.get(stop_reason, "unreadable"), message)
 
-    def explain(self, error: Any) -> HarnessResult:
-        """Return the result of a turn that ended with an error of the protocol."""
+    def explain(self, error: Any) -> None:
+        """Keep the end of a turn by an error of the protocol."""
         details = f"{error} {error.data}" if error.data else str(error)
-        kind = "session" if self.is_loading else "auth" if error.code == -32000 else classify_error(details)
-        return self.end(kind, details)
-
-    def end(self, error: ErrorKind, message: str) -> HarnessResult:
-        """Return the result with everything that the turn has told."""
-        text, questions = "".join(self._texts).strip(), tuple(self._questions)
-        message = message[:MAX_MESSAGE_CHARS]
-        return HarnessResult(text=text, session=self._session, error=error, message=message, questions=questions)
+        self.end_turn("session" if self.is_loading else "auth" if error.code == -32000 else "model", details)

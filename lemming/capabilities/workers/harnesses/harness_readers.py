@@ -107,13 +107,13 @@ class ClaudeReader(OutputReader):
         message = "; ".join(str(error) for error in errors) if isinstance(errors, list) else ""
         if subtype == "success" and event.get_value("is_error") is False:
             self.text = text
-            self._end()
+            self.end_turn()
         elif subtype in _LIMITS:
-            self._end(_LIMITS[subtype], message or subtype)
+            self.end_turn(_LIMITS[subtype], message or subtype)
         elif event.get_text("terminal_reason").startswith("aborted"):
-            self._end("stopped", message or "the run was interrupted")
+            self.end_turn("stopped", message or "the run was interrupted")
         else:
-            self._end(classify_error(f"status {status}" if status else text), message or text or subtype)
+            self.end_turn(classify_error(f"status {status}" if status else text), message or text or subtype)
 
     def _answer(self, permit: Permit, request: JsonFields, number: str) -> None:
         """Answer a request. Blocks as long as `permit` does."""
@@ -158,13 +158,13 @@ class CodexReader(OutputReader):
             case "error":  # the server is asked again, or `turn.failed` follows
                 yield Progress(kind="text", text=event.get_text("message"))
             case "turn.failed":
-                self._end("model", event.get_text("error.message") or "turn.failed")
+                self.end_turn("model", event.get_text("error.message") or "turn.failed")
             case "turn.completed":
                 total = event.get_object("usage").sum_tokens("codex")
                 # A thread that Codex has cut counts from 0 again.
                 is_new = total.input < self._earlier.input or total.output < self._earlier.output
                 self.tokens = total if is_new else total - self._earlier
-                self._end()
+                self.end_turn()
 
 
 def _describe_item(item: JsonFields, kind: str) -> Iterator[Progress]:
@@ -207,13 +207,13 @@ class PiReader(OutputReader):
     def _read_end(self, reason: str) -> None:
         message = self._last_message.get_text("errorMessage")
         if reason == "aborted":
-            self._end("stopped", message or "the run was aborted")
+            self.end_turn("stopped", message or "the run was aborted")
         elif reason != "stop":
-            self._end("model", message or f"stopReason must be stop, got {reason!r}")
+            self.end_turn("model", message or f"stopReason must be stop, got {reason!r}")
         elif not self._last_message.get_objects("content"):
-            self._end("model", "the model's last message is empty")
+            self.end_turn("model", "the model's last message is empty")
         else:
-            self._end()
+            self.end_turn()
 
 
 class OpenCodeReader(OutputReader):
@@ -230,11 +230,11 @@ class OpenCodeReader(OutputReader):
                 tokens = event.get_object("part.tokens").sum_tokens("opencode")
                 self._add_usage(tokens, event.get_cost("part.cost"))
                 if event.get_text("part.reason") == "stop":
-                    self._end()
+                    self.end_turn()
             case "error":
                 status = event.get_count("error.data.statusCode")
                 message = event.get_text("error.data.message", "error.name") or "error"
-                self._end(classify_error(f"status {status}" if status else message), message)
+                self.end_turn(classify_error(f"status {status}" if status else message), message)
 
 
 class GeminiReader(OutputReader):
@@ -257,7 +257,7 @@ class GeminiReader(OutputReader):
                 self.tokens = event.get_object("stats").sum_tokens("gemini-cli")
                 status, error = event.get_text("status"), event.get_object("error")
                 if status == "success" and not error.values:
-                    self._end()
+                    self.end_turn()
                 else:
                     message = error.get_text("message") or self.message
-                    self._end("model", message or f"status must be success, got {status!r}")
+                    self.end_turn("model", message or f"status must be success, got {status!r}")

@@ -117,7 +117,7 @@ class OutputReader:
         if error == "stopped" and self.questions:  # a question for a person interrupts the turn
             error, message = "", ""
         return HarnessResult(
-            text=self.text, session=self.session, tokens=self.tokens, cost_usd=self.cost_usd, error=error,
+            text=self.text.strip(), session=self.session, tokens=self.tokens, cost_usd=self.cost_usd, error=error,
             message=message, questions=tuple(self.questions),
         )  # fmt: skip
 
@@ -140,7 +140,8 @@ class OutputReader:
         # A cost of 0 is that of a model without a price.
         self.cost_usd = (self.cost_usd or 0.0) + cost_usd if cost_usd else self.cost_usd
 
-    def _end(self, error: ErrorKind = "", message: str = "") -> None:
+    def end_turn(self, error: ErrorKind = "", message: str = "") -> None:
+        """Keep the end of the run: an error, or success."""
         self.error, self.message = error, message[:MAX_MESSAGE_CHARS]
 
 
@@ -164,7 +165,7 @@ class TextReader(OutputReader):
         """Return the result. `exit_status` is negative for a signal."""
         self.text = "\n".join(self._lines).strip()
         if exit_status == 0 and self._size <= MAX_TEXT_CHARS:
-            self._end()
+            self.end_turn()
         elif exit_status == 0:
-            self._end("unreadable", f"output must have at most {MAX_TEXT_CHARS} characters, got {self._size}")
+            self.end_turn("unreadable", f"output must have at most {MAX_TEXT_CHARS} characters, got {self._size}")
         return super().finish(exit_status, error_output)

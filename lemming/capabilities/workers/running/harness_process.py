@@ -52,10 +52,8 @@ class HarnessProcess:
         if is_confined:
             has_sandbox, detail = get_worker_sandbox()
             if not has_sandbox:
-                raise Unusable(
-                    f"a worker must run in a sandbox: {detail}", where=command[0],
-                    hint='install bubblewrap, or set workspace.sandbox to "none" and run `lemming trust`',
-                )  # fmt: skip
+                hint = 'install bubblewrap, or set workspace.sandbox to "none" and run `lemming trust`'
+                raise Unusable(f"a worker must run in a sandbox: {detail}", where=command[0], hint=hint)
         path = build_path(command) if is_confined else os.environ.get("PATH", SYSTEM_PATH)
         fixed = {"HOME": str(home), "USER": "worker", "LOGNAME": "worker", "SHELL": "/bin/sh", "LANG": "C.UTF-8"}
         fixed |= {"TERM": "dumb", "PATH": path}
@@ -65,12 +63,11 @@ class HarnessProcess:
         passed = [reaper_control, reaper_report, relay_control, relay_report]
         try:
             if is_confined:
-                sandbox = build_sandbox(
+                inner, seccomp = build_sandbox(
                     command, clone=clone, home=home, readable=readable, socket=socket,
                     control=relay_control, report=relay_report,
                 )  # fmt: skip
-                inner = sandbox.argv
-                passed += sandbox.descriptors
+                passed.append(seccomp)
             else:
                 numbers = (str(relay_control), str(relay_report), "0", "")
                 inner = [sys.executable, "-I", "-S", relay.__file__, *numbers, *command]

@@ -28,8 +28,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     # At the end, so that nothing installed beside the package can pose as the standard library.
-    package = os.path.abspath(__file__)
-    for _ in range(5):
-        package = os.path.dirname(package)
-    sys.path.append(package)
+    sys.path.append(os.path.abspath(f"{__file__}/../../../../.."))
     main()

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -26,23 +25,11 @@ RELAY_PORT = 8377
 
 _RELAY, _SOCKET = "/run/lemming/relay.py", "/run/lemming/gateway.sock"
 _CERTIFICATES = (
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/ca-certificates",
-    "/etc/pki/tls/certs",
-    "/etc/pki/ca-trust",
-)
+    "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust",
+)  # fmt: skip
 _ETC = Path(__file__).parent / "etc"
 _TMP_BYTES = 1 << 30
 _PROBE_TIMEOUT_S = 20.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class SandboxCommand:
-    """A command inside a sandbox: `argv` to start, which inherits `descriptors`; the caller closes them afterwards."""
-
-    argv: list[str]
-    descriptors: tuple[int, ...]
 
 
 def get_worker_sandbox() -> tuple[bool, str]:
@@ -68,18 +55,16 @@ def build_sandbox(
     socket: Path | None = None,
     control: int,
     report: int,
-) -> SandboxCommand:
-    """Return the command that runs `command` in a sandbox, through the relay.
+) -> tuple[list[str], int]:
+    """Return the command that runs `command` in a sandbox, through the relay, and a descriptor that it inherits.
 
     `command` starts with an absolute path. `socket`: the gateway's Unix socket, None for no network at all.
-    `control` and `report`: descriptors of the relay.
+    `control` and `report`: descriptors of the relay. The caller closes all of them once the command has started.
     """
     python = Path(sys.executable).resolve()
     folders = [*readable, *find_program_files(Path(command[0])), *find_program_files(python)]
-    inner = [
-        *(str(python), "-I", "-S", _RELAY, str(control), str(report), str(RELAY_PORT if socket else 0), _SOCKET),
-        *command,
-    ]
+    port = str(RELAY_PORT if socket else 0)
+    inner = [str(python), "-I", "-S", _RELAY, str(control), str(report), port, _SOCKET, *command]
     read_end, write_end = os.pipe()
     os.write(write_end, build_seccomp_program(also_metadata=False, in_namespaces=True))
     os.close(write_end)
@@ -98,13 +83,13 @@ def build_sandbox(
         # Read-only last, once everything has its place below it.
         *("--remount-ro", "/dev", "--remount-ro", "/", "--"),
     ]
-    return SandboxCommand(argv=[*outer, *bubblewrap, *inner], descriptors=(read_end,))
+    return [*outer, *bubblewrap, *inner], read_end
 
 
 def build_path(command: Sequence[str]) -> str:
     """Return PATH inside the sandbox: the system's folders, and those of programs that the command needs besides."""
-    files = [path for path in find_program_files(Path(command[0])) if path.is_file()]
-    return ":".join([*dict.fromkeys(str(path.parent) for path in files), SYSTEM_PATH])
+    folders = [str(path.parent) for path in find_program_files(Path(command[0])) if path.is_file()]
+    return ":".join([*dict.fromkeys(folders), SYSTEM_PATH])
 
 
 def find_program_files(program: Path) -> list[Path]:
@@ -122,7 +107,11 @@ def _iter_program_files(program: Path, depth: int = 0) -> Iterator[Path]:
     if depth > 4 or not target.is_file():
         return
     if not _is_system(program) or not _is_system(target):
-        yield from _require_narrow(_find_package(target) or target, program)
+        package = _find_package(target) or target
+        if Path.home().resolve().is_relative_to(package):
+            message = f"files of a harness must lie in a folder of their own, got {package}"
+            raise Unusable(message, where=str(program), hint="install the harness in another folder")
+        yield package
         if target.parent != program.parent and not _is_system(program):
             yield program  # under the name that a script's first line gives
     for interpreter in _read_interpreters(target):
@@ -140,22 +129,8 @@ def _find_package(target: Path) -> Path | None:
     return None
 
 
-def _require_narrow(path: Path, program: Path) -> Iterator[Path]:
-    if Path.home().resolve().is_relative_to(path):
-        raise Unusable(
-            f"files of a harness must lie in a folder of their own, got {path}", where=str(program),
-            hint="install the harness in another folder",
-        )  # fmt: skip
-    yield path
-
-
 def _read_interpreters(target: Path) -> Iterator[Path]:
-    """Yield the interpreter of a script, and the Python of a Python environment."""
-    settings = target.parent.parent / "pyvenv.cfg"
-    if settings.is_file():
-        values = dict(line.partition("=")[::2] for line in settings.read_text(errors="replace").splitlines())
-        homes = [value.strip() for name, value in values.items() if name.strip() == "home"]
-        yield from (path for home in homes for path in sorted(Path(home).glob("python3*")))
+    """Yield the interpreter of a script, such as the Python of an environment, a link to another one."""
     with target.open("rb") as file:
         first_line = file.readline(512)
     parts = first_line[2:].decode(errors="replace").split() if first_line.startswith(b"#!") else []
@@ -182,15 +157,13 @@ def _outermost(paths: Iterable[Path]) -> list[str]:
 
 def _mount_system() -> Iterator[str]:
     for folder in SYSTEM_FOLDERS:
-        if os.path.islink(folder):
-            yield from ("--symlink", os.readlink(folder), folder)
-        else:
-            yield from ("--ro-bind-try", folder, folder)
+        is_link = os.path.islink(folder)
+        yield from ("--symlink", os.readlink(folder), folder) if is_link else ("--ro-bind-try", folder, folder)
     for path in (*SYSTEM_FILES, *_CERTIFICATES):
         yield from ("--ro-bind-try", path, path)
     # The machine's own would tell its users, networks and hosts.
-    for path in sorted(str(path) for path in _ETC.iterdir()):
-        yield from ("--ro-bind", path, f"/etc/{os.path.basename(path)}")
+    for file in sorted(_ETC.iterdir()):
+        yield from ("--ro-bind", str(file), f"/etc/{file.name}")
 
 
 @cache
@@ -198,16 +171,16 @@ def _probe_sandbox() -> tuple[bool, str]:
     """Run an empty command in a sandbox once. Return True and a description, or False and the reason."""
     empty = Path(tempfile.gettempdir())  # nothing is written
     report, write_end = os.pipe()
-    sandbox = build_sandbox(["/bin/true"], clone=empty, home=empty, control=report, report=write_end)
+    argv, seccomp = build_sandbox(["/bin/true"], clone=empty, home=empty, control=report, report=write_end)
     try:
         run = subprocess.run(
-            sandbox.argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False,
-            env={"PATH": SYSTEM_PATH}, pass_fds=(report, write_end, *sandbox.descriptors),
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False,
+            env={"PATH": SYSTEM_PATH}, pass_fds=(report, write_end, seccomp),
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return False, f"bubblewrap cannot be started: {error}"
     finally:
-        for descriptor in (report, write_end, *sandbox.descriptors):
+        for descriptor in (report, write_end, seccomp):
             os.close(descriptor)
     if run.returncode == 0:
         return True, "bubblewrap, namespaces and seccomp"
