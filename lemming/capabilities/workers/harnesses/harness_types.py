@@ -16,8 +16,6 @@ PermissionMode = Literal["bypass", "ask"]
 ErrorKind = Literal["", "auth", "rate_limit", "budget", "turns", "model", "stopped", "session", "unreadable", "exit"]
 """Kind of a run's error, empty for success. "session": the session to resume does not exist."""
 
-ProgressKind = Literal["session", "text", "tool", "file", "usage"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Harness:
@@ -70,7 +68,7 @@ class RunTokens:
 class Progress:
     """A step of a running worker, for screens: a tool call, a changed file, or a text."""
 
-    kind: ProgressKind
+    kind: Literal["session", "text", "tool", "file"]
     text: str
     path: str = ""
 

@@ -15,9 +15,6 @@ from typing import Any
 from lemming.kernel.base.integers import parse_int
 from lemming.libraries.concurrency.connection_limits import BoundedHandler, BoundedServer
 
-MAX_BODY_BYTES = 64 << 20
-"""Maximum bytes of a request, and of an answer that is not streamed."""
-
 
 class RefusedRequest(Exception):
     """Raised for a request that is not passed on, with its HTTP status."""
@@ -30,13 +27,15 @@ class RefusedRequest(Exception):
 class GatewayRequest(BoundedHandler):
     """One connection of a worker, which carries one request.
 
-    `answer`: function that answers it. `has_begun`: a part of the answer was sent.
+    `answer`: function that answers it. `has_begun`: a part of the answer was sent. `max_bytes`: limit for a request, and
+    for an answer that is not streamed.
     """
 
     protocol_version = "HTTP/1.1"
     timeout = 60.0
     answer: Callable[[GatewayRequest], None]
     has_begun = False
+    max_bytes = 64 << 20
 
     def _answer(self) -> None:
         self._extend_deadline(math.inf, has_full_request=True)  # the run has deadlines of its own
@@ -57,8 +56,8 @@ class GatewayRequest(BoundedHandler):
         length = parse_int(self.headers.get("content-length") or "")
         if length is None or self.headers.get("content-encoding", "identity") != "identity":
             raise RefusedRequest(411, "a request must have a content-length and no content-encoding")
-        if length > MAX_BODY_BYTES:
-            raise RefusedRequest(413, f"a request must have at most {MAX_BODY_BYTES} bytes, got {length}")
+        if length > self.max_bytes:
+            raise RefusedRequest(413, f"a request must have at most {self.max_bytes} bytes, got {length}")
         try:
             body = json.loads(self.rfile.read(length))
         except (ValueError, RecursionError) as error:

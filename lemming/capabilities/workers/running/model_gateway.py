@@ -20,21 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.workers.harnesses.harness_types import RunTokens
-from lemming.capabilities.workers.running.api_shapes import (
-    Operation,
-    UsageCounter,
-    build_key_headers,
-    build_url,
-    find_model,
-    find_operation,
-    format_error,
-)
-from lemming.capabilities.workers.running.gateway_server import (
-    MAX_BODY_BYTES,
-    GatewayRequest,
-    RefusedRequest,
-    serve_requests,
-)
+from lemming.capabilities.workers.running import api_shapes
+from lemming.capabilities.workers.running.api_shapes import Operation, UsageCounter
+from lemming.capabilities.workers.running.gateway_server import GatewayRequest, RefusedRequest, serve_requests
 from lemming.capabilities.workers.running.run_types import HarnessRun
 from lemming.capabilities.workers.running.worker_sandbox import RELAY_PORT
 from lemming.kernel.base.clock import SystemClock
@@ -45,7 +33,7 @@ if TYPE_CHECKING:
     import httpx2
 
 USAGE_FILE = "usage.jsonl"
-_MAX_SOCKET_CHARS = 90  # the kernel takes 107
+_MAX_FOLDER_CHARS = 60  # the kernel takes 107 for the path of a socket
 _READ_MARGIN_S = 5.0  # the run ends for its silence first, which tells more
 _CONNECT_TIMEOUT_S, _WRITE_TIMEOUT_S, _CLOSE_TIMEOUT_S = 30.0, 60.0, 5.0
 _SENT_HEADERS = ("accept", "content-type", "user-agent", "anthropic-version", "anthropic-beta", "openai-beta")
@@ -94,7 +82,8 @@ class ModelGateway:
             self._client = stack.enter_context(httpx2.Client(timeout=timeout, follow_redirects=False))
             self._transport_error = httpx2.HTTPError
             if run.is_confined:
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lmg-", dir=_find_socket_folder()))
+                parent = None if len(tempfile.gettempdir()) <= _MAX_FOLDER_CHARS else "/tmp"  # noqa: S108
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lmg-", dir=parent))
                 self.socket = Path(folder) / "gateway.sock"
             port = stack.enter_context(serve_requests(self._answer, self.socket))
             self.url = f"http://127.0.0.1:{port or RELAY_PORT}"
@@ -123,7 +112,7 @@ class ModelGateway:
             # Its text may hold the address with a password.
             status, message = 502, f"the model's server cannot be reached: {type(error).__name__}"
         if not request.has_begun:  # else the end of the connection tells it
-            content = format_error(self._api, status, message)
+            content = api_shapes.format_error(self._api, status, message)
             request.send_head(status, {"content-type": "application/json", "content-length": f"{len(content)}"})
             request.wfile.write(content)
 
@@ -132,12 +121,12 @@ class ModelGateway:
         token = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization") or ""
         if not hmac.compare_digest(token.removeprefix("Bearer ").encode(), self.token.encode()):
             raise RefusedRequest(401, "the key must be the one of this run")
-        operation = find_operation(self._api, request.command, request.path)
+        operation = api_shapes.find_operation(self._api, request.command, request.path)
         if not operation:
             target = f"{request.command} {request.path.partition('?')[0]}"
             raise RefusedRequest(404, f"request must be one of the {self._api} API, got {target}")
         body = request.read_object() if request.command == "POST" else {}
-        model = find_model(self._api, request.path, body)
+        model = api_shapes.find_model(self._api, request.path, body)
         if run.max_cost_usd is not None and operation == "generate" and not _is_same_model(model, run.model):
             raise RefusedRequest(
                 400, f"model must be {run.model}, whose price counts for the cost limit, got {model!r}"
@@ -174,8 +163,11 @@ class ModelGateway:
     def _forward(self, request: GatewayRequest, operation: Operation, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode() if request.command == "POST" else b""
         headers = {name: request.headers[name] for name in _SENT_HEADERS if request.headers.get(name)}
-        headers |= {"accept-encoding": "identity", **build_key_headers(self._api, self._run.key)}
-        url, extensions = build_url(self._api, self._run.base_url, request.path), {"trace": self._remember_socket}
+        headers |= {"accept-encoding": "identity", **api_shapes.build_key_headers(self._api, self._run.key)}
+        url, extensions = (
+            api_shapes.build_url(self._api, self._run.base_url, request.path),
+            {"trace": self._remember_socket},
+        )
         with self._client.stream(
             request.command, url, content=content, headers=headers, extensions=extensions
         ) as response:
@@ -210,8 +202,8 @@ class ModelGateway:
                 usage.feed(chunk)
                 yield chunk
             content += b"" if is_stream else chunk
-            if len(content) > MAX_BODY_BYTES:
-                raise RefusedRequest(502, f"an answer must have at most {MAX_BODY_BYTES} bytes")
+            if len(content) > GatewayRequest.max_bytes:
+                raise RefusedRequest(502, f"an answer must have at most {GatewayRequest.max_bytes} bytes")
         if not is_stream:
             usage.read_body(bytes(content))
             secret = self._run.secret_key.encode()  # which a server may repeat in its error
@@ -222,7 +214,7 @@ class ModelGateway:
         tokens = usage.count_tokens()
         cost_usd = self._find_cost(tokens)
         entry = {
-            "at": self._clock.now().isoformat(), "model": find_model(self._api, target, body),
+            "at": self._clock.now().isoformat(), "model": api_shapes.find_model(self._api, target, body),
             "path": target.partition("?")[0], **asdict(tokens), "cost_usd": cost_usd, "is_estimate": not usage.is_final,
         }  # fmt: skip
         with self._state:
@@ -252,12 +244,6 @@ class ModelGateway:
             self._state.notify_all()
             self._cut_connections()
             self._state.wait_for(lambda: self._in_flight == 0, _CLOSE_TIMEOUT_S)
-
-
-def _find_socket_folder() -> str:
-    """Return a folder whose name is short enough for the path of a Unix socket."""
-    folder = tempfile.gettempdir()
-    return folder if len(folder) <= _MAX_SOCKET_CHARS - 30 else "/tmp"  # noqa: S108 - a private folder is made in it
 
 
 def _select_headers(response: httpx2.Response) -> dict[str, str]:
