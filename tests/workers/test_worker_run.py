@@ -93,6 +93,15 @@ def test_progress_has_no_secrets_and_is_short(tmp_path: Path) -> None:
     assert "real-key" not in (tmp_path / "attempt" / "progress.jsonl").read_text()
 
 
+def test_paths_of_progress_are_relative_to_the_clone(tmp_path: Path) -> None:
+    block = '{"type":"tool_use","name":"Write","input":{"file_path":"\'$PWD\'/src/a.txt"}}'
+    run = make_run(tmp_path, f"""echo '{{"type":"assistant","message":{{"content":[{block}]}}}}'""")
+    run_harness(replace(run, harness=replace(run.harness, output="claude-stream-json")))
+    (line,) = (tmp_path / "attempt" / "progress.jsonl").read_text().splitlines()
+    step = json.loads(line)
+    assert (step["kind"], step["path"]) == ("file", "src/a.txt")
+
+
 def test_the_cost_limit_ends_a_run_before_the_next_request(tmp_path: Path) -> None:
     with ModelServer([{"say": "Hello.", "usage": [1000, 200]}]) as server:
         run = make_run(

@@ -17,17 +17,17 @@ from lemming.kernel.files.fs import AppendFile
 PROGRESS_FILE, SESSION_FILE = "progress.jsonl", "session.json"
 _MAX_TEXT_CHARS, _MAX_SCANNED_CHARS = 500, 4000
 _MAX_PROGRESS_BYTES = 4 << 20
+_END_OF_LOG = {"kind": "text", "text": "more progress is not written: the file is full", "path": ""}
 
 
 class RunLog:
-    """The log of one run. `earlier_tokens`: those of the session's earlier runs, which Codex counts again."""
+    """The log of one run. `file`: `progress.jsonl`. `earlier_tokens`: those of the session's earlier runs."""
 
-    def __init__(self, run: HarnessRun) -> None:
-        self._run, self._clock, self._session, self._is_full = run, SystemClock(), "", False
+    def __init__(self, run: HarnessRun, file: AppendFile) -> None:
+        self._run, self._file, self._clock, self._session = run, file, SystemClock(), ""
         saved = Attempt("", run.folder).read_json(SESSION_FILE)
         tokens = JsonFields(saved.get("tokens") if saved.get("session") == run.session else None)
         self.earlier_tokens = RunTokens(*map(tokens.get_count, asdict(RunTokens())))
-        self._file = AppendFile(run.folder, PROGRESS_FILE)
         self.save_session(run.session)
 
     def add(self, progress: Progress) -> None:
@@ -39,18 +39,14 @@ class RunLog:
             for value in (progress.text, progress.path)
         )
         progress = replace(progress, text=text, path=path)
-        self._append(progress)
         if self._run.on_progress is not None:
             self._run.on_progress(progress)
-
-    def _append(self, progress: Progress) -> None:
-        if self._is_full:
-            return
         if self._file.size > _MAX_PROGRESS_BYTES:
-            self._is_full = True
-            progress = Progress(kind="text", text="more progress is not written: the file is full")
+            return
         entry = {"at": self._clock.now().isoformat(), **asdict(progress)}
         self._file.append(json.dumps(entry).encode() + b"\n")
+        if self._file.size > _MAX_PROGRESS_BYTES:
+            self._file.append(json.dumps(entry | _END_OF_LOG).encode() + b"\n")
 
     def save_session(self, session: str, tokens: RunTokens | None = None) -> None:
         """Write the session's id durably as soon as it is known, and its tokens at the end. Repeatable."""
@@ -64,7 +60,3 @@ class RunLog:
         """Return a text of the harness without secrets."""
         key = self._run.secret_key
         return redact_untrusted(text.replace(key, "[redacted key]") if key else text)
-
-    def close(self) -> None:
-        """Close the files."""
-        self._file.close()

@@ -21,7 +21,7 @@ from lemming.capabilities.workers.harnesses.harness_table import build_invocatio
 from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, HarnessResult, RunTokens
 from lemming.capabilities.workers.running.harness_process import HarnessProcess
 from lemming.capabilities.workers.running.model_gateway import ModelGateway
-from lemming.capabilities.workers.running.run_log import RunLog
+from lemming.capabilities.workers.running.run_log import PROGRESS_FILE, RunLog
 from lemming.capabilities.workers.running.run_types import EndedBy, HarnessEnd, HarnessRun
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import Unusable
@@ -58,7 +58,7 @@ def run_harness(run: HarnessRun) -> HarnessEnd:
     with contextlib.ExitStack() as stack:
         gateway = stack.enter_context(ModelGateway(run, silence.restart)) if run.harness.api != "none" else None
         arguments, environment = _prepare_harness(run, gateway)
-        log = stack.enter_context(contextlib.closing(RunLog(run)))
+        log = RunLog(run, stack.enter_context(fs.AppendFile(run.folder, PROGRESS_FILE)))
         process = HarnessProcess(
             [str(program.resolve()), *arguments], clone=run.clone, home=run.home, environment=environment,
             readable=run.readable, socket=gateway.socket if gateway else None, is_confined=run.is_confined,
@@ -100,10 +100,7 @@ class _Run:
 
     def finish(self) -> HarnessEnd:
         """Read the output to its end, and return the end of the run."""
-        threads = [
-            threading.Thread(target=work, name=f"worker-{work.__name__}", daemon=True)
-            for work in (self._watch, self._read_errors)
-        ]
+        threads = [threading.Thread(target=work, daemon=True) for work in (self._watch, self._read_errors)]
         for thread in threads:
             thread.start()
         try:
