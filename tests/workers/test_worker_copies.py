@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from merge_org import find_waiting_id, read_site
+from merge_org import find_waiting_id, make_asking_org, read_site
 from terminal import typed_at
 
 from lemming.engine import run_once
@@ -37,3 +37,22 @@ def test_a_restored_backup_has_the_patch_that_waits(base: Path, capsys: pytest.C
 def test_a_fork_has_the_patches_of_its_journals(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert typed_at(base, capsys)("fork", f"{base.parent}/forked", "--at", "1").status == 0
     require_mergeable(base.parent / "forked")
+
+
+def test_a_rehearsal_takes_recorded_patches_and_changes_no_branch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, site = make_asking_org(tmp_path, f"echo run >> {tmp_path}/runs; cat > b.txt; echo done", gates=[])
+    run_once(base)
+    head = read_site(base, "rev-parse", "lemming/coder")
+    lemming = typed_at(base, capsys)
+    same = lemming("rehearse", "--ticks", "1", "--trust")
+    assert (same.status, same.out) == (0, "no differences\n")
+    assert (tmp_path / "runs").read_text() == "run\n"
+    changed = lemming(
+        "rehearse", "--ticks", "1", "--trust", "--set", 'agents/coder/resume.json:/instructions="Be brief."'
+    )
+    assert "not made: this is a rehearsal" in changed.out
+    assert (tmp_path / "runs").read_text() == "run\n" * 2
+    assert read_site(base, "rev-parse", "lemming/coder") == head
+    assert site.is_dir()

@@ -95,6 +95,11 @@ def test_a_merge_into_a_checked_out_branch_cannot_be_approved_and_its_approval_w
     assert read_answer(base)["commit"] == read_site(base, "rev-parse", "lemming/coder")
 
 
+def test_a_file_that_is_too_large_for_the_patch_is_named(tmp_path: Path) -> None:
+    base, _ = make_worker_org(tmp_path, {"coder": f"{EDIT}; seq 9 > c.txt"}, workspace={"max_file_bytes": 10})
+    assert "not in the patch: c.txt: file must have at most 10 bytes" in str(run_once(base).turns[0].remarks)
+
+
 def test_a_worker_whose_patch_is_denied_is_told_that_its_folder_is_new(tmp_path: Path) -> None:
     base, _ = make_asking_org(tmp_path, f"tee {tmp_path}/prompt > /dev/null; echo new > b.txt; echo done")
     run_once(base)

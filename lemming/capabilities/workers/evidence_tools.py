@@ -18,7 +18,7 @@ from lemming.capabilities.workers.running.run_types import HarnessRun
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.worker_job import WorkerJob
 from lemming.capabilities.workers.worker_provider import fill_clone
-from lemming.capabilities.workers.workspace_settings import get_workspace
+from lemming.capabilities.workers.workspace_settings import get_workspace, locate_repository
 from lemming.ext import TurnView, describe_field
 from lemming.kernel.base.blocking_deadline import WorkAbandoned
 from lemming.kernel.base.errors import LemmingError, ToolError
@@ -57,7 +57,7 @@ class CheckPatchTool(CallOnly):
         attempt = Attempt(context.call_id, state_folder(context.base) / "checks" / context.call_id.replace("/", "-"))
         attempt.remove()
         try:
-            repository = open_repository(context.base / settings.repository)
+            repository = open_repository(locate_repository(context.base, settings.repository))
             fs.make_root(attempt.folder)
             job = WorkerJob(
                 key=attempt.key,

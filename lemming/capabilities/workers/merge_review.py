@@ -25,6 +25,7 @@ from lemming.capabilities.workers.repositories.patches import (
 )
 from lemming.capabilities.workers.repositories.user_repository import open_repository, require_own_branch
 from lemming.capabilities.workers.repositories.work_tree import compare_trees
+from lemming.capabilities.workers.workspace_settings import locate_repository
 from lemming.ext import LemmingError
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import to_int
@@ -100,7 +101,7 @@ class MergeReview:
     def require_sound(self, org: Organisation, args: Mapping[str, Any]) -> None:
         """Raise `LemmingError` if the stored patch is missing, or gives another tree or other files than the call says."""
         patch, cache = load_patch(org, args["patch"]), org.get_cache(_KnownPatches)
-        require_own_branch(open_repository(Path(org.base) / args["workspace"]), args["branch"], "NAME")
+        require_own_branch(open_repository(locate_repository(org.base, args["workspace"])), args["branch"], "NAME")
         key = (args["workspace"], args["base"], args["tree"], args["patch"], *args["paths"])
         if key in cache.sound:
             return
@@ -141,7 +142,7 @@ REVIEW = MergeReview()
 
 
 def _open_collector(org: Organisation, args: Mapping[str, Any]) -> EngineRepository:
-    repository = open_repository(Path(org.base) / args["workspace"])
+    repository = open_repository(locate_repository(org.base, args["workspace"]))
     return open_collector(collector_folder(Path(org.base), f"{repository.git_dir}"), repository)
 
 

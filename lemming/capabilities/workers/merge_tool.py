@@ -26,7 +26,7 @@ from lemming.capabilities.workers.repositories.merging import (
 from lemming.capabilities.workers.repositories.patches import rebuild_tree
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, compare_trees
-from lemming.capabilities.workers.workspace_settings import get_workspace
+from lemming.capabilities.workers.workspace_settings import get_workspace, locate_repository
 from lemming.ext import describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import LemmingError, ToolError
@@ -111,7 +111,7 @@ class MergeTool(CallOnly):
 def _publish_patch(
     context: ToolContext, workspace: str, branch: str, base: str, tree: str, patch: str, summary: str, call: Json
 ) -> ToolResult:
-    repository = open_repository(context.base / workspace)
+    repository = open_repository(locate_repository(context.base, workspace))
     collector = open_collector(collector_folder(context.base, f"{repository.git_dir}"), repository)
     order = MergeOrder(
         agent=context.agent.name,

@@ -14,7 +14,7 @@ from lemming.capabilities.workers.patch_store import load_patch, patch_file
 from lemming.capabilities.workers.repositories.git_command import RepositoryError, is_git_true, run_git
 from lemming.capabilities.workers.repositories.line_origin import LineOrigin, RecordedPatch, find_line_origin
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository, to_ref
-from lemming.capabilities.workers.workspace_settings import get_workspace
+from lemming.capabilities.workers.workspace_settings import get_workspace, locate_repository
 from lemming.ext import LemmingError
 from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.kernel.agents import survey_agents
@@ -174,7 +174,7 @@ def _list_workspaces(org: Organisation) -> dict[Path, list[str]]:
     workspaces: dict[Path, list[str]] = {}
     for name, agent in survey_agents(org).agents.items():
         if settings := get_workspace(agent):
-            folder = (Path(org.base) / settings.repository).resolve()
+            folder = locate_repository(org.base, settings.repository).resolve()
             if folder.is_dir():
                 workspaces.setdefault(folder, []).append(settings.branch_name(name))
     return workspaces

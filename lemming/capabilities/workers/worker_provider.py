@@ -200,7 +200,7 @@ class WorkerProvider(Backend):
             "gateway_usd": end.cost_usd,
             "base": job.base,
             "tree": tree.tree,
-            "patch": b64encode(tree.patch).decode("ascii"),
+            "content": b64encode(tree.patch).decode("ascii"),
             "files": [asdict(file) for file in tree.files],
             "left_out": dict(tree.left_out),
             "flags": dict(tree.flags),

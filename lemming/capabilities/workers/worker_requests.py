@@ -23,7 +23,7 @@ from lemming.capabilities.workers.repositories.bundles import make_bundle
 from lemming.capabilities.workers.repositories.user_repository import open_repository
 from lemming.capabilities.workers.worker_job import JOB, WorkerJob
 from lemming.capabilities.workers.worker_provider import HARNESSES
-from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace
+from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace, locate_repository
 from lemming.ext import Allowed, Effect, Interception, LivePhase, ModelEntry, Outcome, SendRequest, TurnView
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.redaction.secrets import find_redactions, redact_bytes
@@ -41,6 +41,8 @@ def send_job(effect: SendRequest, turn: TurnView) -> Interception:
     settings = get_workspace(turn.agent)
     if settings is None or effect.entry.provider not in HARNESSES or not turn.snapshot:
         return None
+    if turn.live.tick is None:
+        return None  # the request is only shown
     return _send_job(effect, turn, settings)
 
 
@@ -70,7 +72,9 @@ def _send_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings) 
         return outcome
     reply = outcome.answer
     facts: Json = dict(reply.kept[JOB])
-    patch = b64decode(facts["patch"])
+    if "content" not in facts:  # an answer of the record, in a rehearsal: its patch is stored
+        return outcome
+    patch = b64decode(facts.pop("content"))
     if (without_secrets := redact_bytes(patch)) != patch:  # nothing that holds a secret is recorded or merged
         names = find_redactions(without_secrets)
         message = f"the patch holds the secret {', '.join(names)} in plain text, and is not merged"
@@ -94,7 +98,7 @@ def _make_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings, 
         key, run = last["key"], last["run"] + 1
         patch = b64encode(load_patch(org, last["patch"])).decode() if last["patch"] else ""
     elsewhere = live.tick_context.config.org.executor in EXECUTORS
-    repository = open_repository(Path(live.base) / settings.repository)
+    repository = open_repository(locate_repository(live.base, settings.repository))
     return WorkerJob(
         key=key,
         run=run,

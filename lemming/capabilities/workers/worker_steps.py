@@ -51,6 +51,8 @@ def take_worker_turn(view: TurnView) -> Steps:
         outcome = answer.kept[JOB]
         if outcome["error"]:
             return _fail(view, f"{outcome['harness']}: {outcome['message'] or outcome['error']}")
+        for path, reason in outcome["left_out"].items():
+            view.remark(f"not in the patch: {path}: {reason}")
         if outcome["questions"]:
             yield from _request_permits(outcome)
             if turn.has_asked:

@@ -13,7 +13,7 @@ from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandb
 from lemming.capabilities.workers.worker_provider import HARNESSES, WorkerProvider
 from lemming.capabilities.workers.worker_requests import send_job
 from lemming.capabilities.workers.worker_steps import take_worker_turn
-from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace
+from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace, locate_repository
 from lemming.ext import (
     AgentCheck,
     Capability,
@@ -56,7 +56,7 @@ class WorkersCapability(Capability):
         settings = get_workspace(turn.agent)
         if settings is None or turn.model.provider not in HARNESSES:
             return None
-        repository = open_repository(Path(turn.org.base) / settings.repository)
+        repository = open_repository(locate_repository(turn.org.base, settings.repository))
         branch, org = settings.branch_name(turn.agent.name), organisation_id(Path(turn.org.base))
         base = repository.find_base(branch, settings.base, agent=turn.agent.name, tick=turn.tick, tick_key=org)
         require_own_branch(repository, branch, turn.agent.name)  # before a run whose patch could not be merged
@@ -113,7 +113,7 @@ class WorkersCapability(Capability):
             )  # fmt: skip
             return
         try:
-            repository = open_repository(Path(subject.base) / settings.repository)
+            repository = open_repository(locate_repository(subject.base, settings.repository))
             branch = settings.branch_name(subject.agent.name)
             repository.find_base(branch, settings.base, agent=subject.agent.name, tick=0, tick_key="")
             require_own_branch(repository, branch, subject.agent.name)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from lemming.ext import describe_field
+from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.files import fs
 from lemming.kernel.org.resume import Agent
 
 
@@ -75,6 +81,13 @@ class WorkspaceResumeSettings:
     workspace: WorkspaceSettings | None = field(
         default=None, metadata=describe_field("Repository and branch that the agent works on: docs/workers.md.")
     )
+
+
+def locate_repository(base: str | os.PathLike[str], repository: str) -> Path:
+    """Return the folder of a workspace's repository, in a rehearsal that of the organisation that is rehearsed."""
+    with suppress(OSError, JsonProblem, TypeError, KeyError):
+        base = parse(fs.read_bytes(Path(base) / paths.REHEARSAL_FILE, 1 << 20))["of"]
+    return Path(base) / repository
 
 
 def get_workspace(agent: Agent) -> WorkspaceSettings | None:

@@ -15,7 +15,7 @@ from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.providers import Message, Request
+from lemming.kernel.providers import Message, Request, get_provider_class
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.live_chain import complete_request
 from lemming.kernel.tick.model_fallback import resolve_entry
@@ -89,8 +89,10 @@ def hash_prompt(entry: ModelEntry, request: Request) -> str:
     """Return the SHA-256 (hex) of everything in a prompt that can influence the answer.
 
     Included are the model (provider, options, name), messages, images, schema, temperature, seed, output limit and
-    extra fields. Not included are deadline, price, tick and agent; the seed already depends on tick and agent.
+    extra fields, except those that tell a harness its folders. Not included are deadline, price, tick and agent; the
+    seed already depends on tick and agent.
     """
+    is_harness = get_provider_class(entry.provider).makes_many_calls
     content = {
         "provider": entry.provider,
         "options": entry.options,
@@ -102,6 +104,6 @@ def hash_prompt(entry: ModelEntry, request: Request) -> str:
         "temperature": request.temperature,
         "seed": request.seed,
         "max_output_tokens": request.max_output_tokens,
-        "extra": request.extra,
+        "extra": None if is_harness else request.extra,
     }
     return sha256(dump_compact(content)).hexdigest()

@@ -37,7 +37,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
 
-MARK = ".lemming/rehearsal.json"
+MARK = paths.REHEARSAL_FILE
 """File in a rehearsal's fork that names the rehearsed range, so the rehearsal can be continued."""
 
 

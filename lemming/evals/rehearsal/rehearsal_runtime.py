@@ -188,7 +188,9 @@ class RehearsalRuntime(Runtime):
             tool = tools.require_allowed(call.tool, context.agent, context.settings)
         except LemmingError:
             return True
-        return isinstance(tool, EngineTool) and tool.tool_class in _INSIDE
+        # A tool that writes by itself, such as a merge into a repository of the user, reaches outside.
+        is_planned = isinstance(tool, EngineTool) and (tool.stages_files or tool.tool_class == "read")
+        return is_planned and tool.tool_class in _INSIDE
 
     def _confine_effects(self, result: ToolResult) -> ToolResult:
         return replace(result, effects=tuple(redirect_inside(self.base, effect) for effect in result.effects))
