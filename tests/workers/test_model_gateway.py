@@ -18,7 +18,7 @@ from model_servers import ModelServer
 from worker_runs import KEY, MODEL, REQUEST, find_price, make_run
 
 from lemming.capabilities.workers.harnesses.harness_types import ModelApi, RunTokens
-from lemming.capabilities.workers.running.api_shapes import UsageCounter, build_url, find_operation
+from lemming.capabilities.workers.running.api_shapes import UsageCounter, build_url, parse_request
 from lemming.capabilities.workers.running.model_gateway import ModelGateway
 from lemming.kernel.base.errors import Unusable
 
@@ -270,9 +270,9 @@ def test_addresses_follow_the_server_s_own(api: ModelApi, base: str, target: str
 
 
 def test_only_answers_of_a_model_cost() -> None:
-    assert find_operation("anthropic", "POST", "/v1/messages/count_tokens") == "count"
-    assert find_operation("openai-chat", "GET", "/v1/models") == "list"
-    assert find_operation("gemini", "POST", "/v1beta/models/a/b:generateContent") == ""
+    assert parse_request("anthropic", "POST", "/v1/messages/count_tokens", {}) == ("count", "")
+    assert parse_request("openai-chat", "GET", "/v1/models", {}) == ("list", "")
+    assert parse_request("gemini", "POST", "/v1beta/models/a/b:generateContent", {}) == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -29,24 +29,14 @@ _QUERY = {"anthropic": {"beta"}, "gemini": {"alt"}}
 _LAST_EVENTS = ("message_stop", "response.completed", "response.incomplete", "response.failed")
 
 
-def find_operation(api: ModelApi, method: str, target: str) -> Operation:
-    """Return the purpose of a request by its method and target."""
-    path = urlsplit(target).path
+def parse_request(api: ModelApi, method: str, target: str, body: Mapping[str, Any]) -> tuple[Operation, str]:
+    """Return the purpose of a request, and the model that it names or an empty text."""
+    path, model = urlsplit(target).path, JsonFields(body).get_text("model")
     if method == "GET":
-        return "list" if path == "/v1/models" and api != "gemini" else ""
-    if api == "gemini":
-        match = _GEMINI_PATH.fullmatch(path)
-        return "" if match is None else "count" if match[2] == "countTokens" else "generate"
-    return _PATHS.get(api, {}).get(path, "")
-
-
-def find_model(api: ModelApi, target: str, body: Mapping[str, Any]) -> str:
-    """Return the model that a request names, or an empty text."""
-    if api == "gemini":
-        match = _GEMINI_PATH.fullmatch(urlsplit(target).path)
-        return match[1] if match else ""
-    model = body.get("model")
-    return model if isinstance(model, str) else ""
+        return "list" if path == "/v1/models" and api != "gemini" else "", ""
+    if api == "gemini" and (match := _GEMINI_PATH.fullmatch(path)):
+        return "count" if match[2] == "countTokens" else "generate", match[1]
+    return _PATHS.get(api, {}).get(path, ""), model
 
 
 def build_url(api: ModelApi, base_url: str, target: str) -> str:

@@ -102,9 +102,9 @@ class ModelGateway:
         """Pass a request on, and its answer back, or refuse it in the API's own shape."""
         self._on_activity()
         try:
-            operation, body = self._check_request(request)
+            operation, model, body = self._check_request(request)
             with self._begin_request(operation):
-                self._forward(request, operation, body)
+                self._forward(request, operation, model, body)
             return
         except RefusedRequest as refusal:
             status, message = refusal.status, str(refusal)
@@ -116,17 +116,17 @@ class ModelGateway:
             request.send_head(status, {"content-type": "application/json", "content-length": f"{len(content)}"})
             request.wfile.write(content)
 
-    def _check_request(self, request: GatewayRequest) -> tuple[Operation, dict[str, Any]]:
+    def _check_request(self, request: GatewayRequest) -> tuple[Operation, str, dict[str, Any]]:
+        """Return purpose, model and body of a request. Raises `RefusedRequest`."""
         run, headers = self._run, request.headers
         token = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization") or ""
         if not hmac.compare_digest(token.removeprefix("Bearer ").encode(), self.token.encode()):
             raise RefusedRequest(401, "the key must be the one of this run")
-        operation = api_shapes.find_operation(self._api, request.command, request.path)
+        body = request.read_object() if request.command == "POST" else {}
+        operation, model = api_shapes.parse_request(self._api, request.command, request.path, body)
         if not operation:
             target = f"{request.command} {request.path.partition('?')[0]}"
             raise RefusedRequest(404, f"request must be one of the {self._api} API, got {target}")
-        body = request.read_object() if request.command == "POST" else {}
-        model = api_shapes.find_model(self._api, request.path, body)
         if run.max_cost_usd is not None and operation == "generate" and not _is_same_model(model, run.model):
             raise RefusedRequest(
                 400, f"model must be {run.model}, whose price counts for the cost limit, got {model!r}"
@@ -134,7 +134,7 @@ class ModelGateway:
         if self._api == "openai-chat" and body.get("stream"):
             # Otherwise the stream tells no usage.
             body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
-        return operation, body
+        return operation, model, body
 
     @contextlib.contextmanager
     def _begin_request(self, operation: Operation) -> Iterator[None]:
@@ -160,17 +160,12 @@ class ModelGateway:
                 self._in_flight -= 1
                 self._state.notify_all()
 
-    def _forward(self, request: GatewayRequest, operation: Operation, body: dict[str, Any]) -> None:
+    def _forward(self, request: GatewayRequest, operation: Operation, model: str, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode() if request.command == "POST" else b""
         headers = {name: request.headers[name] for name in _SENT_HEADERS if request.headers.get(name)}
         headers |= {"accept-encoding": "identity", **api_shapes.build_key_headers(self._api, self._run.key)}
-        url, extensions = (
-            api_shapes.build_url(self._api, self._run.base_url, request.path),
-            {"trace": self._remember_socket},
-        )
-        with self._client.stream(
-            request.command, url, content=content, headers=headers, extensions=extensions
-        ) as response:
+        url, trace = api_shapes.build_url(self._api, self._run.base_url, request.path), {"trace": self._remember_socket}
+        with self._client.stream(request.command, url, content=content, headers=headers, extensions=trace) as response:
             self._on_activity()
             if response.is_redirect:  # the key must not follow it
                 message = f"the model's server must answer itself, got a redirect ({response.status_code})"
@@ -181,14 +176,14 @@ class ModelGateway:
                 for chunk in self._iter_answer(response, usage):
                     if usage.is_final and not is_recorded:  # before it is passed on: its end may be in it
                         is_recorded = True
-                        self._record_usage(request.path, body, usage)
+                        self._record_usage(request.path, model, usage)
                     if not request.has_begun:
                         request.send_head(response.status_code, _select_headers(response))
                     if chunk:
                         request.send_chunk(chunk)
             finally:
                 if not is_recorded:
-                    self._record_usage(request.path, body, usage)
+                    self._record_usage(request.path, model, usage)
             request.send_chunk(b"")
 
     def _iter_answer(self, response: httpx2.Response, usage: UsageCounter) -> Iterator[bytes]:
@@ -209,12 +204,12 @@ class ModelGateway:
             secret = self._run.secret_key.encode()  # which a server may repeat in its error
             yield bytes(content).replace(secret, b"[redacted key]") if secret else bytes(content)
 
-    def _record_usage(self, target: str, body: dict[str, Any], usage: UsageCounter) -> None:
+    def _record_usage(self, target: str, model: str, usage: UsageCounter) -> None:
         """Count the tokens of an answer, and append them to `usage.jsonl` durably."""
         tokens = usage.count_tokens()
         cost_usd = self._find_cost(tokens)
         entry = {
-            "at": self._clock.now().isoformat(), "model": api_shapes.find_model(self._api, target, body),
+            "at": self._clock.now().isoformat(), "model": model,
             "path": target.partition("?")[0], **asdict(tokens), "cost_usd": cost_usd, "is_estimate": not usage.is_final,
         }  # fmt: skip
         with self._state:

@@ -36,14 +36,9 @@ def get_worker_sandbox() -> tuple[bool, str]:
     """Return True and a description of the sandbox, or False and the reason that no worker can be confined here."""
     if sys.platform != "linux":
         return False, f"there is no sandbox of workers for {sys.platform}"
-    if find_bubblewrap() is None:
+    if shutil.which("bwrap", path=SYSTEM_PATH) is None:
         return False, "bubblewrap is not installed"
     return _probe_sandbox()
-
-
-def find_bubblewrap() -> str | None:
-    """Return the path of bubblewrap in the system's folders, or None."""
-    return shutil.which("bwrap", path=SYSTEM_PATH)
 
 
 def build_sandbox(
@@ -70,7 +65,15 @@ def build_sandbox(
     os.close(write_end)
     outer = [sys.executable, "-I", "-S", sandbox_entry.__file__, str(clone), str(home), "--"]
     bubblewrap = [
-        *(find_bubblewrap() or "bwrap", "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"),
+        *(
+            shutil.which("bwrap", path=SYSTEM_PATH) or "bwrap",
+            "--unshare-all",
+            "--unshare-user",
+            "--uid",
+            "1000",
+            "--gid",
+            "1000",
+        ),
         *("--hostname", "worker", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
         *("--seccomp", str(read_end), "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
         *_mount_system(),
