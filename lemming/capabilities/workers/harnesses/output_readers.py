@@ -29,7 +29,7 @@ _NAMES: dict[str, ErrorKind] = {
     "PERMISSION_DENIED": "auth", "rate_limit_error": "rate_limit", "RESOURCE_EXHAUSTED": "rate_limit",
 }  # fmt: skip
 _NO_SESSION = re.compile(
-    r"No conversation found|No session found|Session not found|no rollout found|Invalid session identifier"
+    r"No (conversation|session) found|Session not found|no rollout found|Invalid session identifier"
 )
 _SIGNAL_STATUSES = (130, 143)  # a program that catches SIGINT or SIGTERM and says so
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -100,13 +100,8 @@ class OutputReader:
         if error == "" and exit_status != 0:
             error, message = "exit", f"exit status must be 0 after a success, got {exit_status}"
         if error is None:
-            error = (
-                "stopped"
-                if exit_status < 0 or exit_status in _SIGNAL_STATUSES
-                else "exit"
-                if exit_status
-                else "unreadable"
-            )
+            is_signal = exit_status < 0 or exit_status in _SIGNAL_STATUSES
+            error = "stopped" if is_signal else "exit" if exit_status else "unreadable"
             message = error_output.strip()[-MAX_MESSAGE_CHARS:] or "\n".join(self._last_lines)[-MAX_MESSAGE_CHARS:]
             message = message or f"no output, exit status {exit_status}"
         elif error == "model":

@@ -16,13 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-from lemming.capabilities.workers.running import relay
-from lemming.capabilities.workers.running.worker_sandbox import (
-    SYSTEM_PATH,
-    build_path,
-    build_sandbox,
-    get_worker_sandbox,
-)
+from lemming.capabilities.workers.running import relay, worker_sandbox
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import Unusable
 from lemming.kernel.base.integers import parse_int, to_int
@@ -50,11 +44,11 @@ class HarnessProcess:
     ) -> None:
         self._home, self._is_confined, self._lock = home, is_confined, threading.Lock()
         if is_confined:
-            has_sandbox, detail = get_worker_sandbox()
+            has_sandbox, detail = worker_sandbox.get_worker_sandbox()
             if not has_sandbox:
                 hint = 'install bubblewrap, or set workspace.sandbox to "none" and run `lemming trust`'
                 raise Unusable(f"a worker must run in a sandbox: {detail}", where=command[0], hint=hint)
-        path = build_path(command) if is_confined else os.environ.get("PATH", SYSTEM_PATH)
+        path = worker_sandbox.build_path(command) if is_confined else os.environ.get("PATH", worker_sandbox.SYSTEM_PATH)
         fixed = {"HOME": str(home), "USER": "worker", "LOGNAME": "worker", "SHELL": "/bin/sh", "LANG": "C.UTF-8"}
         fixed |= {"TERM": "dumb", "PATH": path}
         pipes = [os.pipe() for _ in range(4)]
@@ -63,7 +57,7 @@ class HarnessProcess:
         passed = [reaper_control, reaper_report, relay_control, relay_report]
         try:
             if is_confined:
-                inner, seccomp = build_sandbox(
+                inner, seccomp = worker_sandbox.build_sandbox(
                     command, clone=clone, home=home, readable=readable, socket=socket,
                     control=relay_control, report=relay_report,
                 )  # fmt: skip

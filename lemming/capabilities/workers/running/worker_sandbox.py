@@ -58,22 +58,14 @@ def build_sandbox(
     """
     python = Path(sys.executable).resolve()
     folders = [*readable, *find_program_files(Path(command[0])), *find_program_files(python)]
-    port = str(RELAY_PORT if socket else 0)
+    port, bwrap = str(RELAY_PORT if socket else 0), shutil.which("bwrap", path=SYSTEM_PATH) or "bwrap"
     inner = [str(python), "-I", "-S", _RELAY, str(control), str(report), port, _SOCKET, *command]
     read_end, write_end = os.pipe()
     os.write(write_end, build_seccomp_program(also_metadata=False, in_namespaces=True))
     os.close(write_end)
     outer = [sys.executable, "-I", "-S", sandbox_entry.__file__, str(clone), str(home), "--"]
     bubblewrap = [
-        *(
-            shutil.which("bwrap", path=SYSTEM_PATH) or "bwrap",
-            "--unshare-all",
-            "--unshare-user",
-            "--uid",
-            "1000",
-            "--gid",
-            "1000",
-        ),
+        *(bwrap, "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"),
         *("--hostname", "worker", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
         *("--seccomp", str(read_end), "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
         *_mount_system(),
