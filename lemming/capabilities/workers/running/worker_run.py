@@ -118,12 +118,10 @@ class _Run:
                 self._ended_by = "budget"
         result = self._explain(result)
         self._log.save_session(result.session, result.tokens)
+        end = HarnessEnd(result=result, exit_status=status, ended_by=self._ended_by)
         if not (gateway and gateway.requests):
-            return HarnessEnd(result=result, exit_status=status, ended_by=self._ended_by)
-        return HarnessEnd(
-            result=result, exit_status=status, ended_by=self._ended_by, tokens=gateway.tokens,
-            cost_usd=gateway.cost_usd, requests=gateway.requests,
-        )  # fmt: skip
+            return end
+        return replace(end, tokens=gateway.tokens, cost_usd=gateway.cost_usd, requests=gateway.requests)
 
     def _converse(self) -> Callable[[int, str], HarnessResult]:
         """Hold the conversation with the harness. Return the function that makes its result of status and errors."""
