@@ -56,6 +56,14 @@ def test_a_gate_that_rewrites_the_words_of_a_patch_stops_the_merge(tmp_path: Pat
     assert list_branches(site) == "main"
 
 
+def test_a_gate_looks_at_the_whole_of_a_long_patch(tmp_path: Path) -> None:
+    gate = {"at": "call", "tool": "merge", "deny": ["EVIL"], "then": "block", "because": "evil"}
+    base, site = make_asking_org(tmp_path, f"seq 9000 > a.txt; {EDIT}; echo EVIL > z.txt", gates=[gate])
+    run_once(base)
+    assert "evil" in read_answer(base)["text"]
+    assert list_branches(site) == "main"
+
+
 @pytest.mark.parametrize("filler", ["", "seq 9000 > a.txt;"])
 def test_a_patch_that_holds_a_secret_is_neither_recorded_nor_merged(
     tmp_path: Path, known_secret: str, filler: str

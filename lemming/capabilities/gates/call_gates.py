@@ -130,6 +130,7 @@ class CallGates:
             if candidate_rule.gate.concerns_tool(call.tool, tool.tool_class)
         ]
         rules = self.resolve_paths(concerned, tool, context.base)
+        args = tool.expand_arguments(context, call.args) if rules else call.args
         facts = self.make_facts_builder(call, tool, context) if rules else dict
 
         def get_recorded_verdict(
@@ -138,9 +139,10 @@ class CallGates:
             reason = (call.judged or {}).get(rule.line)
             return reject_judges(rule, fields) if reason is None else CheckFinding(reason) if reason else None
 
-        return evaluate_gates(
-            rules, call.args, facts, about=call.tool, check=self._check_runner, judge=get_recorded_verdict
+        result = evaluate_gates(
+            rules, args, facts, about=call.tool, check=self._check_runner, judge=get_recorded_verdict
         )
+        return result._replace(content=call.args) if result.content == args else result
 
     def make_facts_builder(self, call: ToolCall, tool: Tool, context: ToolContext) -> Facts:
         """Return the facts builder for conditions on a call, for any rewritten arguments."""

@@ -32,7 +32,7 @@ def make_merge_arguments(
 
 def describe_changes(patch: bytes, files: Sequence[Mapping[str, Any]], flags: Mapping[str, str]) -> Json:
     """Return the arguments that follow from a patch."""
-    diff, flags = _break_markers(patch.decode("utf-8", "replace")), dict(flags)
+    diff, flags = to_diff(patch), dict(flags)
     if len(diff) > DIFF_CHARS:
         flags[""] = f"the patch has {len(diff)} characters, of which diff holds {DIFF_CHARS}"
         diff = diff[:DIFF_CHARS]
@@ -44,6 +44,11 @@ def describe_changes(patch: bytes, files: Sequence[Mapping[str, Any]], flags: Ma
         "flags": flags,
         "diff": diff,
     }
+
+
+def to_diff(patch: bytes) -> str:
+    """Return a patch as text for gates and judges."""
+    return _break_markers(patch.decode("utf-8", "replace"))
 
 
 def _break_markers(text: str) -> str:

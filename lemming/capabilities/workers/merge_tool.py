@@ -7,12 +7,13 @@ the recorded patch in a bare repository of the engine. A repeated call finds the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 from lemming.capabilities.workers.attempts import collector_folder, organisation_id, remove_stale_attempts
-from lemming.capabilities.workers.merge_arguments import describe_changes
+from lemming.capabilities.workers.merge_arguments import describe_changes, to_diff
 from lemming.capabilities.workers.patch_store import load_patch
 from lemming.capabilities.workers.repositories.collector import open_collector
 from lemming.capabilities.workers.repositories.git_command import read_git
@@ -68,6 +69,14 @@ class MergeTool(CallOnly):
     description = "Merge a recorded patch into the branch of the agent's workspace."
     tool_class = "write"
     runs_in_order = True
+
+    def expand_arguments(self, context: ToolContext, args: Any) -> Any:
+        """Return the arguments with the whole patch as `diff`."""
+        if not (isinstance(args, dict) and isinstance(args.get("flags"), dict) and "" in args["flags"]):
+            return args
+        with suppress(LemmingError):  # without its patch, the call will fail
+            return {**args, "diff": to_diff(load_patch(context.org, str(args.get("patch"))))}
+        return args
 
     def plan(
         self,
