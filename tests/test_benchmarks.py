@@ -37,6 +37,7 @@ def counted(base: Path, agents: int, durability: str) -> dict[str, int]:
     return count_writes(make_benchmark_org(base, agents, "one", org={"durability": durability}), 2, TICKS)
 
 
+@pytest.mark.long
 def test_the_table_and_the_results_hold_the_same_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     smallest = ["--agents", "2", "--reading", "one", "--entries", "0", "--durability", "off", "--ages"]
     results = tmp_path / "results.json"
@@ -144,6 +145,7 @@ def test_what_the_pages_have_one_type_is_understood(
     assert asked
 
 
+@pytest.mark.long
 def test_the_page_on_trust_has_the_figures_of_values_in_arguments(tmp_path: Path) -> None:
     samples = argument_labels.build_samples(tmp_path)
     page = (Path(__file__).parent.parent / "docs/trust.md").read_text()

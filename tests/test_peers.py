@@ -71,6 +71,7 @@ def run(tmp_path: Path, *arguments: str) -> list[dict[str, object]]:
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small")
 def test_the_engine_is_measured_beside_the_floor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = run(tmp_path, "--peers", "lemming-tick", "--kills", "1")

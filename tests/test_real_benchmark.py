@@ -44,6 +44,7 @@ def test_the_server_answers_each_request_in_the_form_of_its_path() -> None:
         assert ask(url, "/contract/v1/chat/completions", 2) == [CONTRACT] * 2
 
 
+@pytest.mark.long
 def test_a_side_is_measured_in_rounds_and_with_many_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

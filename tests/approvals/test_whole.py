@@ -105,6 +105,7 @@ TRICKS: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.long
 def test_an_approval_shows_all_of_a_call_and_what_it_does_not_bind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_report_has_the_card_too(org: Path, tmp_path: Path) -> None:
     assert "boasts" in told
 
 
+@pytest.mark.long
 @pytest.mark.skipif(BROWSER is None, reason="no chromium here: apt install chromium-headless-shell")
 def test_a_card_is_made_of_texts(org: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

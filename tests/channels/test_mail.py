@@ -256,6 +256,7 @@ def test_a_mail_that_cannot_be_read_is_kept_aside_and_the_next_one_is_taken(base
     assert post.unseen() == 0
 
 
+@pytest.mark.long
 def test_who_writes_too_much_keeps_nobody_else_from_being_read(base: Path, post: Imap) -> None:
     with_mail(base, post, per_sender_an_hour=1)
     many = [mail(Message_ID=f"<m-{number}@far.example>") for number in range(52)]

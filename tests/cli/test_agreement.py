@@ -175,6 +175,7 @@ def test_bytecode_that_python_never_checks_is_bound_and_its_own_is_not(
     assert str(compiled) in lemming("run-once").err
 
 
+@pytest.mark.long
 def test_code_that_changes_while_an_engine_runs_is_not_loaded(base: Path, lemming: Lemming) -> None:
     file = with_a_tool_file(base)
     assert lemming("trust", "--yes").status == 0
@@ -213,6 +214,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True)
 
 
+@pytest.mark.long
 def test_our_own_code_is_free_of_questions_until_git_has_fetched(base: Path, lemming: Lemming, bare: Lemming) -> None:
     assert bare("init", str(base), "--template", "empty").status == 0
     fs.write_atomic(base, "config/org.json", dump_pretty({"tool_files": ["tools/*.py"]}))

@@ -90,6 +90,7 @@ def test_each_kind_of_server_says_what_it_serves(base: Path, lemming: Lemming) -
     assert lines["other"]["fix"] == "ollama pull mistral"
 
 
+@pytest.mark.long
 def test_a_server_that_is_down_or_something_else_is_told_in_clear_words(base: Path, lemming: Lemming) -> None:
     with serving(VLLM) as gone:
         pass

@@ -190,6 +190,7 @@ def test_no_signal_is_left_caught(base: Path, lemming: Lemming) -> None:
     assert subprocess.run(["true"], check=False).returncode == 0
 
 
+@pytest.mark.long
 def test_a_sleeping_engine_is_woken_by_a_message_long_before_its_interval(base: Path, lemming: Lemming) -> None:
     script = [{"agent": "ada", "contains": "good morning", "reply": say("seen")}, {"reply": say("nothing")}]
     make_org(base, resume("ada", schedule={"wake": "changed"}), resume("human", model={"key": "human"}), script=script)

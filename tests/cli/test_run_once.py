@@ -234,6 +234,7 @@ def test_the_events_say_what_a_tick_goes_on_with(base: Path, lemming: Lemming) -
     assert "answers_kept" not in lemming("run-once", "--json").objects[0]
 
 
+@pytest.mark.long
 def test_chaos_here_kills_itself_when_so_many_answers_are_kept(base: Path) -> None:
     make_org(base, *map(resume, ("ada", "bob", "eve")), org={"executor": "serial"})
     killed = subprocess.run([*PROGRAM, "-C", str(base), "chaos", "--here", "2"], capture_output=True)

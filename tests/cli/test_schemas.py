@@ -46,6 +46,7 @@ def test_the_files_of_the_templates_fit(template: str) -> None:
             assert wrong(name, json.loads(content)) == [], file
 
 
+@pytest.mark.long
 def test_what_the_engine_writes_fits(base: Path, lemming: Lemming) -> None:
     calls = [{"tool": "memory_read", "args": {}}, {"tool": "no_such_tool", "args": {}}]
     make_org(

@@ -119,6 +119,7 @@ def script(base: Path, *lines: dict[str, Any]) -> dict[str, Any]:
     return {"file": "script.jsonl"}
 
 
+@pytest.mark.long
 def test_a_worker_answers_as_the_engine_would(calls: DaskCalls, base: Path) -> None:
     options = script(base, {"reply": "über 漢字", "input_tokens": 3, "output_tokens": 5})
     there = provider(calls, base, "scripted", options).complete(question())

@@ -23,6 +23,7 @@ def script_of(copy: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (copy / ANSWERS_FILE).read_text().splitlines()]
 
 
+@pytest.mark.long
 def test_killed_processes_come_to_the_files_of_a_run_in_peace(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain(base, {})
     run_once(base)
@@ -38,6 +39,7 @@ def test_killed_processes_come_to_the_files_of_a_run_in_peace(base: Path, capsys
     assert tree(base, without=()) == before
 
 
+@pytest.mark.long
 def test_a_memory_written_at_another_time_of_day_is_no_difference(
     base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,7 @@ def test_next_says_why(org: Path) -> None:
     assert rows["human"] == ""
 
 
+@pytest.mark.long
 def test_agents_are_chosen_by_what_they_do_and_sorted(hall: Path) -> None:
     failing = build_view(hall, "agents", {"group": "failing"})
     assert [row["name"] for row in failing["rows"]] == [f"a{number:04}" for number in range(50, 57)]
@@ -53,6 +54,7 @@ def test_agents_are_chosen_by_what_they_do_and_sorted(hall: Path) -> None:
     assert [row["credits"] for row in spent] == sorted((row["credits"] for row in spent), reverse=True)
 
 
+@pytest.mark.long
 def test_on_a_wide_screen_twenty_five_of_two_hundred_agents_are_seen(browser: Any, hall: Path) -> None:
     seen = """[...document.querySelectorAll('.rows > div')].filter(
         row => row.getBoundingClientRect().bottom <= innerHeight).length"""

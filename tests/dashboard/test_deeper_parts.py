@@ -50,6 +50,7 @@ def test_a_resume_is_changed_in_place_and_what_is_wrong_in_it_is_named_with_its_
     assert file.read_text() == changed
 
 
+@pytest.mark.long
 def test_a_resume_that_somebody_else_changes_meanwhile_is_not_overwritten(
     browser: Any, address: str, org: Path
 ) -> None:

@@ -78,6 +78,7 @@ def test_of_many_who_spend_those_who_spent_most_have_names_and_all_others_are_on
         playwright.expect(tab.locator(".spent .together")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_history_says_what_was_said_and_remembered(browser: Any, hall: str) -> None:
     with serve_page(Path(hall), port=0) as address, opened(browser, address, "past?new=1") as tab:
         desk = tab.locator(".whose:has-text('desk')")

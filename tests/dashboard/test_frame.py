@@ -61,6 +61,7 @@ def test_what_is_wrong_is_put_away_again(browser: Any, address: str) -> None:
             playwright.expect(tab.locator(".troubles li")).to_be_hidden()
 
 
+@pytest.mark.long
 def test_a_letter_that_waits_says_so_and_goes_where_it_leads(browser: Any, address: str) -> None:
     with opened(browser, address, "feed") as tab:
         tab.keyboard.press("g")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from in_browser import TOKEN, opened, opened_until_lost, playwright
 from page_org import SEEN, HeldClock
 
@@ -33,12 +34,14 @@ def test_the_token_is_gone_from_the_address(browser: Any, address: str) -> None:
         assert tab.evaluate("document.cookie") == ""
 
 
+@pytest.mark.long
 def test_a_tick_that_runs_is_seen_without_reloading(browser: Any, address: str, org: Path) -> None:
     with opened(browser, address) as tab:
         run_once(org, clock=FrozenClock())
         tab.wait_for_selector(".facts dd:text-is('5')")
 
 
+@pytest.mark.long
 def test_a_page_comes_back_when_its_server_does(browser: Any, org: Path) -> None:
     with serve_page(org, port=0, token=TOKEN) as address, opened_until_lost(browser, address) as tab:
         port = urlsplit(address).port
@@ -75,6 +78,7 @@ def parts_of(tab: Any) -> Iterator[str]:
         yield link
 
 
+@pytest.mark.long
 def test_hostile_text_stays_text_in_every_part(browser: Any, address: str) -> None:
     with opened(browser, address, "feed") as tab:
         assert SEEN in tab.locator(".entry:has-text('document.title') .said").first.text_content()
@@ -83,6 +87,7 @@ def test_hostile_text_stays_text_in_every_part(browser: Any, address: str) -> No
             assert "owned" not in tab.title()
 
 
+@pytest.mark.long
 def test_tabs_that_nobody_sees_leave_room_for_one_more(browser: Any, address: str) -> None:
     """A browser keeps six connections to a server, and each tab's stream would be one of them."""
     hide = "Object.defineProperty(document, 'hidden', {value: true})"
@@ -106,6 +111,7 @@ def test_from_one_why_to_the_next_the_question_is_the_one_that_is_answered(brows
         assert tab.input_value("main input[type=search]") == "agents/desk/resume.json"
 
 
+@pytest.mark.long
 def test_no_part_is_wider_than_a_narrow_screen_and_its_name_is_in_sight(browser: Any, address: str) -> None:
     with opened(browser, address) as tab:
         tab.set_viewport_size({"width": 360, "height": 740})
@@ -122,6 +128,7 @@ def test_dark_is_dark_and_light_is_light(browser: Any, address: str) -> None:
         assert tab.evaluate(paper) > 200
 
 
+@pytest.mark.long
 def test_everything_that_is_pressed_has_a_name(browser: Any, address: str) -> None:
     nameless = """[...document.querySelectorAll('button, a, input, select, textarea')].filter(it => !(
         it.textContent.trim() || it.ariaLabel || (it.labels && it.labels.length))).map(it => it.outerHTML)"""
@@ -130,6 +137,7 @@ def test_everything_that_is_pressed_has_a_name(browser: Any, address: str) -> No
             assert tab.evaluate(nameless) == [], part
 
 
+@pytest.mark.long
 def test_of_a_thousand_agents_only_those_on_the_screen_are_there(browser: Any, tmp_path: Path) -> None:
     names = [f"a{number:04}" for number in range(1000)]
     org = make_org(tmp_path / "many", *(resume(name) for name in names))
@@ -142,6 +150,7 @@ def test_of_a_thousand_agents_only_those_on_the_screen_are_there(browser: Any, t
         playwright.expect(tab.locator(".rows > div")).to_have_count(1)
 
 
+@pytest.mark.long
 def test_what_an_agent_does_is_seen_while_it_does_it(browser: Any, org: Path) -> None:
     slow = {"agent": "desk", "delay_s": 1, "reply": say("It took a while.")}
     write_script(org, [slow, {"reply": say("done")}])

@@ -209,6 +209,7 @@ def test_a_request_that_poses_as_a_call_is_shown_without_one_and_cannot_be_appro
     assert read_outbox_entries(base, "human") == []
 
 
+@pytest.mark.long
 def test_who_only_connects_to_the_page_keeps_nobody_from_it(org: Path) -> None:
     with serve_page(org, port=0, token=TOKEN) as address, ExitStack() as held:
         port = urlsplit(address).port or 0

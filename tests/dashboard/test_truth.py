@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 from in_browser import opened
 from sampling import EVERYTHING
 
@@ -23,6 +24,7 @@ SHOWN = """() => document.body.innerText +
     [...document.querySelectorAll('[aria-label]')].map(it => it.ariaLabel)"""
 
 
+@pytest.mark.long
 def test_after_three_ticks_every_view_is_as_if_it_were_opened_now(browser: Any, address: str, org: Path) -> None:
     run_once(org, clock=FrozenClock())
     with ExitStack() as tabs:

@@ -66,6 +66,7 @@ def test_the_browser_is_told_of_a_private_file_and_never_of_the_token(
     assert not Path(urlsplit(address).path).exists()
 
 
+@pytest.mark.long
 def test_the_private_file_leads_to_the_page(browser: Any, org: Path) -> None:
     with serve_page(org, port=0) as address, serve_private_page(org, address) as file:
         tab = browser.new_page()
@@ -75,6 +76,7 @@ def test_the_private_file_leads_to_the_page(browser: Any, org: Path) -> None:
         tab.close()
 
 
+@pytest.mark.long
 def test_with_a_kept_token_a_tab_comes_back_after_a_restart_and_a_reload(browser: Any, org: Path) -> None:
     kept: dict[str, Any] = {"token": load_token(org).token, "is_token_stored": True}
     with serve_page(org, port=0, **kept) as address, opened_until_lost(browser, address) as tab:

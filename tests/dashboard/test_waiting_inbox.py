@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from in_browser import opened, playwright
 from page_org import LETTER
 
@@ -137,6 +138,7 @@ def test_a_call_is_denied_with_a_reason(browser: Any, address: str, org: Path) -
     assert last_of(org)["reason"] == "not on a Friday"
 
 
+@pytest.mark.long
 def test_what_is_decided_elsewhere_says_so_in_its_place_and_keeps_what_was_typed(
     browser: Any, address: str, org: Path
 ) -> None:

@@ -87,6 +87,7 @@ def model(weights: Path) -> LocalProvider:
     return provider
 
 
+@pytest.mark.long
 @pytest.mark.model
 def test_the_same_request_gives_the_same_answer(model: LocalProvider, small: Request) -> None:
     warm = small._replace(temperature=0.7)
@@ -203,6 +204,7 @@ def test_a_schema_that_is_no_schema_is_rejected(model: LocalProvider, small: Req
         call_provider(model, small._replace(schema={"type": "nonsense"}))
 
 
+@pytest.mark.long
 @pytest.mark.model
 def test_ctrl_c_stops_the_model_and_the_process_ends_quietly(weights: Path) -> None:
     code = f"""

@@ -276,6 +276,7 @@ def test_what_people_and_programs_hand_in_leaves_no_secret(org: Path) -> None:
     _is_sound(org)
 
 
+@pytest.mark.long
 def test_no_secret_is_in_what_is_packed(with_history: Path, tmp_path: Path) -> None:
     run(with_history, WORDS["entries"])
     run(with_history, said(*FILES["written"], *FILES["edited"]))
@@ -294,6 +295,7 @@ def test_no_secret_is_in_what_is_packed(with_history: Path, tmp_path: Path) -> N
     assert packed == []
 
 
+@pytest.mark.long
 def test_a_secret_is_nowhere_whenever_the_process_dies(tmp_path: Path) -> None:
     """At every change of the disk of a turn that writes, and again after the next run."""
     number = 0

@@ -103,6 +103,7 @@ def open_files_of_ticks(org: Path) -> int:
     return len(os.listdir("/dev/fd")) - before
 
 
+@pytest.mark.long
 def test_of_many_agents_only_some_have_theirs_open(base: Path) -> None:
     org = make_org(base, *(resume(f"a{number}") for number in range(40)))
     with ProcessPoolExecutor(1, get_context("spawn")) as fresh:  # what other tests leave open counts

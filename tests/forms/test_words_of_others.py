@@ -54,6 +54,7 @@ def test_every_line_is_either_quoted_or_begins_as_the_engine_has_it(text: str) -
     assert all(line.startswith("> ") for line in rest)
 
 
+@pytest.mark.long
 @given(st.text(max_size=60))
 def test_a_text_of_one_line_is_one_json_string(text: str) -> None:
     told = quote_text(text)

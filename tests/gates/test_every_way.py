@@ -245,6 +245,7 @@ def calling(base: Path, tool: str, args: dict[str, Any], **org: Any) -> None:
     make_org(base, resume("ada", permissions={"tools": [tool]}), script=script, org={"gates": [WITHHELD], **org})
 
 
+@pytest.mark.long
 def test_the_whole_result_of_an_mcp_server_is_looked_at(base: Path) -> None:
     pytest.importorskip("mcp")
     calling(base, "mcp.mis.huge", {"megabytes": 0.5})

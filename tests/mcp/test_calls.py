@@ -79,6 +79,7 @@ def test_each_way_in_which_a_call_ends_is_its_own_and_the_tick_goes_on(tmp_path:
     assert [it.turns for it in replay_ticks(base, [1])] == [1]  # no server is needed
 
 
+@pytest.mark.long
 def test_a_call_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     for limit_s in (0.3, 3, 30):  # on a busy machine the tools may not be listed within the first
         call_ = call("mcp.mis.sleep", seconds=PATIENCE_S)
@@ -204,6 +205,7 @@ def test_calls_of_a_server_run_at_once_only_where_they_may_be_repeated(tmp_path:
     assert outcomes(base, 2) == [("ok", "1"), ("ok", "2"), ("ok", "3")]
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_servers_end_with_an_engine_that_is_killed(tmp_path: Path) -> None:
     base = org_with(tmp_path, {"mis": server(timeout_s=60)}, call("mcp.mis.sleep", seconds=50))

@@ -93,6 +93,7 @@ def test_the_commands_list_and_call_without_an_engine(tmp_path: Path, capsys: py
     assert not (base / "config/mcp.lock.json").exists()
 
 
+@pytest.mark.long
 def test_a_server_that_hangs_is_named_with_its_setting_and_the_others_are_told_of(
     base: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

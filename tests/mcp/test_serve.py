@@ -86,6 +86,7 @@ def test_a_client_sees_what_the_commands_print(base: Path) -> None:
     assert wrong[1].endswith('there is no agent "adda" (did you mean "ada"?)')
 
 
+@pytest.mark.long
 def test_a_client_that_may_write_asks_sends_and_answers_as_a_person(base: Path) -> None:
     request = write_person_entry(
         base, "ada", tick=1, kind="request", payload={"text": "May I?", "target": "human"}, tags=[],
@@ -105,6 +106,7 @@ def test_a_client_that_may_write_asks_sends_and_answers_as_a_person(base: Path) 
     assert json.loads(asked[1])["answer"] == "Blue."
 
 
+@pytest.mark.long
 def test_another_organisation_calls_its_tools_over_http_with_a_token(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -282,6 +282,7 @@ def sorting(tmp_path: Path, count: int) -> lemming.Organisation:
     return org
 
 
+@pytest.mark.long
 def test_a_plan_that_sorts_thirty_mails_answers_with_thirty_values(tmp_path: Path) -> None:
     org = sorting(tmp_path, 30)
     mails = [f"mail {number}" for number in range(30)]

@@ -68,6 +68,7 @@ def ask_at_once(provider: LLMProvider, request: Request, count: int) -> list[thr
 # --- connections ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_aiohttp_is_loaded_once_a_hosted_model_is_asked_and_not_before(faults: FaultServer, tmp_path: Path) -> None:
     script = (
         "import sys; import lemming.engine, lemming.cli\n"

@@ -103,6 +103,7 @@ def test_a_tick_under_way_is_told_as_far_as_it_is(base: Path, lemming: Lemming) 
     assert [line["type"] for line in lemming("events").objects][-1] == "tick_committed"
 
 
+@pytest.mark.long
 def test_who_follows_is_told_each_event_once(base: Path) -> None:
     make_org(base, resume("ada"))
     run_once(base)

@@ -182,6 +182,7 @@ def test_following_ends_with_the_last_tick_that_was_asked_for(org: Path, lemming
     assert len(lemming("export", "otel", "--ticks", "2..3", "--follow").objects) == 2
 
 
+@pytest.mark.long
 def test_who_follows_sends_what_another_process_runs(org: Path, collector: Collector) -> None:
     words = ("export", "otel", "--ticks", "3..", "--follow", "--post", collector.url, "--json")
     with start("-C", str(org), *words) as following:

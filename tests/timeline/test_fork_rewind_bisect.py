@@ -72,6 +72,7 @@ def find(base: Path, good: str, bad: str, command: str) -> tuple[str, list[Commi
 # --- bisect --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_bisect_finds_a_planted_wrong_memory(long: Path) -> None:
     before = tree(long, without=())
     subject, trials = find(long, "1", "30", f"grep -q Paris {CAPITAL}")

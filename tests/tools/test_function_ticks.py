@@ -94,6 +94,7 @@ def open_files() -> list[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_files_are_the_same_however_many_turns_are_taken_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

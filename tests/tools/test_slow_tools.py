@@ -113,6 +113,7 @@ def test_the_organisation_says_how_long_a_tool_may_take_that_does_not(base: Path
     assert result["output"] == "patient: it took longer than 0.02 s and was left behind"
 
 
+@pytest.mark.long
 def test_an_engine_that_is_to_end_does_not_wait_for_a_tool_that_hangs(base: Path) -> None:
     org(base, "endless")
     stop = threading.Event()

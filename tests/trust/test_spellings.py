@@ -38,6 +38,7 @@ def reader(name: str, base: Path, link: Path) -> dict[str, Any]:
     return resume(name, permissions={"read_outboxes": [], "tools": tools, "file_access": access})
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_a_marked_file_makes_every_turn_outside_that_is_given_it_by_any_path(base: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"

@@ -142,6 +142,7 @@ def test_through_a_job_that_an_agent_was_told_to_keep(base: Path) -> None:
     assert "trust:outside" in newest(base, "calendar").tags
 
 
+@pytest.mark.long
 def test_through_a_fork_and_a_rewind(base: Path, tmp_path: Path) -> None:
     keeper(base, history="git")
     run(base, TICKS // 2)

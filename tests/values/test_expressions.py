@@ -40,6 +40,7 @@ TIMES = ["", "", "", "*", "+", "?", "{2}", "{1,2}", "*?", "+?", "??"]
 LETTERS = "aabbéA1 _\n-"
 
 
+@pytest.mark.long
 def test_it_finds_what_python_finds() -> None:
     """6,000 expressions of random parts on random texts: found alike, and the same is replaced."""
     by = random.Random(7)

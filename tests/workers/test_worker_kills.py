@@ -76,12 +76,13 @@ def crash_and_finish(tmp_path: Path, number: int) -> tuple[str, int]:
 def test_a_crash_at_any_change_of_the_disk_gives_the_same_commit(tmp_path: Path) -> None:
     head, changes = crash_and_finish(tmp_path, sys.maxsize)
     assert count_runs(tmp_path) == 1
-    step = 1 if os.environ.get("LEMMING_CRASH_POINTS") == "all" else 6
+    step = 1 if os.environ.get("LEMMING_CRASH_POINTS") == "all" else 16
     for number in range(1, changes + 1, step):
         assert crash_and_finish(tmp_path, number)[0] == head, number
         assert count_runs(tmp_path) <= 2, number
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_kills_at_random_moments_lose_and_repeat_nothing(tmp_path: Path) -> None:
     generator, kills = random.Random(7), 0

@@ -76,6 +76,7 @@ def test_a_key_that_would_reach_the_sandbox_is_refused(tmp_path: Path, changes: 
     assert KEY not in str(caught.value)
 
 
+@pytest.mark.long
 def test_a_short_key_of_a_local_server_is_no_secret(tmp_path: Path) -> None:
     with ModelServer([{"say": "none of it"}]) as server:
         end = run_harness(make_run(tmp_path, f"echo none; {ASK}", api="anthropic", base_url=server.url, key="none"))
@@ -129,6 +130,7 @@ def test_the_deadline_ends_a_run(tmp_path: Path) -> None:
     assert end.result.message.startswith("the run must end within 1 s")
 
 
+@pytest.mark.long
 def test_silence_ends_a_run_whose_server_hangs(tmp_path: Path) -> None:
     with ModelServer([{"say": "Hello.", "hang": True}]) as server:
         ask = ASK.replace('"max_tokens"', '"stream": true, "max_tokens"')

@@ -67,6 +67,7 @@ def test_a_patch_may_change_only_the_paths_of_the_workspace(tmp_path: Path) -> N
     assert git(site, "for-each-ref", "refs/heads/lemming") == ""
 
 
+@pytest.mark.long
 def test_a_check_that_fails_goes_back_to_the_harness_and_its_receipts_stand_in_the_answer(tmp_path: Path) -> None:
     script = (
         "cat >/dev/null; test -e src/fixed && echo good > src/state || echo bad > src/state; touch src/fixed; echo done"
@@ -82,6 +83,7 @@ def test_a_check_that_fails_goes_back_to_the_harness_and_its_receipts_stand_in_t
     assert git(site, "rev-list", "--count", "main..lemming/coder") == "1"
 
 
+@pytest.mark.long
 def test_a_check_that_never_passes_keeps_the_patch_from_the_branch(tmp_path: Path) -> None:
     workspace = {"checks": [{"command": ["false"]}], "max_corrections": 1}
     base, site = make_worker_org(tmp_path, {"coder": EDIT}, workspace=workspace, wake="addressed")
@@ -103,6 +105,7 @@ def test_in_the_sandbox_a_harness_sees_its_clone_and_nothing_of_the_person(tmp_p
     assert "begin" in git(site, "show", "lemming/coder:log.txt")
 
 
+@pytest.mark.long
 def test_a_goal_is_checked_on_the_branch_after_the_merge_and_its_words_go_back_to_the_harness(tmp_path: Path) -> None:
     script = "grep -q 'exit status 1' && echo good > src/state || echo bad > src/state; echo done"
     base, site = make_worker_org(tmp_path, {"coder": script}, wake="addressed")
