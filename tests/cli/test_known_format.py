@@ -20,7 +20,7 @@ FURTHER = [
     "chat ada", "dash", "bisect --good 1 --bad 2 true", "models use gpt", "agents new cyd", "tools new other",
     *(f"import {of} ../other --into ." for of in ("claude", "openclaw", "company")), "compare ../org .",
     "run-once", "run-forever", "gates defaults --write", "fork --at 1 ../fork", "rewind --to 1",
-    "agents rm ada", "schedule", "prune --yes", "show --at 1", "diff 1..2",
+    "agents rm ada", "schedule", "prune --yes", "show --at 1", "diff 1..2", "merge ada", "workers stop ada",
 ]  # fmt: skip
 PRINTS = {"gates defaults"}
 OF_NO_ORGANISATION = {

@@ -59,6 +59,10 @@ def shown(base: Path, tick: int) -> list[list[Message]]:
             """Return False: no tool was called."""
             return False
 
+        def take_urgent(self, *_: Any) -> dict[str, str]:
+            """Return nothing: nobody said anything meanwhile."""
+            return {}
+
         def ask(
             self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
         ) -> Answer:

@@ -137,7 +137,7 @@ def test_a_daemon_that_kills_the_reaper_ends_too(workplace: Workplace) -> None:
         ["/bin/sh", "-c", script], clone=workplace.clone, home=workplace.home, environment={}, is_confined=False
     )
     assert harness.stdout.readline() == b"killed\n"
-    assert harness.close() < 0
+    assert harness.close() in (-9, 128 + 9)  # by itself, or as its parent reported it
     assert not processes_with_home(workplace.home)
 
 

@@ -48,7 +48,6 @@ class CallOnly(EngineTool):
 
     stages_files = False
     is_plan_only = False
-    always_allowed = True  # for agents with a workspace, as `shipped_capabilities` says
     keeps_deadline = True
     success_is_news = False
     output_limit_bytes = 256 << 10
