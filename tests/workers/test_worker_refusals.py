@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from merge_org import find_waiting_id, make_asking_org, read_site
 from terminal import Lemming
-from worker_org import ask_worker, git, make_worker_org, outbox
+from worker_org import ask_worker, git, make_repository, make_worker_org, outbox
 
 from lemming.capabilities.workers.attempts import state_folder
 from lemming.engine import run_once
@@ -62,6 +62,16 @@ def test_a_gate_looks_at_the_whole_of_a_long_patch(tmp_path: Path) -> None:
     run_once(base)
     assert "evil" in read_answer(base)["text"]
     assert list_branches(site) == "main"
+
+
+def test_a_conflict_in_many_large_files_is_told_to_the_harness(tmp_path: Path) -> None:
+    make_repository(tmp_path / "site", {f"f{number}.txt": f"old {'x' * 70}\n" * 300 for number in range(8)})
+    script = "tee {folder}/prompt > /dev/null; sed -i s/^old/{name}/ f*.txt; echo done"
+    names = ("first", "second")
+    scripts = {name: script.format(folder=tmp_path, name=name) for name in names}
+    base, _ = make_worker_org(tmp_path, scripts, branch="lemming/all")
+    run_once(base)
+    assert "f7.txt, on the branch now" in (tmp_path / "prompt").read_text()
 
 
 @pytest.mark.parametrize("filler", ["", "seq 9000 > a.txt;"])

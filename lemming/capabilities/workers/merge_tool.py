@@ -18,6 +18,7 @@ from lemming.capabilities.workers.patch_store import load_patch
 from lemming.capabilities.workers.repositories.collector import open_collector
 from lemming.capabilities.workers.repositories.git_command import read_git
 from lemming.capabilities.workers.repositories.merging import (
+    MAX_SIDE_BYTES,
     AlreadyMerged,
     Conflict,
     MergeOrder,
@@ -39,6 +40,9 @@ from lemming.kernel.tools import EngineTool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 
 MERGE = "merge"
+MAX_CONFLICT_BYTES = 40_000
+"""Bytes of the output about a conflict: a turn has room for the results of some more."""
+
 MAX_MOVES = 5
 """Times that the branch may move while one patch is merged."""
 
@@ -143,7 +147,7 @@ def _publish_patch(
         if isinstance(plan, AlreadyMerged):
             return _to_result({"already": plan.head, "branch": branch})
         if isinstance(plan, Conflict):
-            return _to_result({"conflict": plan.files, "head": plan.head}, success=False)
+            return _describe_conflict(plan)
         if publish(collector, repository, order, plan):
             return _to_result({"merged": plan.commit, "branch": branch})
     raise ToolError(f"merge: branch {branch} moved {MAX_MOVES} times meanwhile", hint="run the agent again")
@@ -170,6 +174,19 @@ def _find_published(repository: UserRepository, order: MergeOrder) -> str:
         if all(trailers.get(name) == value for name, value in expected.items()):
             return commit
     return ""
+
+
+def _describe_conflict(conflict: Conflict) -> ToolResult:
+    """Return the result of a merge in conflict. Texts are cut until the output is whole: a cut output tells nothing."""
+    limit, outcome = MAX_SIDE_BYTES, {"conflict": conflict.files, "head": conflict.head}
+    while len(dump_compact(outcome)) > MAX_CONFLICT_BYTES and limit:
+        limit //= 2
+        files = dict([*conflict.files.items()][: max(1, limit)])
+        outcome["conflict"] = {
+            path: {side: text if len(text) <= limit else f"{text[:limit]}\n(cut)" for side, text in sides.items()}
+            for path, sides in files.items()
+        }
+    return _to_result(outcome, success=False)
 
 
 def _to_result(outcome: dict[str, Any], *, success: bool = True) -> ToolResult:
