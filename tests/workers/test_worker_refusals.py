@@ -64,6 +64,15 @@ def test_a_gate_looks_at_the_whole_of_a_long_patch(tmp_path: Path) -> None:
     assert list_branches(site) == "main"
 
 
+def test_a_merge_whose_output_a_gate_withholds_is_answered_with_its_checks(tmp_path: Path) -> None:
+    gate = {"at": "result", "tool": "merge", "then": "block", "because": "not shown"}
+    checks = {"checks": [{"command": ["true"]}]}
+    base, site = make_worker_org(tmp_path, {"coder": EDIT}, workspace=checks, org={"gates": [gate]})
+    run_once(base)
+    assert sorted(read_answer(base)) == ["checks", "text"]
+    assert git(site, "show", "lemming/coder:b.txt") == "new"
+
+
 def test_a_conflict_in_many_large_files_is_told_to_the_harness(tmp_path: Path) -> None:
     make_repository(tmp_path / "site", {f"f{number}.txt": f"old {'x' * 70}\n" * 300 for number in range(8)})
     script = "tee {folder}/prompt > /dev/null; sed -i s/^old/{name}/ f*.txt; echo done"

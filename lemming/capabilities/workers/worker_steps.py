@@ -159,9 +159,9 @@ def parse_output(result: Mapping[str, Any]) -> Json:
 def _answer(view: TurnView, text: str, merged: Json) -> None:
     """Write the answer to the turn's request, or a report."""
     payload: Json = {"text": text or "done"}
-    if merged:
-        payload |= {"branch": merged["branch"], "commit": merged.get("merged") or merged["already"]}
-        payload |= {"checks": merged["checks"]} if "checks" in merged else {}
+    if commit := merged.get("merged") or merged.get("already"):  # a gate may withhold a call's output
+        payload |= {"branch": merged.get("branch"), "commit": commit}
+    payload |= {"checks": merged["checks"]} if "checks" in merged else {}
     if view.request and view.request.request:
         view.write_entry(NewEntry("response", payload, []), view.snapshot["at"])
     elif view.remaining_entries:
