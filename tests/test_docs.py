@@ -142,7 +142,6 @@ def test_the_list_for_models_has_every_page_on_one_line() -> None:
     assert [line for line in entries if not re.match(r"- \[.+\]\(\S+\): \S", line)] == []
 
 
-@pytest.mark.long
 def test_every_command_that_is_shown_can_be_typed() -> None:
     assert len(COMMANDS) > 200
     wrong = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-import pytest
 from package import TREES, calls, nodes
 
 FUNCTIONS = "lemming.capabilities.toolbox.functions"
@@ -27,7 +26,6 @@ def imported_from(name: str, package: str) -> set[str]:
     }
 
 
-@pytest.mark.long
 def test_files_of_tools_are_loaded_by_nobody_else() -> None:
     for name in TREES:
         for word in LOADS_FILES_OF_TOOLS.keys() & imported_from(name, FUNCTIONS):

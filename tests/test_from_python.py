@@ -138,6 +138,7 @@ def test_by_the_clock_within_a_budget(tmp_path: Path) -> None:
     assert 1.0 < spent < 1.01
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_killed_and_run_again(tmp_path: Path) -> None:
     script = [reply("researcher", "Bees fly."), reply("writer", "They fly."), reply("editor", "How they fly!")]

@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 
-import pytest
 from package import TREES, calls, nodes, own_imports
 
 # What a module keeps for the whole process, and why no organisation sees another's through it. What is known
@@ -211,7 +210,6 @@ def local_names(function: ast.FunctionDef) -> set[str]:
     return own - shared
 
 
-@pytest.mark.long
 def test_what_a_module_keeps_for_the_whole_process_has_a_reason() -> None:
     found = {(name, variable) for name in TREES for variable in kept_by(name)}
     assert found - OF_THE_PROCESS.keys() == set(), "keep it in a class: `org.own(...)`, or say here why not"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from quota_site import EXAMPLE, lemming, python, writers, written
 
 from lemming.journal_tools.verify.state_root import load_state_root
@@ -54,6 +55,7 @@ def ran(base: Path, site: Path) -> Path:
     return base
 
 
+@pytest.mark.long
 def test_its_own_tests_pass(site: Path) -> None:
     path = os.pathsep.join(map(str, [site, EXAMPLE.parent.parent]))
     found = subprocess.run(
@@ -102,6 +104,7 @@ def test_validate_asks_it_what_is_wrong(base: Path, site: Path) -> None:
     assert "9 entries a day are more than the 4 of all others" in found.stdout + found.stderr
 
 
+@pytest.mark.long
 def test_killed_at_any_moment_it_comes_to_the_same(base: Path, site: Path, tmp_path: Path) -> None:
     found = python(KILLED, str(writers(base, "ada", "bob")), str(tmp_path / "tried"), sites=(site,))
     assert found.returncode == 0, found.stderr

@@ -206,6 +206,7 @@ def test_two_capabilities_write_the_same_however_many_turns_run_at_once(tmp_path
     assert [item.turns for item in replay_ticks(serial, [1, 2])] == [4, 4]
 
 
+@pytest.mark.long
 def test_killed_at_any_change_of_the_disk_a_run_comes_to_the_same(tmp_path: Path, plugin: Plugin) -> None:
     plugin.write(PAIR)
     start = pair(tmp_path / "start", plugin, executor="serial")

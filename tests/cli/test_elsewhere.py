@@ -34,6 +34,7 @@ def plant(folder: Path, *names: str) -> Path:
     return fired
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_chaos_imports_nothing_from_the_folder_it_is_typed_in(
     base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch

@@ -281,6 +281,7 @@ def test_running_waits_for_agreement(trapped: Path, lemming: Lemming, words: str
     assert "the workspace is not trusted" in ran.err
 
 
+@pytest.mark.long
 def test_the_traps_are_live(trapped: Path, lemming: Lemming) -> None:
     assert lemming("trust", "--yes").status == 0
     lemming("run-once")

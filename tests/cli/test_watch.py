@@ -89,6 +89,7 @@ def seen_until(terminal: int, words: str) -> str:
     return heard.decode()
 
 
+@pytest.mark.long
 def test_on_a_terminal_it_follows_what_happens_until_q_and_gives_the_screen_back(desk: Path) -> None:
     with on_a_terminal(desk) as (process, terminal):
         assert "\033[?1049h" in seen_until(terminal, "tick 3")
@@ -99,6 +100,7 @@ def test_on_a_terminal_it_follows_what_happens_until_q_and_gives_the_screen_back
         assert process.wait(timeout=PATIENCE_S) == 0
 
 
+@pytest.mark.long
 def test_a_signal_gives_the_screen_back_too(desk: Path) -> None:
     with on_a_terminal(desk) as (process, terminal):
         seen_until(terminal, "tick 3")

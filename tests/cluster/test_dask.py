@@ -126,6 +126,7 @@ def test_a_worker_answers_as_the_engine_would(calls: DaskCalls, base: Path) -> N
     assert there == make_provider("scripted", options, base=base).complete(question())
 
 
+@pytest.mark.long
 def test_an_error_comes_back_as_it_was_raised(calls: DaskCalls, base: Path) -> None:
     asked = provider(calls, base, "scripted", script(base, {"error": "RateLimited"}))
     with pytest.raises(RateLimited, match="the script says so") as raised:
@@ -248,6 +249,7 @@ def start(lacking: str, *words: str) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.long
 def test_a_cluster_that_goes_away_ends_the_calls_it_had(tmp_path: Path, base: Path) -> None:
     make_pipes(base)
     with separate_cluster(tmp_path) as (address, scheduler), ThreadPoolExecutor(1) as pool:

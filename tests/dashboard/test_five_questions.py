@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from patience import PATIENCE_MS
 
 from lemming.dashboard.page_server import serve_page
@@ -44,6 +45,7 @@ def landed(browser: Any, org: Path) -> Iterator[Any]:
         context.close()
 
 
+@pytest.mark.long
 def test_each_question_is_answered_in_two_clicks_without_scrolling(browser: Any, org: Path) -> None:
     with landed(browser, org) as tab:
         for question, (clicks, answers) in QUESTIONS.items():

@@ -120,6 +120,7 @@ def test_no_part_is_wider_than_a_narrow_screen_and_its_name_is_in_sight(browser:
             playwright.expect(tab.locator('.menu a[aria-current="page"]'), part).to_be_in_viewport(ratio=1)
 
 
+@pytest.mark.long
 def test_dark_is_dark_and_light_is_light(browser: Any, address: str) -> None:
     paper = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
     with opened(browser, address, color_scheme="dark") as tab:
@@ -165,6 +166,7 @@ def test_what_an_agent_does_is_seen_while_it_does_it(browser: Any, org: Path) ->
         tab.wait_for_selector(".row:has-text('desk') .words:has-text('It took a while.')")
 
 
+@pytest.mark.long
 def test_what_is_typed_is_not_lost_when_news_comes(browser: Any, address: str, org: Path) -> None:
     with opened(browser, address, "feed") as tab:
         tab.fill(".write textarea", "half a sent")

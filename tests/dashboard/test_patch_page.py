@@ -67,6 +67,7 @@ def test_an_action_reads_a_file_and_the_patch_and_nothing_else(org: Path) -> Non
         read("../../etc/passwd")
 
 
+@pytest.mark.long
 def test_the_page_shows_flags_tree_and_diff_and_approves(browser: Any, address: str, org: Path) -> None:
     with opened(browser, address, "waiting") as tab:
         playwright.expect(tab.locator(".closely")).to_contain_text(".claude/settings.json: settings of a harness")

@@ -38,6 +38,7 @@ def test_after_three_ticks_every_view_is_as_if_it_were_opened_now(browser: Any, 
                 tab.wait_for_function(f"expected => ({SHOWN})() === expected", arg=fresh.evaluate(SHOWN))
 
 
+@pytest.mark.long
 def test_rows_of_a_table_have_one_height(browser: Any, address: str) -> None:
     heights = """it => [...new Set([...document.querySelectorAll(it)].map(
         row => Math.round(row.getBoundingClientRect().height)))]"""

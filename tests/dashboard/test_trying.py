@@ -37,6 +37,7 @@ def typed(base: Path, name: str, old: str, new: str) -> str:
     return (base / f"agents/{name}/resume.json").read_text().replace(old, new)
 
 
+@pytest.mark.long
 def test_what_would_have_been_different_is_shown_before_it_is_saved(browser: Any, duo: Path) -> None:
     before = tree(duo, without=())
     with serve_page(duo, port=0) as address, opened(browser, address, "agent?name=ada&show=resume") as tab:
@@ -49,6 +50,7 @@ def test_what_would_have_been_different_is_shown_before_it_is_saved(browser: Any
     assert tree(duo, without=()) == before
 
 
+@pytest.mark.long
 def test_a_model_that_answers_whatever_it_is_asked_cannot_tell(browser: Any, duo: Path) -> None:
     with serve_page(duo, port=0) as address, opened(browser, address, "agent?name=bob&show=resume") as tab:
         tab.fill("textarea.code", typed(duo, "bob", "You are bob.", "Be brief."))
@@ -73,6 +75,7 @@ def test_a_dry_run_says_so_before_anybody_is_asked(duo: Path, lemming: Lemming) 
     assert "changed prompts get no answer" in ran.err
 
 
+@pytest.mark.long
 def test_a_gate_is_tried_before_it_is_saved_with_what_it_costs(browser: Any, org: Path) -> None:
     before = tree(org, without=())
     with serve_page(org, port=0) as address, opened(browser, address, "settings") as tab:

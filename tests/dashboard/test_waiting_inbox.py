@@ -66,6 +66,7 @@ def test_a_call_is_approved_in_two_keys_and_the_focus_is_on_the_next(browser: An
     assert last_of(org)["decision"] == "approve"
 
 
+@pytest.mark.long
 def test_what_was_decided_is_taken_back_until_the_next_tick_begins(browser: Any, address: str, org: Path) -> None:
     before = len(read_outbox_entries(org, "human"))
     with opened(browser, address, "waiting") as tab:

@@ -179,6 +179,7 @@ def test_a_killed_engine_is_continued_by_the_next_and_no_answer_is_paid_twice(
     assert paid.total() <= ideal.total() + 1, "the call in flight is all that a kill may cost"
 
 
+@pytest.mark.long
 def test_an_engine_that_is_killed_again_and_again_comes_to_the_same_files(
     base: Path, plugins: Path, whole: Path
 ) -> None:

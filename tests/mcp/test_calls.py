@@ -39,6 +39,7 @@ def prompt(base: Path, tick: int = 1) -> str:
     return "\n".join(message["content"] for message in started["prompt"])
 
 
+@pytest.mark.long
 def test_each_way_in_which_a_call_ends_is_its_own_and_the_tick_goes_on(tmp_path: Path) -> None:
     base = org_with(
         tmp_path,

@@ -62,6 +62,7 @@ def test_who_may_only_look_has_no_tool_that_writes(base: Path) -> None:
     assert talking(make_server(base, writes=True), names) == looking | writing
 
 
+@pytest.mark.long
 def test_a_client_sees_what_the_commands_print(base: Path) -> None:
     async def look(client: Any) -> list[Any]:
         outbox = await told(client, "outbox", agent="ada", number=1)

@@ -156,6 +156,7 @@ def test_every_line_that_an_organisation_with_a_past_has_fits_the_printed_schema
             assert [error.message for error in validator.iter_errors(json.loads(line))] == []
 
 
+@pytest.mark.long
 def test_an_odd_record_is_told_with_its_line_by_who_reads_it(
     mutants: list[tuple[list[Json], bool]], tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def rebuilt(base: Path) -> Path:
     return base
 
 
+@pytest.mark.long
 def test_each_tick_is_as_it_would_have_been_kept(rebuilt: Path, tmp_path: Path) -> None:
     kept = make(tmp_path / "kept", "git")
     run(kept, 7)

@@ -127,6 +127,7 @@ def test_only_journals_that_can_matter_are_taken_apart(base: Path) -> None:
     assert ask(base, entry_id(1, "ada", 0)).by == "unknown"
 
 
+@pytest.mark.long
 def test_a_resume_that_an_earlier_turn_wrote_is_found_in_a_packed_journal(base: Path) -> None:
     make_org(
         base,

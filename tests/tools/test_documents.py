@@ -121,6 +121,7 @@ def test_what_cannot_be_read_is_told_in_words(
     assert why in desk.refusal("read_document", path=put(desk, name, made))
 
 
+@pytest.mark.long
 def test_an_expansion_of_entities_is_no_bomb(desk: Desk) -> None:
     lol = '<!DOCTYPE z [<!ENTITY a "aaaaaaaaaa">' + "".join(
         f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 10}">' for n in range(9)

@@ -153,6 +153,7 @@ def test_a_kill_ends_the_processes_of_functions_and_the_call_is_unknown(tmp_path
     assert (record["outcome"], record["success"]) == ("interrupted", False)
 
 
+@pytest.mark.long
 def test_a_call_that_a_person_has_run_again_has_the_same_key(tmp_path: Path) -> None:
     shop = Workshop(tmp_path / "org")
     shop.file(

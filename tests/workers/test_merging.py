@@ -193,6 +193,7 @@ def test_a_merge_continues_after_the_branch_was_squashed_into_its_base(bench: Be
     assert is_published(bench.repository, "lemming/team", earlier)
 
 
+@pytest.mark.long
 def test_workers_start_from_the_head_as_the_tick_opened(bench: Bench) -> None:
     first = merge(bench, order_edit(bench, "one", 3))
     merge(bench, order_edit(bench, "two", 20, base=first, tick=2))

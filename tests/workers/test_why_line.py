@@ -111,6 +111,7 @@ def test_a_removed_branch_that_was_merged_elsewhere_is_no_problem(base: Path) ->
     assert list_problems(base) == []
 
 
+@pytest.mark.long
 def test_verify_names_the_patch_of_a_merge_that_is_missing(base: Path) -> None:
     for patch in (base / "logs/patches").iterdir():
         patch.unlink()

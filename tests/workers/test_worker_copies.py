@@ -39,6 +39,7 @@ def test_a_fork_has_the_patches_of_its_journals(base: Path, capsys: pytest.Captu
     require_mergeable(base.parent / "forked")
 
 
+@pytest.mark.long
 def test_a_rehearsal_takes_recorded_patches_and_changes_no_branch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
