@@ -133,3 +133,10 @@ def test_a_repository_that_is_gone_is_a_note(base: Path) -> None:
     [(_, message, is_error)] = list_problems(base)
     assert message.endswith("there is no repository now")
     assert not is_error
+
+
+def test_without_git_no_merge_is_taken_for_sound(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{base}/nowhere")
+    [(_, message, is_error)] = list_problems(base)
+    assert "git must be installed" in message
+    assert is_error

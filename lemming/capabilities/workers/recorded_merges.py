@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from lemming.capabilities.workers.merge_tool import MERGE
 from lemming.capabilities.workers.patch_store import load_patch, patch_file
-from lemming.capabilities.workers.repositories.git_command import RepositoryError, is_git_true, run_git
+from lemming.capabilities.workers.repositories.git_command import RepositoryError, is_git_true, require_git, run_git
 from lemming.capabilities.workers.repositories.line_origin import LineOrigin, RecordedPatch, find_line_origin
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository, to_ref
 from lemming.capabilities.workers.workspace_settings import get_workspace, locate_repository
@@ -92,9 +92,9 @@ def find_merge_problems(org: Organisation, ticks: Iterable[int]) -> Iterator[Mer
             yield MergeProblem(max(tick_list, default=0), f"{PATCHES}/{name}", "damage", error.message)
     repositories: dict[str, UserRepository | None] = {}
     for merge in iter_merges(org, tick_list) if folder.is_dir() or _list_workspaces(org) else ():
-        if merge.git_dir not in repositories:
-            repositories[merge.git_dir] = _find_repository(merge.git_dir)
         try:
+            if merge.git_dir not in repositories:
+                repositories[merge.git_dir] = _find_repository(merge.git_dir)
             yield from _check_merge(org, merge, repositories[merge.git_dir])
         except LemmingError as error:
             place = f"{merge.branch} of {merge.git_dir}"
@@ -119,6 +119,8 @@ def _check_merge(org: Organisation, merge: RecordedMerge, repository: UserReposi
 
 
 def _find_repository(git_dir: str) -> UserRepository | None:
+    """Return the repository of a git directory, or None if it is gone. Raises `RepositoryError` without git."""
+    require_git()
     path = Path(git_dir)
     for folder in (path, path.parent) if git_dir else ():
         with suppress(ConfigError, RepositoryError):
