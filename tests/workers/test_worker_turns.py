@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -117,3 +118,31 @@ def test_a_goal_is_checked_on_the_branch_after_the_merge_and_its_words_go_back_t
     receipts = outbox(base, "coder")[-1]["payload"]["until"]
     assert (receipts["turns"], receipts["reached"], receipts["checks"][0]["status"]) == (2, True, 0)
     assert git(site, "show", "lemming/coder:src/state") == "good"
+
+
+FORGETFUL = """#!/bin/sh
+case "$*" in
+*--version*) echo 1 && exit ;;
+*--resume*) echo '{"type": "result", "is_error": true, "result": "No conversation found", "session_id": "s"}' && exit 1 ;;
+esac
+cat > /dev/null
+echo '{"type": "system", "subtype": "init", "session_id": "s"}'
+if test -e state; then echo good >> state; else echo bad > state; fi
+echo '{"type": "result", "subtype": "success", "is_error": false, "result": "done", "session_id": "s"}'
+"""
+
+
+def test_a_session_that_cannot_be_resumed_is_begun_again_with_the_changes_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key-of-the-test")
+    (tmp_path / "forgetful").write_text(FORGETFUL)
+    (tmp_path / "forgetful").chmod(0o755)
+    checks = {"checks": [{"command": ["grep", "-q", "good", "state"]}]}
+    base, site = make_worker_org(tmp_path, {"coder": ""}, workspace=checks)
+    models = json.loads((base / "config/models.json").read_text())
+    options = {"command": [f"{tmp_path}/forgetful"]}
+    models["model_coder"] = {"provider": "claude-code", "model": "claude-sonnet-4-5", "options": options}
+    (base / "config/models.json").write_text(json.dumps(models))
+    run_once(base)
+    assert git(site, "show", "lemming/coder:state") == "bad\ngood"

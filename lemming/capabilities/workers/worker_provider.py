@@ -118,6 +118,11 @@ class WorkerProvider(Backend):
             load_bundle(collector.git_dir, b64decode(job.bundle), job.base)
         prompt, session = self._enter_clone(job, attempt, repository, request.messages)
         end = self.run_worker(self._make_run(job, attempt, repository, request, prompt, session))
+        asked_nothing = self.harness.api != "none" and not end.requests
+        if session and end.result.error and not end.ended_by and asked_nothing:  # its session is gone or damaged
+            attempt.discard_work()
+            prompt, session = self._enter_clone(job, attempt, repository, request.messages)
+            end = self.run_worker(self._make_run(job, attempt, repository, request, prompt, session))
         if self.stopping and self.stopping.is_set():
             raise Unavailable("the engine ended during the run", where=self.harness_name)
         fs.remove(attempt.folder, STOP_FILE)
