@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -228,3 +229,16 @@ def test_a_merge_ignores_drivers_of_the_repository(bench: Bench, tmp_path: Path)
     merge(bench, orders[0])
     assert isinstance(plan_merge(bench.collector, bench.repository, orders[1]), Conflict)
     assert not os.path.exists(tmp_path / "ran")
+
+
+def test_a_branch_that_the_users_git_has_locked_for_a_moment_is_waited_for(bench: Bench) -> None:
+    merge(bench, order_edit(bench, "coder", 3))
+    order = order_edit(bench, "other", 20)
+    plan = plan_merge(bench.collector, bench.repository, order)
+    assert isinstance(plan, MergePlan)
+    lock = bench.repository.git_dir / f"refs/heads/{order.branch}.lock"
+    lock.touch()
+    timer = threading.Timer(0.3, lock.unlink)
+    timer.start()
+    assert publish(bench.collector, bench.repository, order, plan)
+    timer.join()

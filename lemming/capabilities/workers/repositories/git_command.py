@@ -26,6 +26,8 @@ _VERSION = re.compile(r"git version (\d+)\.(\d+)")
 _SETTINGS = {
     "core.hooksPath": os.devnull, "core.fsmonitor": "false", "core.protectHFS": "true", "core.protectNTFS": "true",
     "blame.ignoreRevsFile": "",
+    # The user's own git may hold the lock of a branch for a moment.
+    "core.filesRefLockTimeout": "5000", "core.packedRefsTimeout": "5000",
     # A branch must not survive a power loss that its objects do not.
     "core.fsync": "loose-object,pack,pack-metadata,reference", "core.fsyncMethod": "batch",
 }  # fmt: skip
