@@ -242,3 +242,13 @@ def test_a_branch_that_the_users_git_has_locked_for_a_moment_is_waited_for(bench
     timer.start()
     assert publish(bench.collector, bench.repository, order, plan)
     timer.join()
+
+
+def test_a_branch_that_the_user_removed_meanwhile_does_not_come_back(bench: Bench) -> None:
+    dropped = merge(bench, order_edit(bench, "one", 3))
+    order = order_edit(bench, "two", 20, base=dropped, tick=2)
+    git(bench.folder, "branch", "-D", order.branch)
+    merged = merge(bench, order)
+    assert git(bench.folder, "log", "-1", "--format=%P", merged) == bench.head
+    assert "edit of one" not in git(bench.folder, "show", merged)
+    assert "edit of two in 2" in git(bench.folder, "show", merged)

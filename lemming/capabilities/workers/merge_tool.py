@@ -28,7 +28,7 @@ from lemming.capabilities.workers.repositories.merging import (
 from lemming.capabilities.workers.repositories.patches import rebuild_tree
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, compare_trees
-from lemming.capabilities.workers.workspace_settings import get_workspace, locate_repository
+from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace, locate_repository
 from lemming.ext import describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import LemmingError, ToolError
@@ -110,7 +110,7 @@ class MergeTool(CallOnly):
         try:
             call: Json = {"files": files, "insertions": insertions, "deletions": deletions, "paths": paths}
             call |= {"flags": flags, "diff": diff}
-            result = _publish_patch(context, settings.repository, branch, base, tree, patch, summary, call)
+            result = _publish_patch(context, settings, base, tree, patch, summary, call)
         except ToolError:
             raise
         except LemmingError as error:
@@ -121,9 +121,10 @@ class MergeTool(CallOnly):
 
 
 def _publish_patch(
-    context: ToolContext, workspace: str, branch: str, base: str, tree: str, patch: str, summary: str, call: Json
+    context: ToolContext, settings: WorkspaceSettings, base: str, tree: str, patch: str, summary: str, call: Json
 ) -> ToolResult:
-    repository = open_repository(locate_repository(context.base, workspace))
+    branch = settings.branch_name(context.agent.name)
+    repository = open_repository(locate_repository(context.base, settings.repository))
     collector = open_collector(collector_folder(context.base, f"{repository.git_dir}"), repository)
     order = MergeOrder(
         agent=context.agent.name,
@@ -136,6 +137,7 @@ def _publish_patch(
         at=context.began_at,
         org=organisation_id(context.base),
         summary=summary,
+        base_branch=settings.base,
     )
     for _ in range(MAX_MOVES):
         # Looked up each time: an earlier try of this call may have been killed right after the branch moved.

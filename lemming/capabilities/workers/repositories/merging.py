@@ -35,7 +35,8 @@ class MergeOrder:
 
     `base`: commit that the worker started from. `tree`: id of the worker's tree, whose objects the engine's repository
     has. `patch`: SHA-256 of the recorded patch. `at`: timestamp of the tick, the commit's date. `org`: id of the
-    organisation. `summary`: text for the commit message.
+    organisation. `summary`: text for the commit message. `base_branch`: branch that the work starts from, as in
+    `find_base`.
     """
 
     agent: str
@@ -48,6 +49,7 @@ class MergeOrder:
     at: str
     org: str
     summary: str
+    base_branch: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,14 @@ def plan_merge(
     """
     require_own_branch(repository, order.branch, order.agent)
     old = repository.read_head(order.branch)
-    parents, tree = [order.base], order.tree
-    if old and not _can_follow_base(repository, order.base, old):
-        files_or_tree = merge_trees(collector, order.base, old, order.tree)
+    parents, tree, head = [order.base], order.tree, old
+    if not old and not repository.is_reachable(order.base):
+        head = repository.read_base(order.base_branch)  # the user has dropped what the worker started from
+    if head and (not old or not _can_follow_base(repository, order.base, old)):
+        files_or_tree = merge_trees(collector, order.base, head, order.tree)
         if not isinstance(files_or_tree, str):
-            return Conflict(old, files_or_tree)
-        parents, tree = [old], files_or_tree
+            return Conflict(head, files_or_tree)
+        parents, tree = [head], files_or_tree
     elif old and not repository.is_ancestor(old, order.base):
         parents.append(old)  # squashed into the base: its commits stay in the branch's history
     if tree == collector.read("rev-parse", f"{parents[0]}^{{tree}}"):

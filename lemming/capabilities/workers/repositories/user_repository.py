@@ -86,7 +86,7 @@ class UserRepository:
         Without the branch, or with all of its changes in `base_branch` (empty: HEAD of the repository), the head of
         `base_branch`. `tick_key`: id of the organisation. Raises ConfigError without a commit to start from.
         """
-        head, base_head = self.read_head(branch), self._read_base(base_branch)
+        head, base_head = self.read_head(branch), self.read_base(base_branch)
         # Other workers of the tick may have merged already; every worker starts from the same commit.
         for _ in range(MAX_STEPS):
             if not head or not self._is_of_tick(head, agent=agent, tick=tick, tick_key=tick_key):
@@ -127,7 +127,7 @@ class UserRepository:
         """Return True if a branch, a tag or HEAD has the commit in its history."""
         if read_git("for-each-ref", "--count=1", "--contains", commit, git_dir=self.git_dir):
             return True
-        head = self._read_base("")
+        head = self.read_base("")
         return bool(head) and self.is_ancestor(commit, head)
 
     def read_trailers(self, commit: str) -> Mapping[str, str]:
@@ -159,7 +159,8 @@ class UserRepository:
                     folders.append(borrowed)
         return folders
 
-    def _read_base(self, base_branch: str) -> str:
+    def read_base(self, base_branch: str) -> str:
+        """Return the head of a branch, or of HEAD for an empty name. Raises ConfigError for a missing branch."""
         if not base_branch:
             output = run_git("rev-parse", "-q", "--verify", "HEAD^{commit}", git_dir=self.git_dir, accept=(0, 1, 128))
             return output.decode().strip()
