@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks import aged, cluster, cold, counts, idle, instructions, memory, overhead, parallel, simulate
+from benchmarks import aged, cluster, cold, counts, idle, instructions, memory, overhead, parallel, simulate, workers
 from benchmarks.measurement import Measurement, get_file_system
 from benchmarks.models import measuring as models
 from benchmarks.models.sides import SIDES
@@ -43,13 +43,22 @@ SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
     "instructions": instructions.measure,
     "aged": aged.measure,
     "cluster": cluster.measure,
+    "workers": workers.measure,
     "simulate": simulate.measure,
     "models": models.measure,
     "peers": measuring.measure,
     "real": real.measure,
 }
 WIDE_SUBJECTS = {"models", "peers"}  # a column for each figure
-EXPLICIT_SUBJECTS = {"aged", "cluster", "models", "peers", "real", "simulate"}  # what takes too long for "everything"
+EXPLICIT_SUBJECTS = {
+    "aged",
+    "cluster",
+    "models",
+    "peers",
+    "real",
+    "simulate",
+    "workers",
+}  # what takes too long for "everything"
 MEMORY_FOLDER = Path("/dev/shm")
 RESULTS_FILE = Path(__file__).parent / "results.json"
 QUICK_OPTIONS = {"rounds": 3, "agents": (10, 100), "entries": (0,), "durability": ("off",), "ages": (), "kills": 2}

@@ -29,7 +29,7 @@ def measure(options: Options) -> Iterator[Measurement]:
     if importlib.util.find_spec("distributed") is None:
         print("cluster: distributed is not installed: pip install 'lemming-engine[dask]'", file=sys.stderr)
         return
-    with _run_cluster(options.folder) as address:
+    with run_cluster(options.folder) as address:
         bases = {executor: _make_org(options.folder / executor, executor, address) for executor in ("dask", "threads")}
         timings = interleave({name: Side(make_tick_work, (base,)) for name, base in bases.items()}, options.rounds)
     wall = {name: [timing.wall_s for timing in side_timings] for name, side_timings in timings.items()}
@@ -53,17 +53,23 @@ def _make_org(base: Path, executor: str, address: str) -> Path:
 
 
 @contextmanager
-def _run_cluster(folder: Path) -> Iterator[str]:
-    """Run a scheduler and workers in separate processes, with a thread for every call."""
+def run_cluster(
+    folder: Path, *, workers: int = WORKERS, threads: int = TURNS // WORKERS, is_pinned: bool = False
+) -> Iterator[str]:
+    """Run a scheduler and workers in separate processes, with a thread for every call.
+
+    `is_pinned`: each worker has one core for itself, as far as there are cores.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-    threads = str(TURNS // WORKERS)
-    worker = ("worker", address, "--nthreads", threads, "--no-dashboard", "--local-directory", str(folder))
+    worker = ("worker", address, "--nthreads", str(threads), "--no-dashboard", "--local-directory", str(folder))
     processes = [_start_dask("scheduler", "--port", address.rpartition(":")[2], "--no-dashboard")]
     try:
-        processes += [_start_dask(*worker) for _ in range(WORKERS)]
-        _wait_for_workers(address)
+        for number in range(workers):
+            cores = ("taskset", "-c", str(number % (os.cpu_count() or 1))) if is_pinned else ()
+            processes.append(_start_dask(*worker, prefix=cores))
+        _wait_for_workers(address, workers)
         yield address
     finally:
         for process in processes:
@@ -71,20 +77,20 @@ def _run_cluster(folder: Path) -> Iterator[str]:
             process.wait()
 
 
-def _start_dask(*arguments: str) -> subprocess.Popen[bytes]:
+def _start_dask(*arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "dask", *arguments],
+        [*prefix, sys.executable, "-m", "dask", *arguments],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
 
-def _wait_for_workers(address: str) -> None:
+def _wait_for_workers(address: str, workers: int) -> None:
     from lemming.capabilities.cluster.cluster_calls import DaskCalls
 
     calls = DaskCalls(address, connect_s=60)
     deadline = time.monotonic() + 60
-    while len(calls.count_worker_slots()) < WORKERS and time.monotonic() < deadline:
+    while len(calls.count_worker_slots()) < workers and time.monotonic() < deadline:
         time.sleep(0.2)
     calls.close()
