@@ -121,6 +121,7 @@ def test_a_turn_whose_reply_was_corrected_is_not_valid(tmp_path: Path) -> None:
     assert not is_valid(played.outcome)
 
 
+@pytest.mark.long
 def test_each_turn_asks_the_same_in_every_run(tmp_path: Path) -> None:
     silence = reply()
     turns = [BY_NAME[name] for name in ("form-1", "tool-1", "inbox-1")]

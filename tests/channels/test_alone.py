@@ -169,6 +169,7 @@ def test_a_body_that_github_signed_is_one_message_under_whatever_delivery(base: 
     assert len(arrived(base)) == 1
 
 
+@pytest.mark.long
 def test_who_only_connects_keeps_nobody_from_asking(base: Path) -> None:
     with_channel(base, OPTIONS, provider="http")
     with served(base) as caller, ExitStack() as held:

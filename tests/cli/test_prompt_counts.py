@@ -184,6 +184,7 @@ def test_tools_of_a_backend_are_a_part_too(base: Path, lemming: Lemming) -> None
     assert parts_of(base, lemming, "fit", "native")["tools"] > 5
 
 
+@pytest.mark.long
 def test_the_boilerplate_is_what_the_form_and_the_template_add(
     base: Path, server: CountingServer, lemming: Lemming
 ) -> None:

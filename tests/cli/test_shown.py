@@ -61,6 +61,7 @@ def lively(base: Path, lemming: Lemming) -> Lemming:
     return lemming
 
 
+@pytest.mark.long
 def test_every_object_is_as_the_schema_says(lively: Lemming) -> None:
     forms = {it["properties"]["type"]["const"]: it for it in get_schema("shown")["oneOf"]}
     wrong, kinds = list[str](), set[str]()

@@ -209,6 +209,7 @@ def test_what_is_no_json_is_told_what_json_wants(base: Path, lemming: Lemming, t
     assert hint in problem["hint"]
 
 
+@pytest.mark.long
 def test_tools_of_a_model_that_is_too_small_for_them_are_warned_about(base: Path, lemming: Lemming) -> None:
     tiny = {"provider": "local", "model": "smollm2-135m-instruct", "prompt": "brief"}
     agents = [resume(name, model={"key": key}, **permissions(tools=["file_read"]))
@@ -231,6 +232,7 @@ def test_what_a_plugin_that_was_not_imported_may_bring_is_no_mistake(base: Path,
     assert 'no tool \\"own_tool\\"' in told
 
 
+@pytest.mark.long
 def test_of_very_many_entries_the_newest_are_opened_and_all_when_asked(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     for tick in range(compute_entries_per_outbox(1) + 1):

@@ -340,6 +340,7 @@ def test_doctor_says_what_the_cluster_offers(cluster: LocalCluster, base: Path) 
     assert (found["level"], "2 workers, 16 parallel calls" in found["text"]) == ("ok", True)
 
 
+@pytest.mark.long
 def test_doctor_says_when_no_cluster_can_be_reached(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment_checks, "CONNECT_S", 0.5)
     make_org(base, resume("ada"), org={"executor": "dask", "executor_address": "tcp://127.0.0.1:1"})

@@ -66,6 +66,7 @@ def test_on_a_wide_screen_twenty_five_of_two_hundred_agents_are_seen(browser: An
         assert "3 times in a row" in tab.inner_text(".rows > div >> nth=0")
 
 
+@pytest.mark.long
 def test_of_few_agents_what_was_said_last_fills_the_page(browser: Any, address: str) -> None:
     with opened(browser, address, "agents") as tab:
         playwright.expect(tab.locator(".lately li")).to_have_count(8)

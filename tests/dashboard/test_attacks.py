@@ -102,6 +102,7 @@ def said_to(place: str, raw: bytes) -> bytes:
         return connection.recv(200)
 
 
+@pytest.mark.long
 def test_slow_clients_and_many_streams_keep_nobody_waiting(place: str) -> None:
     host, _, port = place.partition(":")
     with ExitStack() as held:

@@ -57,6 +57,7 @@ def hall(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(base)
 
 
+@pytest.mark.long
 def test_no_arrow_of_the_map_runs_behind_a_box_and_one_says_what_went_along_it(browser: Any, hall: str) -> None:
     with serve_page(Path(hall), port=0) as address, opened(browser, address, "map") as tab:
         tab.wait_for_selector(".drawing .way")

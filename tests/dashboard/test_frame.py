@@ -74,6 +74,7 @@ def test_a_letter_that_waits_says_so_and_goes_where_it_leads(browser: Any, addre
         assert "next and previous line" in tab.inner_text("#help")
 
 
+@pytest.mark.long
 def test_the_head_is_there_wherever_one_has_scrolled_to(browser: Any, address: str) -> None:
     for width in (1280, 390):
         with opened(browser, address, "feed") as tab:
@@ -82,6 +83,7 @@ def test_the_head_is_there_wherever_one_has_scrolled_to(browser: Any, address: s
             playwright.expect(tab.locator(".head .calls")).to_be_in_viewport(ratio=1)
 
 
+@pytest.mark.long
 def test_nothing_overflows_at_200_percent(browser: Any, address: str) -> None:
     with opened(browser, address) as tab:
         tab.set_viewport_size({"width": 720, "height": 700})

@@ -240,6 +240,7 @@ def test_entries_are_filtered_and_threads_followed_from_disk(browser: Any, repor
         assert tab.locator("li.entry").count() == 2
 
 
+@pytest.mark.long
 def test_what_is_not_there_is_said_in_its_place(browser: Any, org: Path, tmp_path: Path) -> None:
     write_report(Organisation(org), tmp_path / "out", "2")
     with opened(browser, tmp_path / "out", "tick?number=1") as tab:

@@ -93,6 +93,7 @@ def test_a_gate_is_tried_before_it_is_saved_with_what_it_costs(browser: Any, org
     assert tree(org, without=()) == before
 
 
+@pytest.mark.long
 def test_a_line_of_models_is_tried_before_it_is_saved(browser: Any, duo: Path) -> None:
     with serve_page(duo, port=0) as address, opened(browser, address, "settings?file=models") as tab:
         line = tab.locator(".group:has(legend:text-is('scripted'))")

@@ -43,6 +43,7 @@ def test_the_page_lands_where_something_waits(browser: Any, address: str) -> Non
     tab.close()
 
 
+@pytest.mark.long
 def test_an_item_says_what_is_wanted_and_why_and_leads_to_its_turn(browser: Any, address: str) -> None:
     with opened(browser, address, "waiting") as tab:
         show(tab)

@@ -226,6 +226,7 @@ def test_what_a_model_thinks_and_calls_by_itself_leaves_no_secret(org: Path) -> 
     _is_sound(org)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", [RequestRejected, RuntimeError, KeyError])
 def test_an_error_with_keys_in_it_leaves_no_secret(org: Path, kind: Callable[[str], Exception]) -> None:
     secret = f"401 {{'authorization': 'Bearer {ALL[0]}'}} "

@@ -30,6 +30,7 @@ def ticks(base: Path, *, tick: int) -> tuple[dict[str, Any], list[str], list[str
     return lines[0]["mcp"]["mis"], outcomes, told
 
 
+@pytest.mark.long
 def test_a_tool_with_another_description_is_not_offered_until_it_is_accepted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_tool_that_is_gone_is_told_and_not_offered(tmp_path: Path) -> None:
     assert told == ['tool "extra" of MCP server mis is gone; it is not offered']
 
 
+@pytest.mark.long
 def test_the_commands_list_and_call_without_an_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = org_with(tmp_path, {"mis": server(**ONLY), "dead": server("dead")})
     assert run(["-C", str(base), "mcp", "list"]) == 0

@@ -52,6 +52,7 @@ def tick(base: Path) -> tuple[list[str], list[tuple[str, str]]]:
     return told, [(it["outcome"], it["output"]) for it in lines if it["type"] == "tool_finished"]
 
 
+@pytest.mark.long
 def test_schemas_of_arguments_and_of_results_are_held_to_in_a_moment_or_refused(
     tmp_path: Path, given: dict[str, tuple[dict[str, Any], Any]]
 ) -> None:

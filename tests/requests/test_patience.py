@@ -233,6 +233,7 @@ def at_once(base: Path, *questions: str) -> None:
         assert put(base, "helper", question, clock=FrozenClock()).answer == "here it is"
 
 
+@pytest.mark.long
 def test_ticks_run_for_others_count_for_no_person(base: Path, tmp_path: Path) -> None:
     gate = {"at": "call", "tool": "memory_write", "then": "ask", "persons": ["human"], "expires": 3}
     make_org(

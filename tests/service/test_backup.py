@@ -141,6 +141,7 @@ def test_links_inside_stay_links_and_what_is_no_file_is_left_out_and_named(base:
 # --- beside an engine --------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_backups_made_while_an_engine_runs_are_each_of_one_moment(base: Path, tmp_path: Path) -> None:
     make_org(base, *(resume(f"a{number}") for number in range(4)), org={"durability": "off"})
     engine = ticks(base, interval_s=0)

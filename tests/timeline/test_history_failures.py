@@ -40,6 +40,7 @@ run_once(base, clock=Deadly())
 """
 
 
+@pytest.mark.long
 def test_a_commit_lost_to_a_kill_is_made_up_for_before_the_next_tick(base: Path) -> None:
     make(base)
     run(base)

@@ -106,6 +106,7 @@ def test_files_are_the_same_however_many_turns_are_taken_at_once(
         assert files_after(org_of_three(tmp_path / str(at_once), at_once)) == alone
 
 
+@pytest.mark.long
 def test_a_replay_calls_no_function_and_agrees(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     base = org_of_three(tmp_path / "org", 8)
     files_after(base, ticks=1)
@@ -126,6 +127,7 @@ run_once(Path(sys.argv[1]), clock=FrozenClock())
 """
 
 
+@pytest.mark.long
 def test_a_kill_ends_the_processes_of_functions_and_the_call_is_unknown(tmp_path: Path) -> None:
     shop = Workshop(tmp_path / "org")
     pipe = tmp_path / "pipe"
@@ -266,6 +268,7 @@ def test_two_organisations_in_one_process_have_each_its_own_tools(tmp_path: Path
         shop.org.close()
 
 
+@pytest.mark.long
 def test_an_organisation_without_tool_files_imports_nothing_of_it(tmp_path: Path) -> None:
     make_org(tmp_path, resume("ada"), script=[{"reply": say("hello")}])
     look = "print([name for name in sys.modules if 'functions' in name or name == 'docstring_parser'])"

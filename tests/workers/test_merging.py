@@ -57,6 +57,7 @@ def test_a_merge_adds_a_commit_of_the_agent_and_touches_nothing_else(bench: Benc
     git(bench.folder, "fsck", "--strict")
 
 
+@pytest.mark.long
 def test_the_same_orders_give_the_same_commits_on_another_machine(bench: Bench, tmp_path: Path) -> None:
     orders = [order_edit(bench, agent, number) for number, agent in enumerate(("one", "two", "three"))]
     other = Bench(tmp_path / "other")
@@ -180,6 +181,7 @@ def test_a_merge_continues_after_the_branch_was_merged_into_its_base(bench: Benc
     assert git(bench.folder, "rev-parse", f"{merged}^@") == bench.head
 
 
+@pytest.mark.long
 def test_a_merge_continues_after_the_branch_was_squashed_into_its_base(bench: Bench) -> None:
     merge(bench, order_edit(bench, "one", 3))
     earlier = merge(bench, order_edit(bench, "two", 20))

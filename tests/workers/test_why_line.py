@@ -98,6 +98,7 @@ def test_verify_names_a_merge_that_is_gone_from_its_branch(base: Path) -> None:
     assert list_problems(base) == [("missing", message, True)]
 
 
+@pytest.mark.long
 def test_a_branch_that_the_user_removed_is_a_note(base: Path) -> None:
     read_site(base, "branch", "-D", "lemming/coder")
     [(_, message, is_error)] = list_problems(base)

@@ -123,6 +123,7 @@ def test_a_harness_that_is_refused_and_goes_on_is_ended(tmp_path: Path) -> None:
     assert (end.ended_by, end.exit_status) == ("budget", -15)
 
 
+@pytest.mark.long
 def test_the_deadline_ends_a_run(tmp_path: Path) -> None:
     end = run_harness(make_run(tmp_path, "while true; do echo busy; done | head -n 3; exec sleep 60", deadline_s=1.0))
     assert (end.ended_by, end.result.error, end.exit_status) == ("deadline", "stopped", -15)
