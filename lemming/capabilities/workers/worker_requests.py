@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,13 +27,12 @@ from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, g
 from lemming.ext import Allowed, Effect, Interception, LivePhase, ModelEntry, Outcome, SendRequest, TurnView
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.redaction.secrets import find_redactions, redact_bytes
+from lemming.kernel.base.wording import format_count
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.llm.token_usage import Tokens
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_pricing
 from lemming.kernel.plugins.capability_table import EXECUTORS
-
-CLONE_FIELDS = ("base", "tree", "files", "left_out", "flags")
 
 
 def send_job(effect: SendRequest, turn: TurnView) -> Interception:
@@ -164,16 +163,12 @@ def _get_prices(entry: ModelEntry) -> dict[str, float]:
     return {} if None in costs.values() else {kind: cost / million for kind, cost in costs.items()}
 
 
-def _describe_files(files: Sequence[Json]) -> str:
-    return f"change {len(files)} files" if len(files) > 1 else f"change {files[0]['path']}"
-
-
 def _make_call(facts: Json, turn: TurnView, settings: WorkspaceSettings, text: str, patch: bytes) -> Json:
     """Return the call of `merge` that a reply with a patch makes."""
     files = facts["files"]
     first_line = next(
         (line.strip() for line in text.splitlines() if line.strip()),
-        f"change {len(files)} file{'s' * (len(files) > 1)}",
+        f"change {format_count(len(files), 'file')}",
     )
     args = make_merge_arguments(
         workspace=settings.repository,

@@ -60,10 +60,6 @@ class UserRepository:
                 return commit
         return ""
 
-    def is_checked_out(self, branch: str) -> bool:
-        """Return True if a work tree has the branch checked out, or is rebasing it."""
-        return self.find_work_tree(branch) is not None
-
     def find_work_tree(self, branch: str) -> Path | None:
         """Return the folder of the work tree that has the branch checked out or is rebasing it, or None."""
         ref, work_tree = to_ref(branch).encode(), b""
