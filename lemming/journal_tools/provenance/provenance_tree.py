@@ -123,7 +123,7 @@ def _suggest_targets(base: OrgPath, path: str) -> str:
     name = path.rstrip("/").removeprefix("agents/")
     if name in list_agent_folders(base):
         return f"use lemming why {paths.resume_file(name)}; lemming agents show {name} shows the agent"
-    return "name an entry's id, a file of the organisation, AGENT/memory/KEY, or PATH:LINE in a worker's repository"
+    return "name an entry's id, a file of the organisation, or AGENT/memory/KEY; in a worker's repository, PATH:LINE"
 
 
 def _is_outside_org(base: OrgPath, path: str) -> bool:
