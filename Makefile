@@ -59,7 +59,7 @@ bench: $(VENV)/dev ## Measure the engine against bare file writing
 	@$(BIN)/python -m benchmarks
 
 docs: $(VENV)/dev ## Write the generated pages of docs/
-	@$(BIN)/python -m lemming.reference docs
+	@$(BIN)/python -m docs.reference docs
 	@$(BIN)/python -m docs.manual docs
 
 site: $(VENV)/site ## Build the documentation as a site, in site/

@@ -46,7 +46,7 @@ FLOORS = (
     {"commands"},
     {"capabilities"},
     {"cli"},
-    {"__main__", "reference"},
+    {"__main__"},
 )
 # The same within the kernel.
 KERNEL_FLOORS = (
@@ -144,7 +144,7 @@ STARTS_PROCESSES = {
     "capabilities/workers/repositories/git_command.py",
 }  # fmt: skip
 
-MAY_PRINT = {"commands", "reference"}
+MAY_PRINT = {"commands"}
 PRINTS = {
     "libraries/sandbox/sandbox_launcher.py": "its standard output is its verdict, which the engine reads",
     "kernel/line.py": "it is a program of its own: python -m lemming.kernel.line",

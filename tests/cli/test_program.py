@@ -14,7 +14,8 @@ from forked import lemming_in
 from patience import PATIENCE_S
 from terminal import REPOSITORY, Lemming
 
-from lemming import __version__, reference
+from docs.reference import generate_pages
+from lemming import __version__
 from lemming.cli import load_command
 from lemming.commands.command_table import COMMAND_SUGGESTIONS, COMMANDS, DASHBOARD_VIEWS, GROUPS, SECTIONS
 from lemming.engine import run_once
@@ -207,7 +208,7 @@ def test_the_shell_completes_commands_and_agents(base: Path, typed: str, offered
 
 def test_the_generated_pages_are_up_to_date() -> None:
     docs = REPOSITORY / "docs"
-    pages = reference.generate_pages(docs)
+    pages = generate_pages(docs)
     assert {"cli.md", "resume.md", "settings.md", "plans.md"} <= pages.keys()
     for page, text in pages.items():
         assert (docs / page).read_text() == text, "run `make docs`"

@@ -2,7 +2,7 @@
 
 The pages are `docs/cli.md`, `events.md`, `checks.md`, `resume.md`, `settings.md`, `plans.md` and `renamed.md`.
 
-    python -m lemming.reference docs
+    python -m docs.reference docs
 
 The text above the mark in each page is written by people and is kept.
 """
@@ -27,7 +27,6 @@ import lemming.kernel.journal.engine_events
 from lemming.cli import ROOT_HELP, load_command, make_app
 from lemming.commands import command_table
 from lemming.commands.command_table import COMMANDS, GROUPS, OLD_COMMANDS, OLD_SUBCOMMANDS
-from lemming.commands.terminal import print_notice
 from lemming.kernel.base import alias_table
 from lemming.kernel.files import fs
 from lemming.kernel.files.fast_decoder import file_key
@@ -83,7 +82,7 @@ def main(folder: Path) -> None:
     """Write the pages."""
     for name, text in generate_pages(folder).items():
         fs.write_atomic(folder, name, text.encode())
-        print_notice(str(folder / name))
+        print(folder / name)
 
 
 def _load_manual_part(page: Path) -> str:
