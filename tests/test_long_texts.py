@@ -16,8 +16,7 @@ from typing import Any
 from lemming.capabilities.channels.email_parser import extract_mail_text, get_message_id, get_sender, parse_mail
 from lemming.capabilities.judges.judge_prompts import parse_verdict
 from lemming.capabilities.plans.value_paths import fill_arguments, find_references
-from lemming.import_export.importer_helpers import split_words
-from lemming.import_export.openclaw_importer import load_json5
+from lemming.import_export.claude_importer import split_words
 from lemming.kernel.base.contract import extract_object
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.redaction.secrets import redact_content
@@ -48,7 +47,6 @@ SEARCHES: dict[str, Callable[[str], Any]] = {
     "a redaction": lambda text: redact_content(text.encode()),
     "a quotation": escape_markers,
     "claims": lambda text: [(_FILE_CLAIM.match(it), _CALL_CLAIM.match(it)) for it in _SENTENCE.split(text)],
-    "JSON5": load_json5,
     "a list of words": split_words,
     "a page in a mail": in_mail("Content-Type: text/html\n\n{}"),
     "a type in a mail": in_mail("Content-Type: {}\n\nhi"),

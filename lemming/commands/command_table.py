@@ -243,6 +243,10 @@ SUBCOMMAND_SUGGESTIONS = {
     "check": {"list": "lemming check --list"},
     "calendar": dict.fromkeys(("add", "new"), 'lemming send --every "0 9 * * mon" --to AGENT TEXT'),
     "credits": {"add": "lemming credits grant NAME N"},
+    "import": {
+        "openclaw": 'lemming agents new NAME --instructions "$(cat SOUL.md)"',
+        "company": 'lemming agents new NAME --instructions "$(cat AGENTS.md)" --asked-by MANAGER, for each agent',
+    },
     "memory": dict.fromkeys(("remove", "delete"), "lemming memory rm AGENT KEY"),
     "trust": dict.fromkeys(("agree", "accept"), "lemming trust"),
 }

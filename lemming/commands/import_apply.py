@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,16 +25,14 @@ from lemming.import_export.apply_document import (
 )
 from lemming.import_export.apply_document import apply_writes as write_changes
 from lemming.import_export.claude_importer import import_claude
-from lemming.import_export.company_importer import import_company
 from lemming.import_export.document_lines import locate_by_line
 from lemming.import_export.import_source import ImportResult, ImportSource, ImportTarget, open_source
 from lemming.import_export.import_writer import ImportFiles, build_import_files, write_files
-from lemming.import_export.openclaw_importer import import_openclaw
 from lemming.import_export.org_document import LIMIT_BYTES, OrgDocument, parse_document, parse_org
 from lemming.import_export.template_files import load_template
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError
+from lemming.kernel.base.paths import GUIDE
 from lemming.kernel.files import fs
 from lemming.kernel.files.atomic_folder import finish_staging, stage_org
 from lemming.kernel.org.config import MODELS_FILE, load_config
@@ -180,76 +178,46 @@ def _print_apply_report(base: Path, pieces: OrgDocument, file: Path) -> None:
 
 app = make_command_group("Import agents from other programs.")
 
-Take = Callable[[ImportSource, ImportTarget, ImportResult], None]
-Folder = Annotated[Path, argument("DIR", "Folder to import from.", show_default=False)]
-Into = Annotated[Path | None, option("--into ORG", "Target organisation; created if missing. Default: the nearest.")]
-DryRun = Annotated[bool, option("--dry-run", "Show what would be written, and write nothing.")]
-
 
 @app.subcommand("claude")
-def import_claude_command(context: CommandContext, folder: Folder, into: Into = None, dry_run: DryRun = False) -> None:
-    """Import a Claude Code project: subagents, skills, CLAUDE.md.
+def import_claude_command(
+    context: CommandContext,
+    folder: Annotated[Path, argument("DIR", "Folder to import from.", show_default=False)],
+    into: Annotated[
+        Path | None, option("--into ORG", "Target organisation; created if missing. Default: the nearest.")
+    ] = None,
+    dry_run: Annotated[bool, option("--dry-run", "Show what would be written, and write nothing.")] = False,
+) -> None:
+    """Import a coding project: AGENTS.md or CLAUDE.md, and Claude Code's subagents and skills.
 
     \b
     Examples:
       lemming import claude ~/project --dry-run
       lemming import claude ~/project --into team
     """
-    _import(context, folder, into, import_claude, is_dry=dry_run)
-
-
-@app.subcommand("openclaw")
-def import_openclaw_command(
-    context: CommandContext, folder: Folder, into: Into = None, dry_run: DryRun = False
-) -> None:
-    """Import OpenClaw workspaces. DIR is one workspace, or a folder of workspaces such as ~/.openclaw.
-
-    \b
-    Example:
-      lemming import openclaw ~/.openclaw/workspace
-    """
-    imported_at = timestamp(SystemClock().now())
-
-    def read_source(source: ImportSource, target: ImportTarget, result: ImportResult) -> None:
-        import_openclaw(source, target, result, imported_at)
-
-    _import(context, folder, into, read_source, is_dry=dry_run)
-
-
-@app.subcommand("company")
-def import_company_command(context: CommandContext, folder: Folder, into: Into = None, dry_run: DryRun = False) -> None:
-    """Import an agent company. The source is COMPANY.md, agents/*/AGENTS.md, teams, tasks and .paperclip.yaml.
-
-    \b
-    Example:
-      lemming import company ~/lean-dev-shop --into shop
-    """
-    _import(context, folder, into, import_company, is_dry=dry_run)
-
-
-def _import(context: CommandContext, folder: Path, into: Path | None, read_source: Take, *, is_dry: bool) -> None:
-    """Import agents from a source and print a report."""
     result = ImportResult()
     source = open_source(folder, result.remarks)
     base, template = (context.org.base, {}) if into is None else prepare_org_folder(into)
-    read_source(source, _build_target(base, source, is_new=bool(template)), result)
+    import_claude(source, _build_target(base, source, is_new=bool(template)), result)
     import_files = build_import_files(base, result, template)
-    if not result.resumes:
+    if not (result.resumes or GUIDE in result.optional):
         reasons = "; ".join(f"{remark.file}: {remark.message}" for remark in result.remarks[:3])
-        raise UsageError("no agents found", where=str(source.folder), hint=reasons or "lemming import --help")
-    if not is_dry:
+        raise UsageError(
+            "no agents and no AGENTS.md found", where=str(source.folder), hint=reasons or "lemming import --help"
+        )
+    if not dry_run:
         _write_import(base, template, import_files, result.resumes)
-    problems = [] if is_dry else validate_imported_agents(Organisation(base), result.resumes)
+    problems = [] if dry_run else validate_imported_agents(Organisation(base), result.resumes)
     written = [
         *template,
         *sorted(import_files.files),
         *([MODELS_FILE] if import_files.models and MODELS_FILE not in template else []),
     ]
-    if context.print_as_json("import", _import_to_json(base, result, written, problems, is_dry=is_dry)):
+    if context.print_as_json("import", _import_to_json(base, result, written, problems, is_dry=dry_run)):
         return
     for file in written:
         print_data(str(base / file))
-    _print_import_report(base, result, problems, is_dry=is_dry)
+    _print_import_report(base, result, problems, is_dry=dry_run)
 
 
 def _build_target(base: Path, source: ImportSource, *, is_new: bool) -> ImportTarget:
@@ -308,6 +276,9 @@ def _print_import_report(base: Path, result: ImportResult, problems: list[Proble
         print_problem(problem, Organisation(base))
     if is_dry:
         print_notice(f"{format_count(len(result.resumes), 'agent')}; nothing was written")
+        return
+    if not result.resumes:
+        print_notice('no agents, but a guide: an agent reads AGENTS.md with `"guides": true` in its resume')
         return
     print_notice(f"{format_count(len(result.resumes), 'agent')}: {', '.join(result.resumes)}")
     print_notice(f"next: lemming -C {base} validate; read the resumes before the first run-once")

@@ -1,23 +1,44 @@
-"""Import of Claude Code's subagents (`.claude/agents/*.md`). Unmapped keys are stored under `x-claude`."""
+"""Import of Claude Code's subagents and skills, and of a project's `AGENTS.md`.
+
+Keys of a subagent without a counterpart are stored under `x-claude` in its resume.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from lemming.import_export.import_source import ImportResult, ImportSource, ImportTarget
-from lemming.import_export.importer_helpers import (
-    SAFE_TOOLS,
-    build_resume,
-    import_skills,
-    join_team,
-    make_title,
-    map_model,
-    map_tools,
-    report_skipped,
-    split_words,
-    to_agent_name,
-)
-from lemming.kernel.base.paths import GUIDE
+from lemming.kernel.base.paths import GUIDE, SKILL_FILE, new_agent_name_error
+from lemming.libraries.compatible_servers import SERVERS
+
+_TOOLS = {
+    "bash": "shell", "read": "file_read", "write": "file_write", "edit": "file_edit", "multiedit": "file_edit",
+    "glob": "file_list", "ls": "file_list", "grep": "file_search", "webfetch": "http_get",
+}  # fmt: skip
+_UNNEEDED_TOOLS = {
+    "todowrite": "memories need no tool",
+    "todoread": "memories need no tool",
+    "skill": '"skills" needs no tool',
+}
+SAFE_TOOLS = ("file_read", "file_write", "file_edit", "file_list", "file_search")
+"""Tools for an imported agent with access to "all": they reach no further than its own workspace."""
+
+MODEL_ALIASES = {
+    "sonnet": "claude-sonnet-5-5",
+    "opus": "claude-opus-5-5",
+    "haiku": "claude-haiku-5-5",
+    "fable": "claude-fable-5-2",
+}
+"""Claude Code's names of models, and the full names."""
+
+_PROVIDERS: dict[str, dict[str, Any]] = {
+    "anthropic": {"provider": "anthropic"},
+    "openai": {"provider": "openai"},
+    "ollama": {"provider": "ollama"},
+    **{name: {"provider": name} for name, host in SERVERS.items() if host.address},
+}
 
 AGENTS, SKILLS = ".claude/agents", ".claude/skills"
 _MAX_STEPS = 50
@@ -94,19 +115,22 @@ def _build_resume(
     if max_steps and max_steps != steps:
         result.add_remark(file, f"maxTurns {steps}: a turn has at most {_MAX_STEPS} steps")
     key = map_model(str(header.get("model") or ""), result, file)
-    return build_resume(
-        name,
-        title=make_title(name, description),
-        instructions=body or description or f"You are {name}.",
-        key=key,
-        read=list(target.people),
-        tools=[tool for tool in tools if tool not in denied],
-        schedule={"run_every_n_ticks": 1, "wake": "addressed"},
-        skills=skills,
-        guides=is_guided,
-        turn={"max_steps": max_steps} if max_steps else {"max_steps": 5} if tools else {},
-        x_claude=_unmapped_keys(header, name, key, max_steps),
-    )
+    options = {
+        "skills": skills,
+        "guides": is_guided,
+        "turn": {"max_steps": max_steps} if max_steps else {"max_steps": 5} if tools else {},
+        "x-claude": _unmapped_keys(header, name, key, max_steps),
+    }
+    return {
+        "name": name,
+        "title": make_title(name, description),
+        "model": {"key": key},
+        "permissions": {"read_outboxes": [*target.people], "tools": [tool for tool in tools if tool not in denied]},
+        "schedule": {"run_every_n_ticks": 1, "wake": "addressed"},
+        "instructions": body or description or f"You are {name}.",
+        "credits": {"max_credits": 1000, "soft_cap": 500},
+        **{key: value for key, value in options.items() if value},
+    }
 
 
 def _unmapped_keys(header: dict[str, Any], name: str, key: str, max_steps: int) -> dict[str, Any]:
@@ -144,3 +168,116 @@ def _import_guide(source: ImportSource, target: ImportTarget, result: ImportResu
     if guide_path and not (target.is_in_place and guide_path == GUIDE):
         result.optional[GUIDE] = source.read_bytes(guide_path) or b""
     return guide_path is not None
+
+
+# --- our words for theirs -------------------------------------------------------------------------
+
+
+def to_agent_name(text: str) -> str:
+    """Convert a text to an agent name.
+
+    Returns: an empty string if no valid name remains.
+
+    >>> to_agent_name("Code Reviewer"), to_agent_name("../x"), to_agent_name("Зоя")
+    ('code-reviewer', 'x', '')
+    """
+    name = re.sub(r"[^a-z0-9_-]+", "-", text.strip().lower()).strip("-_")[:63]
+    return "" if new_agent_name_error(name) else name
+
+
+def make_title(name: str, description: str) -> str:
+    """Return a title: the first clause of a description, or the name if the description begins with "use" or
+    "must".
+
+    >>> make_title("reviewer", "Reviews code. Use it after each change.")
+    'Reviews code'
+    >>> make_title("code-reviewer", "Use this agent when code has changed.")
+    'Code Reviewer'
+    """
+    first = re.split(r"[.;:\n]", " ".join(description.split()), maxsplit=1)[0].strip()
+    if not first or first.lower().startswith(("use ", "must ")):
+        return name.replace("-", " ").replace("_", " ").title()
+    return first if len(first) <= 60 else f"{first[:60].rsplit(' ', 1)[0]} ..."
+
+
+def split_words(value: Any) -> list[str]:
+    """Return the items of a list, or of a comma-separated text: `Read, Agent(a, b), Bash`."""
+    if isinstance(value, str):
+        return [item.strip() for item in re.findall(r"(?:[^,(]|\([^)]*\)?)+", value) if item.strip()]
+    return [str(item).strip() for item in value if str(item).strip()] if isinstance(value, list) else []
+
+
+def map_tools(names: Iterable[str], target: ImportTarget, result: ImportResult, file: str) -> list[str]:
+    """Return our tools for the tools of another program, with a remark for each tool without an equivalent."""
+    mapped = []
+    for name in names:
+        tool_name = name.partition("(")[0].strip().lower()
+        mapped_name = _TOOLS.get(tool_name, "")
+        if mapped_name in target.tools:
+            mapped.append(mapped_name)
+            if "(" in name:
+                result.add_remark(file, f"tool {name}: {mapped_name} is granted without the limits in brackets")
+        elif tool_name.startswith("mcp__"):
+            parts = ".".join(name.split("__"))
+            result.add_remark(file, f'tool {name}: add "{parts}" to permissions.tools once its server is set up')
+        elif tool_name in _UNNEEDED_TOOLS:
+            result.add_remark(file, f"tool {name}: {_UNNEEDED_TOOLS[tool_name]}")
+        else:
+            result.add_remark(file, f"tool {name}: LeMMing has no such tool; it was left out")
+    return list(dict.fromkeys(mapped))
+
+
+def map_model(model_name: str, result: ImportResult, file: str) -> str:
+    """Return our model key for another program's model name, and record the model entry in the result."""
+    if not model_name or model_name in ("inherit", "default"):
+        return "default"
+    if model_name in MODEL_ALIASES:
+        result.models[model_name] = {"provider": "anthropic", "model": MODEL_ALIASES[model_name]}
+        return model_name
+    provider, slash, model = model_name.partition("/")
+    if not slash:
+        provider = next((name for prefix, name in _PROVIDERS_BY_PREFIX.items() if model_name.startswith(prefix)), "")
+        model = model_name
+    if provider not in _PROVIDERS:
+        result.add_remark(file, f'model "{model_name}": unknown provider; "default" is used instead')
+        return "default"
+    key = model.replace("/", "-")
+    result.models[key] = {**_PROVIDERS[provider], "model": model}
+    return key
+
+
+_PROVIDERS_BY_PREFIX = {"claude-": "anthropic", "gpt-": "openai", "o1": "openai", "o3": "openai", "o4": "openai"}
+
+
+def join_team(result: ImportResult, name: str, members: list[str]) -> None:
+    """Let an agent ask other agents, and let both sides read each other."""
+    if not members:
+        return
+    team = result.resumes[name].setdefault("team", {"ask": []})
+    for member in members:
+        if member not in team["ask"]:
+            team["ask"].append(member)
+        for reader, author in ((name, member), (member, name)):
+            authors = result.resumes[reader]["permissions"]["read_outboxes"]
+            if author not in authors:
+                authors.append(author)
+
+
+def import_skills(source: ImportSource, folder: str, target: ImportTarget, result: ImportResult) -> dict[str, str]:
+    """Import the skills of a folder, and return the resume entry of each skill by name."""
+    folders = {name: f"{folder}/{name}" for name in source.list_folder(folder)[0]}
+    skills = {name: path for name, path in folders.items() if source.read_bytes(f"{path}/{SKILL_FILE}") is not None}
+    if target.is_in_place:
+        return skills
+    for name, path in skills.items():
+        for file in source.walk_files(path):
+            if (raw := source.read_bytes(f"{path}/{file}")) is not None:
+                result.optional[f"skills/{name}/{file}"] = raw
+    return {name: name for name in skills}
+
+
+def report_skipped(result: ImportResult, folder: str, names: Iterable[str]) -> None:
+    """Add a remark with the names of files and folders skipped by the import."""
+    if skipped := list(names):
+        suffix = f" and {len(skipped) - 10} more" if len(skipped) > 10 else ""
+        result.add_remark(folder or ".", f"not imported: {', '.join(skipped[:10])}{suffix}")

@@ -164,13 +164,9 @@ class ImportTarget:
 
 @dataclass
 class ImportResult:
-    """Result of an import. `files` are written unchanged, by path in the organisation.
-
-    `optional` holds files to skip if the path exists: shared guides and skills.
-    """
+    """Result of an import. `optional`: shared guides and skills by path, skipped where the path exists."""
 
     resumes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    files: dict[str, bytes] = field(default_factory=dict)
     optional: dict[str, bytes] = field(default_factory=dict)
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)

@@ -45,18 +45,16 @@ def build_import_files(base: Path, result: ImportResult, template: Mapping[str, 
             del result.resumes[name]
             continue
         files[file] = content
-    agent_files = {path: raw for path, raw in result.files.items() if _agent_from_path(path) in result.resumes}
-    agents = {**files, **agent_files}
-    existing = [path for path in agents if _has_path(base, path)]
-    is_interrupted_import = len(existing) < len(agents) and all(
-        fs.has_content(base / path, agents[path]) for path in existing
+    existing = [path for path in files if _has_path(base, path)]
+    is_interrupted_import = len(existing) < len(files) and all(
+        fs.has_content(base / path, files[path]) for path in existing
     )
     if existing and not is_interrupted_import:
         names = ", ".join(existing[:4]) + (", ..." if len(existing) > 4 else "")
         hint = "rename them there, or rename these with `lemming agents rename`"
         raise UsageError(f"{names} already present; nothing was written", where=str(base), hint=hint)
     return ImportFiles(
-        {**files, **agent_files, **_select_optional_files(base, result)},
+        {**files, **_select_optional_files(base, result)},
         _merge_models(base, result, template.get(MODELS_FILE)),
     )
 
@@ -108,10 +106,6 @@ def append_keys(raw: bytes, document: dict[str, Any], missing: dict[str, Any]) -
     lines = [f"  {dump_compact(key).decode()}: {dump_compact(value).decode()}" for key, value in missing.items()]
     text = b"," * bool(document) + ("\n" + ",\n".join(lines) + "\n").encode()
     return preserve_layout(head.rstrip() + text + brace + tail + b"\n", merged)
-
-
-def _agent_from_path(path: str) -> str:
-    return path.split("/")[1] if path.startswith("agents/") else ""
 
 
 def _has_path(base: Path, path: str) -> bool:

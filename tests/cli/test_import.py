@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sources import CLAUDE, COMPANY, OPENCLAW, made
+from sources import CLAUDE, made
 from terminal import Lemming, Ran
 
-from lemming.import_export.openclaw_importer import load_json5
-from lemming.libraries.front_matter import parse_front_matter, parse_yaml, split_front_matter
+from lemming.libraries.front_matter import parse_front_matter, split_front_matter
 from lemming.testing import Crash, crash_at, make_org, resume, tree
-
-SOURCES = {"claude": CLAUDE, "company": COMPANY, "openclaw": OPENCLAW}
 
 
 @pytest.fixture
@@ -35,39 +32,35 @@ def resume_in(base: Path, name: str) -> dict[str, Any]:
     return plain
 
 
-def taken(bare: Lemming, kind: str, source: Path, base: Path) -> Ran:
-    """Import a source of a kind into a new organisation."""
-    ran = bare("import", kind, str(made(source, SOURCES[kind])), "--into", str(base))
+def taken(bare: Lemming, source: Path, base: Path) -> Ran:
+    """Import a project into a new organisation."""
+    ran = bare("import", "claude", str(made(source, CLAUDE)), "--into", str(base))
     assert ran.status == 0, ran.err
     return ran
 
 
-@pytest.mark.parametrize("kind", SOURCES)
-def test_what_was_written_is_listed_and_valid(bare: Lemming, source: Path, base: Path, kind: str) -> None:
-    ran = taken(bare, kind, source, base)
+def test_what_was_written_is_listed_and_valid(bare: Lemming, source: Path, base: Path) -> None:
+    ran = taken(bare, source, base)
     assert sorted(ran.out.splitlines()) == sorted(str(path) for path in base.rglob("*") if path.is_file())
     assert bare("-C", str(base), "validate").status == 0
     assert bare("-C", str(base), "plan").status == 0
 
 
-@pytest.mark.parametrize("kind", SOURCES)
-def test_a_dry_run_tells_the_same_and_writes_nothing(bare: Lemming, source: Path, base: Path, kind: str) -> None:
-    dry = bare("import", kind, str(made(source, SOURCES[kind])), "--into", str(base), "--dry-run")
+def test_a_dry_run_tells_the_same_and_writes_nothing(bare: Lemming, source: Path, base: Path) -> None:
+    dry = bare("import", "claude", str(made(source, CLAUDE)), "--into", str(base), "--dry-run")
     assert not base.exists()
-    assert dry.out == taken(bare, kind, source, base).out
+    assert dry.out == taken(bare, source, base).out
 
 
-@pytest.mark.parametrize("kind", SOURCES)
-def test_no_secret_of_the_source_is_kept(bare: Lemming, source: Path, base: Path, kind: str) -> None:
-    taken(bare, kind, source, base)
+def test_no_secret_of_the_source_is_kept(bare: Lemming, source: Path, base: Path) -> None:
+    taken(bare, source, base)
     assert not any(b"not-to-be-kept" in raw for raw in tree(base).values())
 
 
-@pytest.mark.parametrize("kind", SOURCES)
-def test_nothing_is_written_over(bare: Lemming, source: Path, base: Path, kind: str) -> None:
-    taken(bare, kind, source, base)
+def test_nothing_is_written_over(bare: Lemming, source: Path, base: Path) -> None:
+    taken(bare, source, base)
     before = tree(base)
-    ran = bare("import", kind, str(source), "--into", str(base))
+    ran = bare("import", "claude", str(source), "--into", str(base))
     assert ran.status == 2
     assert "already present; nothing was written" in ran.err
     assert tree(base) == before
@@ -93,7 +86,7 @@ def test_an_import_that_was_cut_off_is_finished_by_the_same_again(
 
 
 def test_all_that_a_subagent_says_is_in_its_resume(bare: Lemming, source: Path, base: Path) -> None:
-    taken(bare, "claude", source, base)
+    taken(bare, source, base)
     keys, body = said(CLAUDE, ".claude/agents/weather-agent.md")
     found = resume_in(base, "weather-agent")
     mapped = {"name": found["name"], "model": found["model"]["key"], "maxTurns": found["turn"]["max_steps"],
@@ -104,7 +97,7 @@ def test_all_that_a_subagent_says_is_in_its_resume(bare: Lemming, source: Path, 
 
 
 def test_tools_teams_and_guides_are_ours(bare: Lemming, source: Path, base: Path) -> None:
-    ran = taken(bare, "claude", source, base)
+    ran = taken(bare, source, base)
     found = resume_in(base, "weather-agent")
     assert {"file_read", "file_edit", "shell"} <= {*found["permissions"]["tools"]}
     assert "file_write" not in found["permissions"]["tools"]
@@ -127,7 +120,7 @@ def test_tools_teams_and_guides_are_ours(bare: Lemming, source: Path, base: Path
 
 
 def test_models_become_keys_beside_those_that_are_there(bare: Lemming, source: Path, base: Path) -> None:
-    taken(bare, "claude", source, base)
+    taken(bare, source, base)
     models = json.loads((base / "config/models.json").read_text())
     assert models["sonnet"]["provider"] == models["claude-opus-4-6"]["provider"] == "anthropic"
     assert models["claude-opus-4-6"]["model"] == "claude-opus-4-6"
@@ -157,107 +150,45 @@ def test_another_guide_and_another_model_are_left_as_they_are(bare: Lemming, sou
     assert '"sonnet" already exists for another model' in ran.err
 
 
-# --- a company -----------------------------------------------------------------------------------
+# --- AGENTS.md -----------------------------------------------------------------------------------
 
 
-def test_all_that_a_company_says_is_in_its_resumes(bare: Lemming, source: Path, base: Path) -> None:
-    taken(bare, "company", source, base)
-    sidecar = parse_yaml(COMPANY[".paperclip.yaml"])
-    ceo, cto, staff = (resume_in(base, name) for name in ("ceo", "cto", "staff-engineer"))
-    for name, found in (("ceo", ceo), ("cto", cto), ("staff-engineer", staff)):
-        keys, body = said(COMPANY, f"agents/{name}/AGENTS.md")
-        assert found["x-company"]["agent"] == keys
-        assert found["x-company"].get("sidecar") == sidecar["agents"].get(name)
-        assert found["instructions"].startswith(body)
-    assert ceo["x-company"]["company"] == said(COMPANY, "COMPANY.md")[0]
-    assert ceo["x-company"]["company_sidecar"] == {key: sidecar[key] for key in ("schema", "sidebar")}
-    keys, body = said(COMPANY, "teams/engineering/TEAM.md")
-    assert cto["x-company"]["teams"] == {"engineering": {**keys, "text": body}}
-    task = ceo["x-company"]["tasks"]["monday-review"]
-    assert task["routine"] == sidecar["routines"]["monday-review"]
-    assert cto["x-company"]["tasks"]["onboard"]["text"] == "Map the code."
-    assert cto["x-company"]["projects"]["q2"]["owner"] == "cto"
-    for file in ("HANDOFFS.md", "WAKE-CHECKLIST.md"):
-        assert (base / "agents/cto/workspace" / file).read_text() == COMPANY[f"agents/cto/{file}"]
+def test_a_project_with_agents_md_alone_is_a_guide_that_agents_can_read(
+    bare: Lemming, source: Path, base: Path
+) -> None:
+    made(source, {"AGENTS.md": "# Rules\nUse tabs.\n", "CLAUDE.md": "See AGENTS.md.\n"})
+    ran = bare("import", "claude", str(source), "--into", str(base))
+    assert ran.status == 0, ran.err
+    assert (base / "AGENTS.md").read_text() == "# Rules\nUse tabs.\n"
+    assert 'with `"guides": true` in its resume' in ran.err
+    make_org(base, resume("ada", guides=True))
+    assert "Use tabs." in bare("-C", str(base), "prompt", "ada").out
 
 
-def test_who_reports_to_whom_is_who_may_ask_whom(bare: Lemming, source: Path, base: Path) -> None:
-    taken(bare, "company", source, base)
-    ceo, cto, staff = (resume_in(base, name) for name in ("ceo", "cto", "staff-engineer"))
-    assert (ceo["team"], cto["team"]) == ({"ask": ["cto"]}, {"ask": ["staff-engineer"]})
-    assert ceo["permissions"]["read_outboxes"] == ["human", "cto"]
-    assert cto["permissions"]["read_outboxes"] == ["ceo", "staff-engineer"]
-    assert "cto" in staff["permissions"]["read_outboxes"]
+def test_agents_md_comes_before_claude_md_and_every_agent_reads_it(bare: Lemming, source: Path, base: Path) -> None:
+    made(source, {**CLAUDE, "AGENTS.md": "Use spaces.\n"})
+    assert bare("import", "claude", str(source), "--into", str(base)).status == 0
+    assert (base / "AGENTS.md").read_text() == "Use spaces.\n"
+    assert "Use spaces." in bare("-C", str(base), "prompt", "plain").out
 
 
-def test_routines_and_heartbeats_are_schedules(bare: Lemming, source: Path, base: Path) -> None:
-    taken(bare, "company", source, base)
-    ceo, staff = resume_in(base, "ceo"), resume_in(base, "staff-engineer")
-    assert (ceo["schedule"]["cron"], ceo["schedule"]["timezone"]) == ("0 9 * * 1", "America/Chicago")
-    assert "Monday Review\nReview the week." in ceo["instructions"]
-    assert staff["schedule"]["cron"] == "0 */12 * * *"
-
-
-def test_what_a_person_must_fill_in_is_told(bare: Lemming, source: Path, base: Path) -> None:
-    ran = taken(bare, "company", source, base)
-    for told in ("OPENAI_API_KEY", "GH_TOKEN", '"paperclip" is not part', "example-provider/example-model"):
-        assert told in ran.err
-    assert "Build and ship software products" in (base / "AGENTS.md").read_text()
-
-
-# --- OpenClaw ------------------------------------------------------------------------------------
-
-
-def test_all_that_a_workspace_says_is_taken(bare: Lemming, source: Path, base: Path) -> None:
-    taken(bare, "openclaw", source, base)
-    found, config = resume_in(base, "clawd"), load_json5(OPENCLAW["openclaw.json"])
-    texts = [OPENCLAW[f"workspace/{name}"].strip() for name in ("SOUL.md", "AGENTS.md", "USER.md")]
-    places = [found["instructions"].index(text) for text in texts]
-    assert places == sorted(places)
-    assert found["x-openclaw"]["entry"] == {**config["agents"]["list"][0], "apiKey": "(left out)"}
-    assert found["x-openclaw"]["defaults"] == {"model": config["agents"]["defaults"]["model"]}
-    identity = {"name": "Clawd", "creature": "lobster", "vibe": "calm: kind", "emoji": "\U0001f99e"}
-    assert found["x-openclaw"]["identity"] == identity
-    assert json.loads((base / "agents/clawd/memory/memory.json").read_text())["value"] == "Peter likes tea.\n"
-    assert (base / "agents/clawd/workspace/memory/2026-01-01.md").read_text() == "Met Peter.\n"
-    assert "poll: Poll a feed" in bare("-C", str(base), "prompt", "clawd").out
-
-
-def test_a_heartbeat_is_a_schedule_within_its_hours(bare: Lemming, source: Path, base: Path) -> None:
-    taken(bare, "openclaw", source, base)
-    schedule = resume_in(base, "clawd")["schedule"]
-    assert (schedule["cron"], schedule["timezone"]) == ("*/30 8-21 * * *", "America/New_York")
-    assert resume_in(base, "work")["schedule"] == {"run_every_n_ticks": 1, "wake": "changed"}
-
-
-def test_models_tools_and_context_are_ours(bare: Lemming, source: Path, base: Path) -> None:
-    ran = taken(bare, "openclaw", source, base)
-    found = resume_in(base, "clawd")
-    assert found["model"] == {"key": "claude-opus-4-6", "fallback": ["deepseek-deepseek-v3.2"]}
-    assert {"file_read", "shell"} <= {*found["permissions"]["tools"]}
-    assert [each["file"] for each in found["context"]] == ["./workspace/TOOLS.md", "./workspace/HEARTBEAT.md"]
-    assert "canvas/" in ran.err
-    assert (resume_in(base, "work")["title"], resume_in(base, "work")["model"]["key"]) == ("Worker", "gpt-5-mini")
-
-
-def test_one_workspace_alone_is_taken_with_the_settings_above_it(bare: Lemming, source: Path, base: Path) -> None:
-    made(source, OPENCLAW)
-    ran = bare("import", "openclaw", str(source / "workspace"), "--into", str(base), "--json")
-    assert ran.objects[0]["agents"] == ["clawd"]
-    assert resume_in(base, "clawd")["x-openclaw"]["entry"]["id"] == "main"
+@pytest.mark.parametrize("kind", ["openclaw", "company"])
+def test_an_importer_that_left_says_what_to_do_instead(bare: Lemming, source: Path, kind: str) -> None:
+    ran = bare("import", kind, str(source))
+    assert ran.status == 2
+    assert "lemming agents new NAME --instructions" in ran.err
 
 
 # --- what people do, and what strangers do ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", SOURCES)
-def test_a_folder_with_nothing_in_it_is_told_so(bare: Lemming, source: Path, base: Path, kind: str) -> None:
+def test_a_folder_with_nothing_in_it_is_told_so(bare: Lemming, source: Path, base: Path) -> None:
     source.mkdir()
-    ran = bare("import", kind, str(source), "--into", str(base))
+    ran = bare("import", "claude", str(source), "--into", str(base))
     assert ran.status == 2
-    assert "no agents found" in ran.err
+    assert "no agents and no AGENTS.md found" in ran.err
     assert not base.exists()
-    assert "the folder does not exist" in bare("import", kind, str(source / "gone"), "--into", str(base)).err
+    assert "the folder does not exist" in bare("import", "claude", str(source / "gone"), "--into", str(base)).err
 
 
 HOSTILE = {
@@ -267,29 +198,16 @@ HOSTILE = {
     ".claude/agents/c.md": "---\nname: ../../evil\ntools: {a: 1}\nmaxTurns: -3\nmodel: [x]\n---\nbody",
     ".claude/agents/d.md": "---\nname: \u0417\u043e\u044f\ndescription: d\n---\nbody",
     ".claude/agents/e.md": "---\nname: human\ndescription: d\n---\nbody",
-    "COMPANY.md": "---\ngoals: 5\nrequirements: [x]\n---\n",
-    "agents/..../AGENTS.md": "---\nname: x\n---\n",
-    "agents/loop/AGENTS.md": "---\nreportsTo: loop\nskills: {a: b}\n---\nround",
-    "agents/lost/AGENTS.md": "---\nreportsTo: [nobody]\nslug: ../lost\n---\nlost",
-    "teams/t/TEAM.md": "---\nmanager: 5\nincludes: 7\n---\n",
-    ".paperclip.yaml": "agents: [1]\nroutines: {a: {triggers: [5, {kind: schedule, cronExpression: x}]}}",
-    "tasks/a/TASK.md": "---\nassignee: loop\n---\ntask",
-    "openclaw.json": "{agents: {list: [5, {id: {}, heartbeat: 7, tools: [x], model: {primary: 5}}]}}",
-    "workspace/SOUL.md": "soul",
-    "workspace/IDENTITY.md": "- **Name:** ../../etc\n",
-    "workspace/MEMORY.md": "m" * 256_000,
 }
 
 
-@pytest.mark.parametrize("kind", SOURCES)
-def test_no_source_reaches_further_than_its_agents(bare: Lemming, source: Path, base: Path, kind: str) -> None:
+def test_no_source_reaches_further_than_its_agents(bare: Lemming, source: Path, base: Path) -> None:
     made(source, HOSTILE)
     (source / ".claude/agents/link.md").symlink_to("/etc/passwd")
-    (source / "agents/loop/HANDOFFS.md").symlink_to("/etc/passwd")
-    (source / "workspace/USER.md").symlink_to("/etc/passwd")
-    (source / "workspace/skills").symlink_to("/etc")
+    (source / ".claude/skills").symlink_to("/etc")
+    (source / "AGENTS.md").symlink_to("/etc/passwd")
     before = {path for path in source.parent.rglob("*") if base not in path.parents}
-    ran = bare("import", kind, str(source), "--into", str(base))
+    ran = bare("import", "claude", str(source), "--into", str(base))
     assert ran.status in (0, 2), ran.err
     assert "Traceback" not in ran.err
     assert {path for path in source.parent.rglob("*") if base not in (path, *path.parents)} == before

@@ -18,7 +18,7 @@ from lemming.testing import make_org, resume, tree
 
 FURTHER = [
     "chat ada", "dash", "bisect --good 1 --bad 2 true", "models use gpt", "agents new cyd", "tools new other",
-    *(f"import {of} ../other --into ." for of in ("claude", "openclaw", "company")), "compare ../org .",
+    "import claude ../other --into .", "compare ../org .",
     "run-once", "run-forever", "gates defaults --write", "fork --at 1 ../fork", "rewind --to 1",
     "agents rm ada", "schedule", "prune --yes", "show --at 1", "diff 1..2", "merge ada", "workers stop ada",
 ]  # fmt: skip

@@ -51,8 +51,7 @@ NOT_LOOKING = {
     "init", "restore", "answer", "approve", "deny", "cancel", "pause", "unpause", "backup", "send", "say", "endorse",
     "workers stop", "merge",  # a file in the folder of a run, and a branch of a repository
     "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",
-    "tools new", "models use", "models pull", "models add-weights", "import claude", "import openclaw",
-    "import company", "apply",
+    "tools new", "models use", "models pull", "models add-weights", "import claude", "apply",
     "fork", "skills export", "report",  # they write files, and nothing else: `CHANGES`
     "bisect",  # runs what a person types
 }  # fmt: skip

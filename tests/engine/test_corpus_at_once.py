@@ -6,7 +6,6 @@ import json
 import random
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from bill import Bill
 from corpus import CASES
 from parts import by_hand, call, remembers
 from peace import run
-from sources import CLAUDE, COMPANY, OPENCLAW, made
+from sources import CLAUDE, made
 
 from lemming.cli import run as lemming
 from lemming.kernel.agents import list_agent_folders
@@ -27,12 +26,12 @@ Build = Callable[[Path, dict[str, Any]], object]
 ORGANISATIONS: dict[str, tuple[Build, int]] = {case.name: (case.build, case.ticks) for case in CASES}
 
 
-def imported(base: Path, org: dict[str, Any], *, kind: str, source: dict[str, str]) -> None:
+def imported(base: Path, org: dict[str, Any]) -> None:
     """Agents of another program, each of whom is asked something and has a file to list."""
     once = base.with_name("imported")  # one import for all: it says when it was made
     if not once.exists():
-        folder = made(base.with_name("source"), source)
-        assert lemming(["import", kind, str(folder), "--into", str(once)]) == 0
+        folder = made(base.with_name("source"), CLAUDE)
+        assert lemming(["import", "claude", str(folder), "--into", str(once)]) == 0
     shutil.copytree(once, base)
     settings = json.loads((base / "config/org.json").read_bytes())
     fs.write_atomic(base, "config/org.json", dump_pretty({**settings, **org}))
@@ -50,8 +49,7 @@ def imported(base: Path, org: dict[str, Any], *, kind: str, source: dict[str, st
             by_hand(base, "human", 0, f"for{name}", text="Please look.", target=name)
 
 
-for _kind, _source in {"claude": CLAUDE, "company": COMPANY, "openclaw": OPENCLAW}.items():
-    ORGANISATIONS[f"imported {_kind}"] = partial(imported, kind=_kind, source=_source), 3
+ORGANISATIONS["imported claude"] = imported, 3
 
 
 def files_of(name: str, base: Path, **settings: Any) -> dict[str, bytes]:
