@@ -75,7 +75,6 @@ GROUPS = {
         "channels": "List channels with their traffic and errors.",
         "skills": "List, show and export skills.",
         "workers": "List running workers, and stop one.",
-        "merge": "Merge the branch of a worker into the branch it starts from.",
         "pause": "Pause an agent, or all agents.",
         "unpause": "Unpause an agent, or all agents.",
     },

@@ -49,7 +49,7 @@ NOT_LOOKING = {
     "mcp serve", "chaos", "eval", "rehearse",  # they wait for an agreement
     "dash",  # answers for the person who clicks
     "init", "restore", "answer", "approve", "deny", "cancel", "pause", "unpause", "backup", "send", "say", "endorse",
-    "workers stop", "merge",  # a file in the folder of a run, and a branch of a repository
+    "workers stop",  # a file in the folder of a run
     "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",
     "tools new", "models use", "models pull", "models add-weights", "import claude", "apply",
     "fork", "skills export", "report",  # they write files, and nothing else: `CHANGES`

@@ -19,11 +19,11 @@ from lemming.capabilities.workers.harnesses.harness_table import build_invocatio
 from lemming.capabilities.workers.harnesses.harness_types import (
     Decision,
     HarnessResult,
+    HarnessRun,
     PermissionQuestion,
     Permit,
     Progress,
 )
-from lemming.capabilities.workers.running.run_types import HarnessRun
 from lemming.kernel.base.errors import Unusable
 
 AGENT = Path(__file__).parent / "acp_agent.py"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from user_repositories import AT, Bench, commit, git
 
+from lemming.capabilities.workers.recorded_merges import LineOrigin, RecordedPatch, find_line_origin
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
-from lemming.capabilities.workers.repositories.line_origin import LineOrigin, RecordedPatch, find_line_origin
 from lemming.capabilities.workers.repositories.merging import MergePlan, plan_merge, publish
 
 

@@ -13,8 +13,13 @@ from model_servers import ModelServer
 from worker_runs import KEY, find_price, make_run
 
 from lemming.capabilities.workers.harnesses.harness_table import find_program, load_harness
-from lemming.capabilities.workers.harnesses.harness_types import Decision, PermissionQuestion, RunTokens
-from lemming.capabilities.workers.running.run_types import HarnessEnd, HarnessRun
+from lemming.capabilities.workers.harnesses.harness_types import (
+    Decision,
+    HarnessEnd,
+    HarnessRun,
+    PermissionQuestion,
+    RunTokens,
+)
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
 

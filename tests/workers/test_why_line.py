@@ -1,4 +1,4 @@
-"""`lemming why PATH:LINE`, `lemming merge NAME`, and recorded merges compared with the repository."""
+"""`lemming why PATH:LINE`, and recorded merges compared with the repository."""
 
 from __future__ import annotations
 
@@ -71,20 +71,6 @@ def test_a_turn_without_its_journal_is_told(base: Path) -> None:
     line = trace(base, "src/a.txt:2", "lemming/coder")
     assert line.agent == "coder"
     assert line.problem
-
-
-def test_merge_brings_the_branch_to_the_one_that_is_checked_out(base: Path, lemming: Lemming) -> None:
-    assert lemming("merge", "coder").out.startswith("main is moved forward to it: lemming/coder, commit ")
-    assert (base.parent / "site/b.txt").read_text() == "new\n"
-    assert read_site(base, "status", "--porcelain") == ""
-    assert "has all of it already" in lemming("merge", "coder").out
-    assert trace(base, "src/a.txt:2").revision == "HEAD"
-
-
-def test_merge_refuses_an_agent_without_a_workspace_and_a_work_tree_with_changes(base: Path, lemming: Lemming) -> None:
-    assert "ann must have a workspace" in lemming("merge", "ann").err
-    (base.parent / "site/README").write_text("changed\n")
-    assert "must have no changes" in lemming("merge", "coder").err
 
 
 def test_verify_finds_recorded_merges_in_the_repository(base: Path) -> None:

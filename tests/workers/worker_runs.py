@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.workers.harnesses.harness_types import Harness, ModelApi, RunTokens
-from lemming.capabilities.workers.running.run_types import HarnessRun
+from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessRun, ModelApi, RunTokens
 
 KEY = "sk-the-real-key-0123456789"
 MODEL = "claude-sonnet-4-5"

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lemming.capabilities.workers.attempts import Attempt, state_folder
-from lemming.capabilities.workers.harnesses.harness_types import Harness
-from lemming.capabilities.workers.merge_tool import MERGE, CallOnly
-from lemming.capabilities.workers.patch_store import load_patch
+from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessRun
+from lemming.capabilities.workers.merge_tool import MERGE, CallOnly, load_patch
 from lemming.capabilities.workers.repositories.user_repository import open_repository
-from lemming.capabilities.workers.running.run_types import HarnessRun
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.worker_job import WorkerJob
 from lemming.capabilities.workers.worker_provider import fill_clone

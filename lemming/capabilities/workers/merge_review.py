@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.workers.attempts import collector_folder
-from lemming.capabilities.workers.merge_arguments import DIFF_CHARS, describe_merge, make_merge_arguments
-from lemming.capabilities.workers.patch_store import load_patch, patch_file, store_patch
+from lemming.capabilities.workers.merge_tool import (
+    DIFF_CHARS,
+    describe_merge,
+    load_patch,
+    make_merge_arguments,
+    patch_file,
+    store_patch,
+)
 from lemming.capabilities.workers.repositories.collector import EngineRepository, open_collector
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
 from lemming.capabilities.workers.repositories.patches import (

@@ -6,15 +6,14 @@ the recorded patch in a bare repository of the engine. A repeated call finds the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
 from lemming.capabilities.workers.attempts import collector_folder, organisation_id, remove_stale_attempts
-from lemming.capabilities.workers.merge_arguments import describe_changes, to_diff
-from lemming.capabilities.workers.patch_store import load_patch
 from lemming.capabilities.workers.repositories.collector import open_collector
 from lemming.capabilities.workers.repositories.git_command import read_git
 from lemming.capabilities.workers.repositories.merging import (
@@ -29,13 +28,17 @@ from lemming.capabilities.workers.repositories.patches import rebuild_tree
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, compare_trees
 from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace, locate_repository
-from lemming.ext import describe_field
+from lemming.ext import LemmingError, describe_field
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import LemmingError, ToolError
+from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import dump_compact, to_line
 from lemming.kernel.base.name_patterns import is_any_match
+from lemming.kernel.base.paths import PATCHES
+from lemming.kernel.base.redaction.secrets import redact_values
+from lemming.kernel.files import fs
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import EngineTool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 
@@ -193,3 +196,100 @@ def _describe_conflict(conflict: Conflict) -> ToolResult:
 
 def _to_result(outcome: dict[str, Any], *, success: bool = True) -> ToolResult:
     return ToolResult(success, dump_compact(outcome).decode())
+
+
+DIFF_CHARS = 24_000
+SUMMARY_CHARS = 120
+
+
+# --- the arguments of a call, and stored patches -------------------------------------------------
+
+
+def make_merge_arguments(
+    *,
+    workspace: str,
+    branch: str,
+    base: str,
+    tree: str,
+    digest: str,
+    patch: bytes,
+    files: Sequence[Mapping[str, Any]],
+    flags: Mapping[str, str],
+    summary: str,
+) -> Json:
+    """Return the arguments of a call that merges a patch. `digest`: its SHA-256. `files`: fields of `ChangedFile`."""
+    target = {"workspace": workspace, "branch": branch, "base": base, "tree": tree, "patch": digest}
+    summary = _break_markers(redact_values(summary))[:SUMMARY_CHARS]
+    return {**target, **describe_changes(patch, files, flags), "summary": summary}
+
+
+def describe_changes(patch: bytes, files: Sequence[Mapping[str, Any]], flags: Mapping[str, str]) -> Json:
+    """Return the arguments that follow from a patch."""
+    diff, flags = to_diff(patch), dict(flags)
+    if len(diff) > DIFF_CHARS:
+        flags[""] = f"the patch has {len(diff)} characters, of which diff holds {DIFF_CHARS}"
+        diff = diff[:DIFF_CHARS]
+    return {
+        "files": len(files),
+        "insertions": sum(file["insertions"] for file in files),
+        "deletions": sum(file["deletions"] for file in files),
+        "paths": [file["path"] for file in files],
+        "flags": flags,
+        "diff": diff,
+    }
+
+
+def to_diff(patch: bytes) -> str:
+    """Return a patch as text for gates and judges."""
+    return _break_markers(patch.decode("utf-8", "replace"))
+
+
+def _break_markers(text: str) -> str:
+    """Return a text without what looks like the marker of a secret taken out, which stops a call."""
+    return text.replace("[redacted ", "[redacted_")
+
+
+def describe_merge(args: Mapping[str, Any]) -> str:
+    """Return a call of `merge` on one line, also if somebody has edited the record of the call.
+
+    >>> describe_merge({"branch": "lemming/coder", "files": 2, "insertions": 2, "deletions": 0, "summary": "Add b."})
+    'merge into lemming/coder: 2 files, +2 -0: Add b.'
+    >>> describe_merge({"branch": "b", "files": 1, "insertions": 1, "deletions": 0, "flags": {".mcp.json": "settings"}})
+    'merge into b: 1 file, +1 -0, look closely at .mcp.json'
+    """
+    count = args.get("files")
+    size = f"{count} {'file' if count == 1 else 'files'}, +{args.get('insertions')} -{args.get('deletions')}"
+    flags = args.get("flags")
+    flagged = sorted(filter(None, flags)) if isinstance(flags, Mapping) else []
+    warning = f", look closely at {', '.join(flagged[:3])}" if flagged else ""
+    warning += f" and {len(flagged) - 3} more" if len(flagged) > 3 else ""
+    summary = f": {args['summary']}" if args.get("summary") else ""
+    return " ".join(f"merge into {args.get('branch')}: {size}{warning}{summary}".split())
+
+
+LIMIT_BYTES = 256 << 20
+
+
+def patch_file(digest: str) -> str:
+    """Return the path of a patch in the organisation."""
+    return f"{PATCHES}/{digest}.patch"
+
+
+def store_patch(org: Organisation, patch: bytes, *, sync: bool) -> str:
+    """Write a patch durably, and return its SHA-256 in hex. Repeating this changes nothing."""
+    digest = sha256(patch).hexdigest()
+    if not fs.has_content(f"{org.base}/{patch_file(digest)}", patch):
+        fs.write_atomic(org.base, patch_file(digest), patch, sync=sync)
+    return digest
+
+
+def load_patch(org: Organisation, digest: str) -> bytes:
+    """Return a stored patch. Raises `ToolError` if the file is missing or does not have its digest."""
+    path = f"{org.base}/{patch_file(digest)}"
+    try:
+        patch = fs.read_bytes(path, LIMIT_BYTES)
+    except (OSError, LemmingError) as error:
+        raise ToolError(f"patch {digest[:12]} must be in {PATCHES}, got {error}") from error
+    if sha256(patch).hexdigest() != digest:
+        raise ToolError(f"patch {patch_file(digest)} must have its digest, got {sha256(patch).hexdigest()[:12]}")
+    return patch

@@ -16,16 +16,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lemming.capabilities.workers.attempts import STOP_FILE, Attempt, collector_folder, get_attempt
-from lemming.capabilities.workers.harnesses.harness_table import load_harness, with_command
-from lemming.capabilities.workers.harnesses.harness_types import HarnessResult, PermissionQuestion, RunTokens
-from lemming.capabilities.workers.harnesses.model_vendors import VENDORS
+from lemming.capabilities.workers.harnesses.harness_table import VENDORS, load_harness, with_command
+from lemming.capabilities.workers.harnesses.harness_types import (
+    HarnessEnd,
+    HarnessResult,
+    HarnessRun,
+    PermissionQuestion,
+    RunTokens,
+)
 from lemming.capabilities.workers.recorded_runs import load_recorded_runs
-from lemming.capabilities.workers.repositories.bundles import load_bundle
 from lemming.capabilities.workers.repositories.collector import open_collector
-from lemming.capabilities.workers.repositories.private_clone import make_clone, patch_clone
+from lemming.capabilities.workers.repositories.private_clone import load_bundle, make_clone, patch_clone
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
-from lemming.capabilities.workers.running.run_types import HarnessEnd, HarnessRun
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.worker_job import JOB, WorkerJob
 from lemming.kernel.base.errors import RequestRejected, Unavailable, Unusable
@@ -43,7 +46,7 @@ Permissions = Literal["bypass", "ask"]
 
 
 class WorkerProvider(Backend):
-    """A harness as a model. Subclasses name the harness.
+    """A harness as a model: a plain command, or the harness that a subclass names.
 
     `command`: the program, in place of the harness's own. `api_key_env`: variable with the key of the model's server, which
     the sandbox never sees; empty: the vendor's usual one, or none for another server. `base_url`: another server.
@@ -296,48 +299,6 @@ def _sum_usage(lines: Iterator[Mapping[str, Any]]) -> RunTokens | None:
     return RunTokens(**totals) if count else None
 
 
-class ClaudeCodeProvider(WorkerProvider):
-    """Claude Code."""
-
-    harness_name = "claude-code"
-
-
-class CodexProvider(WorkerProvider):
-    """Codex."""
-
-    harness_name = "codex"
-
-
-class PiProvider(WorkerProvider):
-    """The harness pi."""
-
-    harness_name = "pi"
-
-
-class OpenCodeProvider(WorkerProvider):
-    """OpenCode."""
-
-    harness_name = "opencode"
-
-
-class GeminiCliProvider(WorkerProvider):
-    """Gemini CLI."""
-
-    harness_name = "gemini"
-
-
-class AcpProvider(WorkerProvider):
-    """Any agent that speaks ACP, the agent client protocol."""
-
-    harness_name = "acp"
-
-
-class CommandProvider(WorkerProvider):
-    """A plain command that reads the task from its input and edits the files of its folder."""
-
-    harness_name = "command"
-
-
 class RecordedProvider(WorkerProvider):
     """Recorded runs, for demonstrations and tests: their patches are applied to the clone, and no program runs.
 
@@ -361,14 +322,21 @@ class RecordedProvider(WorkerProvider):
         raise RequestRejected("these runs are recorded, and this task was not given then", where=self._file, hint=hint)
 
 
+def _make_provider_class(harness_name: str) -> type[WorkerProvider]:
+    return type("HarnessProvider", (WorkerProvider,), {"harness_name": harness_name})
+
+
 HARNESSES: Mapping[str, type[WorkerProvider]] = {
-    "claude-code": ClaudeCodeProvider,
-    "codex": CodexProvider,
-    "pi": PiProvider,
-    "opencode": OpenCodeProvider,
-    "gemini-cli": GeminiCliProvider,
-    "acp": AcpProvider,
-    "harness": CommandProvider,
+    **{name: _make_provider_class(name) for name in ("claude-code", "codex", "pi", "opencode")},
+    "gemini-cli": _make_provider_class("gemini"),
+    "acp": _make_provider_class("acp"),
+    "harness": WorkerProvider,
     "recorded": RecordedProvider,
 }
 """The providers by name, as `config/models.json` has them. "gemini" is a server, and "command" a channel."""
+
+
+def __getattr__(name: str) -> type[WorkerProvider]:
+    if name in HARNESSES:
+        return HARNESSES[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

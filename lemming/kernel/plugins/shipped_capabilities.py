@@ -292,17 +292,8 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             keys={"resume.workspace": ".workspace_settings:WorkspaceResumeSettings"},
             provides={
                 "harness_providers": {
-                    name: f".worker_provider:{kind}Provider"
-                    for name, kind in {
-                        "claude-code": "ClaudeCode",
-                        "codex": "Codex",
-                        "pi": "Pi",
-                        "opencode": "OpenCode",
-                        "gemini-cli": "GeminiCli",
-                        "acp": "Acp",
-                        "harness": "Command",
-                        "recorded": "Recorded",
-                    }.items()
+                    name: f".worker_provider:{name}"
+                    for name in ("claude-code", "codex", "pi", "opencode", "gemini-cli", "acp", "harness", "recorded")
                 },
                 "tools": {
                     "merge": ".merge_tool:MergeTool",
@@ -311,15 +302,15 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 },
                 "call_reviews": {"merge": ".merge_review:REVIEW"},
                 "permissions": {"workers": ".workers_capability:iter_permissions"},
-                "commands": {"workers": ".workers_command:app", "merge": ".merge_command:merge"},
+                "commands": {"workers": ".workers_command:app"},
                 "facts": {
                     "workers.find_line": ".recorded_merges:find_line",
                     "workers.merge_problems": ".recorded_merges:find_merge_problems",
                     "workers.make_goal_check": ".evidence_tools:make_goal_check",
-                    "workers.check_worker_model": ".machine_facts:check_worker_model",
-                    "workers.describe_machine": ".machine_facts:describe_machine",
-                    "workers.describe_start": ".machine_facts:describe_start",
-                    "workers.make_repository": ".repositories.first_commit:make_repository",
+                    "workers.check_worker_model": ".workers_capability:check_worker_model",
+                    "workers.describe_machine": ".workers_capability:describe_machine",
+                    "workers.describe_start": ".workers_capability:describe_start",
+                    "workers.make_repository": ".workers_capability:make_repository",
                     "workers.running": ".running_workers:list_workers",
                     "workers.stop": ".running_workers:stop_worker",
                     "workers.watched_files": ".running_workers:list_watched_files",

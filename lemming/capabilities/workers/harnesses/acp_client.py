@@ -13,10 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import IO, Any
 
-from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, HarnessResult, PermissionQuestion, Progress
-from lemming.capabilities.workers.harnesses.json_fields import JsonFields
+from lemming.capabilities.workers.harnesses.harness_types import (
+    ErrorKind,
+    HarnessResult,
+    HarnessRun,
+    PermissionQuestion,
+    Progress,
+)
 from lemming.capabilities.workers.harnesses.output_readers import OutputReader, describe_call
-from lemming.capabilities.workers.running.run_types import HarnessRun
+from lemming.capabilities.workers.running.api_shapes import JsonFields
 from lemming.kernel.base.errors import Unusable
 from lemming.kernel.base.optional_packages import install_command
 

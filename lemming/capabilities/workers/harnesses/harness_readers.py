@@ -17,13 +17,13 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     Progress,
     RunTokens,
 )
-from lemming.capabilities.workers.harnesses.json_fields import JsonFields
 from lemming.capabilities.workers.harnesses.output_readers import (
     OutputReader,
     TextReader,
     classify_error,
     describe_call,
 )
+from lemming.capabilities.workers.running.api_shapes import JsonFields
 from lemming.ext import ConfigError
 
 LATER_MESSAGE = "A person decides about this. The work goes on after the decision."

@@ -18,7 +18,7 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     Progress,
     RunTokens,
 )
-from lemming.capabilities.workers.harnesses.json_fields import JsonFields
+from lemming.capabilities.workers.running.api_shapes import JsonFields
 
 MAX_MESSAGE_CHARS, MAX_TEXT_CHARS = 2000, 1_000_000
 _LAST_LINES = 5

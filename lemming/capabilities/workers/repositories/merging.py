@@ -129,13 +129,9 @@ def merge_trees(collector: EngineRepository, base: str, head: str, tree: str) ->
     # Before git 2.40, merge-tree takes the common ancestor of two commits. With commits made for it the ancestor is the
     # given base, also after the user has reset the branch or where the history is shallow.
     ancestor = _create_stand_in(collector, base)
-    return merge_heads(collector, *(_create_stand_in(collector, name, ancestor) for name in (head, tree)))
-
-
-def merge_heads(collector: EngineRepository, head: str, other_head: str) -> str | dict[str, dict[str, str]]:
-    """Return the tree that merges two commits, or the versions of files in conflict."""
+    heads = [_create_stand_in(collector, name, ancestor) for name in (head, tree)]
     try:
-        output = collector.run("merge-tree", "--write-tree", "-z", "--no-messages", head, other_head)
+        output = collector.run("merge-tree", "--write-tree", "-z", "--no-messages", *heads)
     except GitError as error:
         if error.status != 1:
             raise

@@ -6,16 +6,17 @@ what stays out of the patch is named.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+import posixpath
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lemming.capabilities.workers.repositories.collector import EngineRepository
 from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError
-from lemming.capabilities.workers.repositories.ignore_rules import find_ignored_paths, find_top_paths, read_rules
-from lemming.capabilities.workers.repositories.path_flags import find_flags
 from lemming.capabilities.workers.repositories.tree_walk import Walk, to_text, walk_tree
 from lemming.kernel.base.integers import to_int
+from lemming.kernel.files import fs
 
 _PATCH = (
     "diff-tree", "-p", "-r", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv",
@@ -190,3 +191,140 @@ def _require_small(size: int) -> None:
 
 def _join(paths: Iterable[bytes]) -> bytes:
     return b"".join(path + b"\0" for path in paths)
+
+
+_NAME = b".gitignore"
+
+
+# --- ignore rules: git decides about names -------------------------------------------------------
+
+
+def read_rules(collector: EngineRepository, entries: Mapping[bytes, tuple[bytes, str]]) -> dict[bytes, bytes]:
+    """Return the contents of the .gitignore files among an index's entries (mode and object id by path)."""
+    names = {
+        path: name
+        for path, (mode, name) in entries.items()
+        if path.rpartition(b"/")[2] == _NAME and mode.startswith(b"100")
+    }
+    return dict(zip(names, collector.read_blobs(list(names.values())), strict=True))
+
+
+def find_ignored_paths(
+    collector: EngineRepository, rules: Mapping[bytes, bytes], paths: Collection[bytes]
+) -> set[bytes]:
+    """Return the paths that the rules ignore, and the folders above the paths that they ignore as a whole.
+
+    `rules`: contents of .gitignore files by path. Folders end in a slash.
+    """
+    if not paths:
+        return set()
+    with collector.open_index() as env:
+        for path, content in rules.items():
+            fs.write_atomic(Path(env["GIT_WORK_TREE"]), os.fsdecode(path), content)
+        # "./" keeps a name such as ":(top)x" from being read as a pattern.
+        lines = b"".join(b"./" + path + b"\0" for path in {*paths, *_list_folders(paths)})
+        env |= {"GIT_LITERAL_PATHSPECS": "0"}
+        output = collector.run("check-ignore", "-z", "--stdin", "--no-index", env=env, stdin=lines, accept=(0, 1))
+    return {path.removeprefix(b"./") for path in output.split(b"\0")[:-1]}
+
+
+def find_top_paths(ignored: set[bytes], without: set[bytes]) -> set[bytes]:
+    """Return the ignored paths outside of `without` whose folder is not ignored too."""
+    paths = ignored - without
+    return {path for path in paths if not any(folder in paths for folder in _list_folders([path]))}
+
+
+def _list_folders(paths: Collection[bytes]) -> set[bytes]:
+    folders: set[bytes] = set()
+    for path in paths:
+        folder = path.rstrip(b"/").rpartition(b"/")[0]
+        while folder and folder + b"/" not in folders:
+            folders.add(folder + b"/")
+            folder = folder.rpartition(b"/")[0]
+    return folders
+
+
+_HARNESS_FOLDERS = frozenset({b".claude", b".pi", b".codex", b".gemini", b".opencode"})
+_HARNESS_FILES = frozenset({
+    b".mcp.json", b"claude.md", b"claude.local.md", b"agents.md", b"agents.override.md", b"gemini.md", b"opencode.json",
+    b"opencode.jsonc",
+})  # fmt: skip
+_GIT_FILES = frozenset({b".gitattributes", b".gitmodules", b".lfsconfig"})
+
+
+# --- flags: changed paths that a person or a gate should look at ---------------------------------
+
+
+def find_flags(
+    collector: EngineRepository, tree: str, modes: Mapping[bytes, str], paths: Iterable[bytes]
+) -> dict[str, str]:
+    """Return the reason for each changed path of a tree that deserves attention.
+
+    `modes`: the new mode of each changed path, 000000 for deleted files. `paths`: all paths of the tree.
+    """
+    flags = {to_text(path): reason for path in modes if (reason := _find_name_reason(path))}
+    links = [path for path, mode in modes.items() if mode == "120000"]
+    names = _read_names(collector, tree, links)
+    for path, target in zip(names, collector.read_blobs(list(names.values())), strict=True):
+        if reason := _find_link_reason(path, target):
+            flags[to_text(path)] = reason
+    for path, twin in _find_twins((path for path, mode in modes.items() if mode != "000000"), paths).items():
+        flags.setdefault(to_text(path), f"differs only by case from {to_text(twin)}")
+    return flags
+
+
+def _find_name_reason(path: bytes) -> str:
+    parts = path.lower().split(b"/")
+    if parts[-1] in _GIT_FILES:
+        return "changes how git reads the repository"
+    if parts[-1] == b"head":
+        return "may turn its folder into a git repository"
+    if parts[-1] in _HARNESS_FILES or not _HARNESS_FOLDERS.isdisjoint(parts):
+        return "settings of a harness"
+    return ""
+
+
+def _read_names(collector: EngineRepository, tree: str, paths: list[bytes]) -> dict[bytes, str]:
+    """Return the object ids of paths in a tree."""
+    if not paths:
+        return {}
+    path_set, names = set(paths), {}
+    for line in collector.run("ls-tree", "-r", "-z", tree).split(b"\0")[:-1]:
+        facts, _, path = line.partition(b"\t")
+        if path in path_set:
+            names[path] = facts.split()[2].decode()
+    return names
+
+
+def _find_link_reason(path: bytes, target: bytes) -> str:
+    """Return the reason to look at a link, by its text alone."""
+    end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    if target.startswith(b"/") or end == b".." or end.startswith(b"../"):
+        return f"link out of the tree: {to_text(target)[:200]}"
+    if b".git" in end.lower().split(b"/"):
+        return f"link into .git: {to_text(target)[:200]}"
+    return ""
+
+
+def _find_twins(changed: Iterable[bytes], paths: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Return the changed paths with another path that is the same on a file system without case."""
+    changed_names: dict[str, tuple[bytes, bytes]] = {}
+    for path in changed:
+        for name in _list_prefixes(path):
+            changed_names.setdefault(_fold(name), (name, path))
+    twins = {}
+    for path in paths if changed_names else ():
+        for name in _list_prefixes(path):
+            other, changed_path = changed_names.get(_fold(name), (name, path))
+            if other != name:
+                twins[changed_path] = path
+    return twins
+
+
+def _list_prefixes(path: bytes) -> list[bytes]:
+    parts = path.split(b"/")
+    return [b"/".join(parts[:number]) for number in range(1, len(parts) + 1)]
+
+
+def _fold(path: bytes) -> str:
+    return to_text(path).casefold()
