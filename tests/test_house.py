@@ -117,6 +117,7 @@ SDKS: dict[str, str | set[str]] = {
     "mammoth": "capabilities/toolbox/document_reader.py",
     "markdownify": "capabilities/toolbox/document_reader.py",
     "pypdf": "capabilities/toolbox/document_reader.py",
+    "re2": "libraries/conditions/regex_search.py",
     "mcp": {"capabilities/mcp/mcp_session.py", "capabilities/mcp/mcp_server.py"},
     "google": "telemetry/otlp.py",
     "ollama": "capabilities/hosted_models/ollama_provider.py",
@@ -371,7 +372,7 @@ def searches(name: str) -> Iterator[str]:
 
 
 def test_a_pattern_of_somebody_elses_is_searched_by_an_engine_with_a_bound() -> None:
-    """`kernel.base.name_patterns` is the door: Python's `re` can take for ever, and holds the interpreter."""
+    """`compile_schema_pattern` is the door: Python's `re` can take for ever, and holds the interpreter."""
     assert {name for name in TREES if any(searches(name))} == SEARCHES.keys()
     assert {name for name in TREES if "rust-regex" in FILES[name].read_text()} == {
         "kernel/base/json_schema/schema_patterns.py"

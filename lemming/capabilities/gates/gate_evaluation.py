@@ -17,7 +17,7 @@ from lemming.kernel.journal.verdicts import At, GateVerdict, Then
 from lemming.kernel.messages import parse_targets
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
-from lemming.libraries.conditions.regex_search import compile_regex
+from lemming.libraries.conditions.regex_search import compile_redaction, compile_regex
 
 REDACTED = "[redacted]"
 CUT = "[cut]"
@@ -245,7 +245,7 @@ def _condition_holds(gate: Gate, fields: Json) -> bool:
 def redact(patterns: Iterable[str], content: Any) -> Any:
     """Return a value with all matches of the patterns redacted."""
     for pattern in patterns:
-        content = map_texts(content, partial(compile_regex(pattern).sub, replacement=REDACTED))
+        content = map_texts(content, partial(compile_redaction(pattern).sub, replacement=REDACTED))
     return content
 
 

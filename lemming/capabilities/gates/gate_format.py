@@ -24,7 +24,7 @@ from lemming.kernel.journal.verdicts import At, Then
 from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.plugins.capability_table import JUDGES
 from lemming.libraries.conditions.predicates import Predicate, compile_condition, iter_fields, validate_condition
-from lemming.libraries.conditions.regex_search import compile_regex
+from lemming.libraries.conditions.regex_search import compile_redaction, compile_regex
 
 GATES = "gates"
 GATE_POINTER = "#/gates/"
@@ -219,16 +219,16 @@ class Gate:
     def _check_patterns(self) -> None:
         """Raise `TypeMismatch` for an invalid regular expression, JSON Schema or condition."""
         patterns = [
-            (f"/{key}/{number}", expression_text)
-            for key in ("redact", "deny")
+            (f"/{key}/{number}", expression_text, compile_pattern)
+            for key, compile_pattern in (("redact", compile_redaction), ("deny", compile_regex))
             for number, expression_text in enumerate(getattr(self, key) or ())
         ]
-        for pointer, pattern in patterns:
+        for pointer, pattern, compile_pattern in patterns:
             if not pattern:
                 message = "expected a regular expression, got an empty text (it matches everything)"
                 raise TypeMismatch(message, at=pointer, hint="write a pattern")
             try:
-                compile_regex(pattern)
+                compile_pattern(pattern)
             except InvalidPattern as error:
                 hint = "put \\\\ before each of . * + ? ( ) [ ] { } ^ $ | in a plain text"
                 raise TypeMismatch(

@@ -40,7 +40,7 @@ def compile_schema_pattern(pattern: str) -> SchemaPattern:
 
     if len(pattern) > MAX_PATTERN_CHARS:
         raise InvalidPattern(f"it is longer than {MAX_PATTERN_CHARS} characters")
-    weight = _estimate_states(pattern)
+    weight = estimate_states(pattern)
     if weight > MAX_WEIGHT:
         raise InvalidPattern("its repetitions multiply to too much")
     try:
@@ -50,10 +50,10 @@ def compile_schema_pattern(pattern: str) -> SchemaPattern:
     return SchemaPattern(weight, engine)
 
 
-def _estimate_states(pattern: str) -> int:
+def estimate_states(pattern: str, class_weight: int = _CLASS_WEIGHT) -> int:
     """Return the approximate number of states of a pattern; repeated parts count repeatedly.
 
-    >>> _estimate_states("ab"), _estimate_states("(?:a{10}){10}"), _estimate_states("[a-f]{3}")
+    >>> estimate_states("ab"), estimate_states("(?:a{10}){10}"), estimate_states("[a-f]{3}")
     (2, 110, 12)
     """
     sums, last, in_class = [0], 0, False
@@ -61,7 +61,7 @@ def _estimate_states(pattern: str) -> int:
         text = token[0]
         if in_class:
             in_class = text != "]"
-            extra_weight = max(_token_states(text) - last, 0)
+            extra_weight = max(_token_states(text, class_weight) - last, 0)
             sums[-1], last = sums[-1] + extra_weight, last + extra_weight
         elif token["least"] is not None:
             times = int((token["most"] or token["least"])[:9])  # more digits are too much in any case
@@ -74,10 +74,10 @@ def _estimate_states(pattern: str) -> int:
             sums[-1] += last
         elif text not in "*+?|":
             in_class = text == "["
-            last = 4 if in_class else _token_states(text)
+            last = 4 if in_class else _token_states(text, class_weight)
             sums[-1] += last
     return sum(sums)
 
 
-def _token_states(token: str) -> int:
-    return _CLASS_WEIGHT if token[0] == "\\" and token[1:2] in ("p", "P", "w", "W", "d", "D") else 1
+def _token_states(token: str, class_weight: int) -> int:
+    return class_weight if token[0] == "\\" and token[1:2] in ("p", "P", "w", "W", "d", "D") else 1
