@@ -41,6 +41,8 @@ from lemming.kernel.org.settings_blocks import FindingSettings
 from lemming.kernel.plugins.capability_loader import format_class
 from lemming.kernel.plugins.capability_table import RECORDED
 from lemming.queries.findings.finding_rules import RULES
+from lemming.queries.screens.screen import Column, Screen
+from lemming.queries.screens.screen_registry import iter_screens
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
 
@@ -191,6 +193,32 @@ def _render_command(command: Any, path: str, common: Sequence[tuple[str, str]]) 
         lines.append(f"- Common: {'; '.join(shared)}.")
     if lines:
         yield "\n".join(textwrap.fill(line, _TEXT_WIDTH, subsequent_indent="  ") for line in lines) + "\n"
+    for screen in iter_screens():
+        if path == f"lemming {screen.command or screen.name}":
+            yield render_columns(screen)
+
+
+def render_columns(screen: Screen) -> str:
+    """Return a table of the columns of a screen, with the keys of its JSON objects."""
+    schema = screen.schema()["properties"]
+    rows = [
+        [
+            column.header or "",
+            f"`{column.key}`" if column.key else "",
+            _describe_column_type(schema, column),
+            column.about,
+        ]
+        for column in screen.columns
+        if column.key or column.header
+    ]
+    return f'Columns, and keys of the objects of type "{screen.kind}":\n\n' + _render_table(
+        ["Column", "Key", "Type", "Meaning"], rows
+    )
+
+
+def _describe_column_type(schema: Schema, column: Column) -> str:
+    kind = schema[column.key].get("type", "") if column.key else ""
+    return " or ".join(kind) if isinstance(kind, list) else kind
 
 
 def _describe_other_names(path: str) -> str:

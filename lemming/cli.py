@@ -185,7 +185,7 @@ def _find_plugin_command(name: str) -> Any:
 def load_command(name: str) -> Any:
     """Return a command of the table: a group is the `app` of its module, a single command a function."""
     name = OLD_COMMANDS.get(name, name)
-    from lemming.commands.command_context import to_typer_command  # needed by commands, but not by `--help`
+    from lemming.commands.command_context import make_screen_command, to_typer_command  # not needed by `--help`
     from lemming.kernel.plugins.capability_loader import command_path, missing_for_command
 
     if missing := missing_for_command(name):
@@ -198,6 +198,8 @@ def load_command(name: str) -> Any:
         command_object = getattr(module, attribute or function_name, None) or module.app
     else:
         command_object = _find_plugin_command(name)
+    if not callable(command_object):  # a declared screen
+        command_object = make_screen_command(command_object)
     if not isinstance(command_object, typer.Typer):
         wrapper = typer.Typer(rich_markup_mode=None, add_completion=False)
         wrapper.command(name, cls=Command)(to_typer_command(command_object))

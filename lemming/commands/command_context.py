@@ -14,8 +14,17 @@ import typer
 from typer.core import TyperGroup
 
 from lemming.commands.command_session import CommandSession
-from lemming.commands.terminal import print_data, print_json, print_list, print_notice, print_text
-from lemming.kernel.agents import Agent, list_agent_folders, load_agent, suggest_agent
+from lemming.commands.terminal import (
+    one_line,
+    print_data,
+    print_json,
+    print_list,
+    print_notice,
+    print_table,
+    print_text,
+)
+from lemming.kernel.agents import Agent, list_agent_folders, load_agent
+from lemming.kernel.agents import require_agent_folder as require_agent_folder
 from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
@@ -29,6 +38,7 @@ from lemming.operations.engine_progress import is_tick_incomplete as is_tick_inc
 
 if TYPE_CHECKING:
     from lemming.kernel.messages import OutboxEntry
+    from lemming.queries.screens.screen import Listing, Screen
 
 T = TypeVar("T")
 
@@ -71,6 +81,28 @@ class CommandContext:
         """Print the first items, a line or an object each; see `print_list`."""
         print_list(kind, self.limit_rows(items, limit), columns, as_json=self.as_json, empty_text=empty_text)
 
+    def print_screen(self, screen: Screen, listing: Listing, limit: int | None = None) -> None:
+        """Print a declared list: problems, a table row or an object for each row, and notes."""
+        from lemming.commands.error_reporting import print_error, print_problem
+
+        for problem in listing.problems:
+            if not self.print_as_json("problem", problem.as_json()):
+                print_problem(problem, self.org)
+        rows = self.limit_rows(listing.rows, limit)
+        if self.as_json:
+            for row in rows:
+                print_json(screen.kind, screen.to_json(row))
+        elif rows or not screen.empty:
+            print_table(*screen.to_table(rows).as_text)
+        else:
+            print_notice(screen.empty)
+        for note in () if self.as_json else listing.notes:
+            print_notice(one_line(note.text, 400), style="yellow" if note.is_warning else "plain")
+        for error in listing.errors:
+            print_error(error, self.org)
+        if listing.errors:
+            raise typer.Exit(listing.errors[0].exit_status)
+
     def print_entry(self, entry: OutboxEntry) -> None:
         """Print a new entry: the path, or the whole entry with --json."""
         if not self.print_as_json("entry", entry.as_json()):
@@ -110,6 +142,26 @@ def to_typer_command(function: Callable[..., None]) -> Callable[..., None]:
     return run_command
 
 
+def make_screen_command(screen: Screen) -> Callable[..., None]:
+    """Return the command of a screen: its options are the parameters of the query, and its help is the docstring."""
+
+    def show(context: CommandContext, limit: int | None = None, **values: Any) -> None:
+        context.print_screen(screen, screen.load(context.org, values), limit)
+
+    kind = Parameter.KEYWORD_ONLY
+    parameters = [Parameter("context", Parameter.POSITIONAL_ONLY, annotation=CommandContext)]
+    for name, (parameter, value_type, declared) in screen.parameters.items():
+        limits = {} if declared.minimum is None else {"min": declared.minimum}
+        make = option if declared.usage.startswith("-") else argument
+        typed = make(declared.usage, declared.about, completes_agents=declared.is_agent, **limits)
+        annotation: Any = Annotated.__class_getitem__((value_type, typed))  # type: ignore[attr-defined]
+        parameters.append(Parameter(name, kind, default=parameter.default, annotation=annotation))
+    parameters.append(Parameter("limit", kind, default=None, annotation=Limit))
+    show.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    show.__doc__ = screen.query.__doc__
+    return show
+
+
 def find_org(ctx: typer.Context) -> Organisation:
     """Return the organisation of -C or LEMMING_ROOT, or the nearest one upwards. Raises `NotAnOrg` without one."""
     root = _get_root_option(ctx)
@@ -133,14 +185,6 @@ def find_agent(base: OrgPath, name: str) -> Agent:
     """Return an agent. Raises `UsageError` for an unknown name, `ConfigError` for a broken resume."""
     require_agent_folder(base, name)
     return load_agent(base, name)
-
-
-def require_agent_folder(base: OrgPath, name: str, *, other_words: tuple[str, ...] = ()) -> None:
-    """Raise `UsageError` with the nearest name if no agent has this name. `other_words`: words also suggested."""
-    folders = list_agent_folders(base)
-    if name not in folders:
-        hint = did_you_mean(name, other_words) or suggest_agent(name, folders)
-        raise UsageError(f'there is no agent "{name}"', hint=hint)
 
 
 def _require_org_folder(folder: Path) -> Path:
@@ -207,6 +251,10 @@ class CommandGroup(typer.Typer):
             return function
 
         return register
+
+    def add_screen(self, name: str, screen: Screen) -> None:
+        """Register the command of a screen."""
+        self.subcommand(name)(make_screen_command(screen))
 
 
 def make_command_group(

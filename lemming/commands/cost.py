@@ -7,24 +7,17 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any
 
-import typer
-
 from lemming.commands.command_context import (
     AgentFallbackGroup,
     AgentName,
-    AnyAgentName,
     CommandContext,
-    Limit,
     argument,
     find_agent,
     make_command_group,
     option,
-    require_agent_folder,
 )
-from lemming.commands.error_reporting import print_error
 from lemming.commands.terminal import (
     format_count,
-    format_usd,
     print_data,
     print_json,
     print_notice,
@@ -32,7 +25,7 @@ from lemming.commands.terminal import (
     report_progress,
 )
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean, dump_pretty, parse
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.org.changing import edit_file
@@ -40,7 +33,9 @@ from lemming.kernel.org.config import CREDITS_FILE, load_config
 from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import OrgPath
 from lemming.queries.cost_report import REMOVED, By, Cost, CostReport, compute_costs
-from lemming.queries.credit_accounts import Account, AgentPresence, find_presence, load_account, load_accounts
+from lemming.queries.credit_accounts import AgentPresence, find_presence, load_account
+from lemming.queries.screens.credits import CREDITS
+from lemming.queries.screens.screen import format_value
 
 GROUPS = ("agent", "model", "request", "tick", "day")
 COLUMNS = (
@@ -218,48 +213,7 @@ def _print_omissions(costs: CostReport) -> None:
 app = make_command_group("Show spending limits and grant credits.", cls=AgentFallbackGroup)
 
 
-@app.subcommand("show")
-def show_credits(context: CommandContext, name: AnyAgentName = None, limit: Limit = None) -> None:
-    """Show credits spent and limits."""
-    base = context.org
-    if name is not None:
-        require_agent_folder(base, name)
-    account_list, damaged = load_accounts(base, survey_agents(base), load_config(base), only=name)
-    transfer_column = {"TRANSFERRED": "passed_on"} if any(account.passed_on for account in account_list) else {}
-    context.print_list(
-        "credits", account_list, {"AGENT": _format_account_name, "SPENT": "spent", **transfer_column, **_LIMITS}, limit
-    )
-
-    for account in account_list if not context.as_json else ():
-        if account.overrides is not None:
-            print_notice(
-                f"{account.agent}: {CREDITS_FILE} says {_format_number(account.max_credits)}, not the "
-                f"{_format_number(account.overrides)} of agents/{account.agent}/resume.json; remove its line there "
-                "to use the resume"
-            )
-    for damage in damaged:
-        print_error(damage, base)
-    if damaged:
-        raise typer.Exit(CorruptState.exit_status)
-
-
-def _format_account_name(account: Account) -> str:
-    """Return the agent's name, with a remark unless the agent is present."""
-    return account.agent if account.standing == "present" else f"{account.agent} ({account.standing})"
-
-
-def _format_limit(account: Account, amount: float | None) -> str:
-    """Format an amount; the limit of an agent with a broken resume is unknown."""
-    return "?" if amount is None and account.standing == "broken" else _format_number(amount)
-
-
-_LIMITS = {
-    "MAX": lambda agent_account: _format_limit(agent_account, agent_account.max_credits),
-    "LEFT": lambda agent_account: _format_limit(agent_account, agent_account.left),
-    "SOFT CAP": "soft_cap",
-    "COST": lambda account: format_usd(account.cost_usd, calls=account.unpriced_calls, unpriced=account.unpriced_calls),
-    "TOKENS": lambda agent_account: f"{agent_account.input_tokens:,} in, {agent_account.output_tokens:,} out",
-}
+app.add_screen("show", CREDITS)
 
 
 @app.subcommand("grant", context_settings={"ignore_unknown_options": True})  # -5 is an amount
@@ -294,12 +248,8 @@ def grant_credits(
         stored_limit = int(new_limit) if new_limit == int(new_limit) else new_limit
         edit.publish(dump_pretty({**document, name: {**document.get(name, {}), "max_credits": stored_limit}}))
     updated = load_account(base, agent, load_config(base))
-    if context.print_as_json("credits", updated.as_json()):
+    if context.print_as_json("credits", CREDITS.to_json(updated)):
         return
-    print_notice(f"{name} may spend {new_limit:g} credits (before: {old_limit:g}); {_format_number(updated.left)} left")
+    print_notice(f"{name} may spend {new_limit:g} credits (before: {old_limit:g}); {format_value(updated.left)} left")
     print_notice(f"{CREDITS_FILE} now overrides max_credits in agents/{name}/resume.json")
     print_notice(f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` runs the next tick")
-
-
-def _format_number(value: float | None) -> str:
-    return "-" if value is None else f"{value:g}"

@@ -19,6 +19,7 @@ from typing import Any, Literal, TextIO
 
 from lemming.kernel.base.invisible_text import INVISIBLE
 from lemming.kernel.base.wording import format_count as format_count
+from lemming.kernel.base.wording import format_usd as format_usd
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 
@@ -285,17 +286,6 @@ def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _pad_cell(cell: str, width: int) -> str:
     return (cell if len(cell) <= width else one_line(cell, width)).ljust(width)
-
-
-def format_usd(amount: float | None, *, calls: int = 1, unpriced: int = 0) -> str:
-    """Format the cost of calls; None means unknown. `unpriced`: number of further calls without a price.
-
-    >>> format_usd(0.003), format_usd(0.003, unpriced=2), format_usd(None), format_usd(None, calls=0)
-    ('$0.0030', '$0.0030 or more', '$ unknown', '-')
-    """
-    if amount is None:
-        return "$ unknown" if calls else "-"
-    return f"${amount:.4f}{' or more' if unpriced else ''}"
 
 
 def describe_totals(totals: Mapping[str, Any]) -> str:

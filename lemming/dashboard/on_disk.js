@@ -122,6 +122,7 @@
     money: ({ by }) => found("money", by === "day" ? { by } : {}),
     map: ({ agent }) => found("map", agent ? { agent } : {}),
     waiting: () => found("waiting"),
+    screen: ({ screen = "status", ...params }) => found("screen", { screen, ...params }),
   };
 
   async function tickOf({ number = index.newest, agent, first }) {

@@ -15,7 +15,7 @@ from functools import cached_property, partial
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
-from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.errors import ConfigError, Problem, UsageError
 from lemming.kernel.base.jsontext import correct_typo, did_you_mean, dump_compact, locate
 from lemming.kernel.files.folder_listings import list_subfolders
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
@@ -372,3 +372,11 @@ def _resume_error(file: str, message: str, hint: str, pointer: str = "") -> Conf
 def suggest_agent(name: str, agent_names: list[str]) -> str:
     """Return a hint for an unknown agent name: the most similar agent, or all agents."""
     return did_you_mean(name, agent_names) or f"agents here: {', '.join(agent_names) or 'none'}"
+
+
+def require_agent_folder(base: OrgPath, name: str, *, other_words: tuple[str, ...] = ()) -> None:
+    """Raise `UsageError` with the nearest name if no agent has this name. `other_words`: words also suggested."""
+    folders = list_agent_folders(base)
+    if name not in folders:
+        hint = did_you_mean(name, other_words) or suggest_agent(name, folders)
+        raise UsageError(f'there is no agent "{name[:80]}"', hint=hint)

@@ -15,9 +15,10 @@ from lemming.journal_tools.provenance.prompt_parser import ShownEntry
 from lemming.kernel.files.field_types import Schema, type_schema
 from lemming.obligations.request_json import RequestJson
 from lemming.obligations.waiting_items import PersonInboxItem
-from lemming.queries.channel_states import ChannelStatus
 from lemming.queries.cost_report import Cost
-from lemming.queries.credit_accounts import Account, AgentPresence
+from lemming.queries.credit_accounts import AgentPresence
+from lemming.queries.screens.credits import CREDITS
+from lemming.queries.screens.screen_registry import iter_screens
 
 
 def _make_typed_dict(base_type: type | None = None, /, **fields: Any) -> Any:
@@ -70,9 +71,8 @@ OUTPUT_TYPES: Mapping[str, Any] = {
     ),
     "agent": _make_typed_dict(
         agent=str, resume=Json | None, problem=str, readers=NotRequired[Names], state=NotRequired[Json],
-        account=_make_optional_type(_make_typed_dict(Account)), next_tick=NotRequired[int | None], next_at=NotRequired[Text],
+        account=_make_optional_type(CREDITS.row_type), next_tick=NotRequired[int | None], next_at=NotRequired[Text],
     ),
-    "credits": _make_typed_dict(Account),
     "waiting": _make_typed_dict(PersonInboxItem, line=str, call=NotRequired[Json]),
     "request": RequestJson,
     "cost": _make_typed_dict(**_GROUPS, standing=NotRequired[AgentPresence], tick=NotRequired[int | None], **_COST),
@@ -97,7 +97,6 @@ OUTPUT_TYPES: Mapping[str, Any] = {
         is_unread=NotRequired[bool],
     ),
     "memory": _make_typed_dict(agent=str, key=str, value=Any),
-    "channel": _make_typed_dict(ChannelStatus),
     "commit": _make_typed_dict(
         commit=str, at=str, subject=str, tick=int | None, before_tick=int | None, agents=Names, calls=int,
         credits=float, cost_usd=Number,
@@ -113,19 +112,22 @@ OUTPUT_TYPES: Mapping[str, Any] = {
     ),
     "arrow": _make_typed_dict(**{"from": str}, to=str, kind=str, traffic=int, is_wide=bool),
 }  # fmt: skip
-"""The form of each object by its `type`, without `v` and `type` themselves."""
+"""The form of each object that no screen declares, by its `type`, without `v` and `type` themselves."""
+
+
+def list_output_schemas() -> dict[str, Schema]:
+    """Return the schema of each object by its `type`: those of declared screens come from their columns."""
+    schemas = {kind: type_schema(form) for kind, form in OUTPUT_TYPES.items()}
+    return {**schemas, **{screen.kind: screen.schema() for screen in iter_screens()}}
 
 
 def build_output_schema() -> Schema:
     """Return the schema of a line of `--json` output of a read-only command."""
-    return {
-        "description": "One line of --json.",
-        "oneOf": [_line_schema(kind, form) for kind, form in OUTPUT_TYPES.items()],
-    }
+    lines = [_line_schema(kind, schema) for kind, schema in list_output_schemas().items()]
+    return {"description": "One line of --json.", "oneOf": lines}
 
 
-def _line_schema(kind: str, form: Any) -> Schema:
-    schema = type_schema(form)
+def _line_schema(kind: str, schema: Schema) -> Schema:
     keys = {"v": {"const": 1}, "type": {"const": kind}, **schema["properties"]}
     return {**_close_schema(schema), "properties": keys, "required": ["v", "type", *schema["required"]]}
 

@@ -13,6 +13,7 @@ import os
 import secrets
 import sys
 from collections.abc import Awaitable, Callable
+from inspect import Parameter, Signature, cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,8 @@ from pydantic import Field
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.version import __version__
 from lemming.libraries.concurrency.connection_limits import make_server_config, serve_socket
+from lemming.queries.screens.screen import Screen
+from lemming.queries.screens.screen_registry import iter_screens
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -89,10 +92,6 @@ class OrgCommands:
         sources.
         """
         return await self.run_command("why", "--depth", str(depth), "--json", "--", target)
-
-    async def cost(self, agent: Annotated[str, Field(description="One agent; all without one.")] = "") -> str:
-        """Show the spending and the remaining budget of agents: credits, tokens, dollars."""
-        return await self.run_command("credits", "show", "--json", *(["--", agent] if agent else []))
 
     async def outbox(self, agent: AgentName, number: Count = 20) -> str:
         """List the newest entries written by an agent, oldest first."""
@@ -175,7 +174,8 @@ def make_server(base: Path, *, writes: bool = False, person: str = "") -> MCPSer
     )
     commands = OrgCommands(base, person)
     read_commands: list[Callable[..., Awaitable[str]]] = [
-        commands.status, commands.plan, commands.why, commands.cost, commands.outbox, commands.requests,
+        commands.status, commands.plan, commands.why, commands.outbox, commands.requests,
+        *(_make_screen_tool(commands, screen) for screen in iter_screens() if screen.tool),
     ]  # fmt: skip
     for command in read_commands:
         hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -190,6 +190,24 @@ def make_server(base: Path, *, writes: bool = False, person: str = "") -> MCPSer
     server.resource("org://agents/{name}/outbox", mime_type=lines)(commands.recent_entries)
     server.resource("org://ticks/{number}", mime_type=lines)(commands.tick)
     return server
+
+
+def _make_screen_tool(commands: OrgCommands, screen: Screen) -> Callable[..., Awaitable[str]]:
+    """Return the tool of a declared screen: it runs the command, and its arguments are the parameters of the query."""
+
+    async def run(**values: Any) -> str:
+        return await commands.run_command(*screen.to_arguments(values))
+
+    parameters = [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, default=parameter.default,
+            annotation=Annotated.__class_getitem__((kind, Field(description=declared.about))),  # type: ignore[attr-defined]
+        )
+        for name, (parameter, kind, declared) in screen.parameters.items()
+    ]  # fmt: skip
+    run.__name__, run.__doc__ = screen.tool, cleandoc(str(screen.query.__doc__)).partition("\n\n")[0]
+    run.__signature__ = Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
+    return run
 
 
 def serve_stdio(server: MCPServer) -> None:

@@ -17,7 +17,6 @@ from lemming.capabilities.skills.skills_settings import valid_patterns
 from lemming.ext import ConfigError, Problem
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_org_path
-from lemming.kernel.agents import list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.paths import SKILL_FILE
@@ -104,40 +103,6 @@ def _load_skill(org: Organisation, folder: str, staged: Mapping[str, bytes]) -> 
     if isinstance(outcome, ConfigError):
         raise outcome.with_traceback(None)
     return outcome
-
-
-@dataclass(frozen=True)
-class SkillStatus:
-    """A skill, and the agents with access."""
-
-    skill: Skill
-    agents: tuple[str, ...]
-
-
-def list_skill_statuses(org: Organisation) -> tuple[list[SkillStatus], list[Problem]]:
-    """Return all skills by folder, and the problems in their folders."""
-    agents = survey_agents(org).agents
-    listed = [folder for agent in agents.values() for _, folder, _ in parse_skill_patterns(agent)]
-    agent_skill_folders = [
-        f"{paths.agent_folder(name)}/skills" for name in list_agent_folders(org) if paths.AGENT_NAME.match(name)
-    ]
-    readers: dict[str, list[str]] = {}
-    for agent in agents.values():
-        for skill in load_agent_skills(agent, org).by_name.values():
-            readers.setdefault(skill.folder, []).append(agent.name)
-    statuses: dict[str, SkillStatus] = {}
-    problems: list[Problem] = []
-    for folder in dict.fromkeys([*COMMON_FOLDERS, *agent_skill_folders, *listed]):
-        folder_skills = load_skills(org, folder)
-        problems += folder_skills.problems
-        for skill in folder_skills.by_name.values():
-            statuses[skill.folder] = SkillStatus(skill, tuple(readers.get(skill.folder, ())))
-    return [statuses[folder] for folder in sorted(statuses)], list(dict.fromkeys(problems))
-
-
-def list_skill_files(org: Organisation, skill: Skill) -> list[str]:
-    """Return the relative paths of a skill's files other than `SKILL.md`."""
-    return [file for file in SkillSearch(org.base, {}).list_files(skill.folder) if file != SKILL_FILE]
 
 
 def list_agent_skills(agent: Agent, org: Organisation) -> list[Skill]:

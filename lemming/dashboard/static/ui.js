@@ -236,6 +236,34 @@
         style=${{ top: (first + place) * height + "px", height: height + "px" }}>${row(each)}</div>`)}</div>`;
   }
 
+  // A declared screen as a table. The cells are those that the command prints; a click on a heading sorts by it.
+  function Table({ table, first }) {
+    const [sort, setSort] = useState([-1, 1]), [isAll, showAll] = useState(false);
+    const [column, order] = sort, FIRST = first || 50;
+    if (!table.rows.length) return html`${table.empty ? html`<p class="note"><${Words} text=${table.empty} /></p>` : html`<p class="note">No rows.</p>`}<${Notes} notes=${table.notes} />`;
+    const key = (row) => (column < 0 ? 0 : table.values[row][column] ?? table.rows[row][column]);
+    const places = table.rows.map((_, row) => row);
+    if (column >= 0) places.sort((one, other) => order * (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : one - other));
+    const shown = isAll ? places : places.slice(0, FIRST);
+    return html`<div class="scroll" tabindex="0" role="group" aria-label=${table.title}><table class="list-table"><thead><tr>${table.columns.map((each, place) => html`<th scope="col" class=${each.is_number ? "number" : ""} title=${each.about} aria-sort=${place === column ? (order > 0 ? "ascending" : "descending") : undefined}><button type="button" class="plain" onClick=${() => setSort([place, place === column ? -order : 1])}>${each.header || html`<span class="sr">remark</span>`}</button></th>`)}</tr></thead>
+      <tbody>${shown.map((row) => html`<tr key=${row} data-line tabindex="0">${table.columns.map((each, place) => html`<td class=${each.is_number ? "number" : ""} dir="auto"><${Cell} text=${table.rows[row][place]} value=${table.values[row][place]} shown=${each.shown} /></td>`)}</tr>`)}</tbody></table></div>
+      ${places.length > FIRST ? html`<p><button type="button" class="plain" onClick=${() => showAll(!isAll)}>${isAll ? `only the first ${FIRST}` : `show ${amount(places.length - FIRST)} more`}</button></p>` : null}
+      ${table.total > places.length ? html`<p class="note">${amount(table.total - places.length)} more; <code>${table.command}</code> lists all</p>` : null}<${Notes} notes=${table.notes} />`;
+  }
+
+  function Cell({ text, value, shown }) {
+    if (value == null || value === "") return html`<${Words} text=${text} />`;
+    if (shown === "agent") return html`<${Agent} name=${value} />${text.startsWith(value) ? text.slice(value.length) : ""}`;
+    if (shown === "tick") return html`<a href=${Lemming.link("tick", { number: value })}>${text}</a>`;
+    if (shown === "why") return html`<a href=${Lemming.link("why", { target: value })}>${text}</a>`;
+    if (shown === "time") return html`<${Ago} at=${value} />`;
+    return html`<${Words} text=${text} />`;
+  }
+
+  function Notes({ notes }) {
+    return notes.map((note) => html`<p class=${note.is_warning ? "wrong" : "note"}><${Words} text=${note.text} /></p>`);
+  }
+
   // The text of a message to a model, and the calls in it, one a line.
   function messageText(message) {
     const calls = (message.calls || []).map((call) => `${call.tool}(${JSON.stringify(call.args)})`);
@@ -243,6 +271,6 @@
   }
 
   Lemming.ui = {
-    useNow, duration, Ago, amount, dollars, Meter, hue, Avatar, Agent, AgentField, Words, Empty, Failure, useAction, useDraft, useKeys, plain, changes, Diff, Rows, messageText,
+    useNow, duration, Ago, amount, dollars, Meter, hue, Avatar, Agent, AgentField, Words, Empty, Failure, useAction, useDraft, useKeys, plain, changes, Diff, Rows, Table, messageText,
   };
 })();

@@ -10,3 +10,14 @@ def format_count(number: int | float, noun: str, plural: str = "") -> str:
     ('1 entry', '2.5 credits')
     """
     return f"{number:g} {noun if number == 1 else plural or noun + 's'}"
+
+
+def format_usd(amount: float | None, *, calls: int = 1, unpriced: int = 0) -> str:
+    """Format the cost of calls; None means unknown. `unpriced`: number of further calls without a price.
+
+    >>> format_usd(0.003), format_usd(0.003, unpriced=2), format_usd(None), format_usd(None, calls=0)
+    ('$0.0030', '$0.0030 or more', '$ unknown', '-')
+    """
+    if amount is None:
+        return "$ unknown" if calls else "-"
+    return f"${amount:.4f}{' or more' if unpriced else ''}"

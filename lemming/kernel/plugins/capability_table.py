@@ -64,8 +64,10 @@ PRICING = _index_items("pricing")
 STRATEGY_OWNERS = _index_items("strategies")
 STRATEGIES_SHIPPED = paths_of(STRATEGY_OWNERS)
 
-COMMANDS = _index_items("commands")
-"""Commands of capabilities, each with the capability and the code."""
+COMMANDS = _index_items("screens", "commands")
+"""Commands of capabilities, each with the capability and the code. A screen is a command, unless a command has its name."""
+SCREENS = _index_items("screens")
+"""Screens of capabilities, each with the capability and the declaration."""
 FACTS = _index_items("facts")
 """Facts of capabilities for screens, each with the capability and the function."""
 FORMATS = _index_items("formats")

@@ -84,7 +84,8 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 },
                 "gateways": {"channels": ".channel_gateway:ChannelGateway"},
                 "permissions": {"channels": ".channels_capability:iter_permissions"},
-                "commands": {"channels": ".channels_command:channels", "serve": ".serve_command:serve"},
+                "commands": {"serve": ".serve_command:serve"},
+                "screens": {"channels": ".channels_screen:CHANNELS"},
                 "facts": {
                     "channels.is_served": ".channel_service:is_served",
                     "channels.serve": ".serve_command:open_channel_server",
@@ -245,6 +246,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "in_ticks": {"skills": ""},
                 "tools": {"skill_read": ".skill_read_tool:SkillReadTool"},
                 "commands": {"skills": ".skills_command:app"},
+                "screens": {"skills": ".skills_screen:SKILLS"},
                 "facts": {"skills.of_agent": ".skill_lookup:list_agent_skills"},
             },
         ),

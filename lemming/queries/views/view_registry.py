@@ -18,7 +18,7 @@ from lemming.kernel.org.organisation import OrgPath
 
 VIEWS = (
     "header", "waiting", "agents", "feed", "ticks", "tick", "why", "map", "money", "agent", "past",
-    "findings", "settings",
+    "findings", "settings", "screen",
 )  # fmt: skip
 """All views by name; most are named after their module."""
 _MODULE_EXCEPTIONS = {"ticks": "tick", "settings": "agent", "past": "changes"}
@@ -43,10 +43,11 @@ def find_view_function(name: str) -> Callable[..., dict[str, Any]]:
 
 def _parse_arguments(name: str, function: Callable[..., Any], parameters: Mapping[str, str]) -> dict[str, Any]:
     """Convert the strings of an address to the arguments of the view."""
+    parameters_of_function = signature(function).parameters.values()
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters_of_function):
+        return dict(parameters)  # a declared screen parses the parameters of its query
     parameters_by_name = {
-        parameter.name: parameter
-        for parameter in signature(function).parameters.values()
-        if parameter.kind is Parameter.KEYWORD_ONLY
+        parameter.name: parameter for parameter in parameters_of_function if parameter.kind is Parameter.KEYWORD_ONLY
     }
     if unknown := [key for key in parameters if key not in parameters_by_name]:
         hint = (

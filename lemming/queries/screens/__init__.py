@@ -1,0 +1,1 @@
+"""Declared screens: each list that LeMMing shows is declared once, and shown everywhere."""

@@ -1,0 +1,45 @@
+"""The screens by name: those of the package, and those of installed capabilities. A screen is imported on use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lemming.kernel.base.errors import UsageError
+from lemming.kernel.plugins.capability_loader import missing_reason
+from lemming.kernel.plugins.capability_spec import load_object
+from lemming.kernel.plugins.capability_table import SCREENS as CAPABILITY_SCREENS
+
+if TYPE_CHECKING:
+    from lemming.queries.screens.screen import Screen
+
+OWN_SCREENS = {
+    "credits": "lemming.queries.screens.credits:CREDITS",
+}
+"""The screens of the package, in the order of the page, each with the import path of the declaration."""
+
+
+def load_screen(name: str) -> Screen:
+    """Return a screen by name. Raises `UsageError` for an unknown name, or if its capability is not installed."""
+    if name not in OWN_SCREENS and name not in CAPABILITY_SCREENS:
+        from lemming.kernel.base.jsontext import did_you_mean
+
+        names = list_screen_names()
+        raise UsageError(
+            f'screen "{name[:80]}" does not exist', hint=did_you_mean(name[:80], names) or ", ".join(names)
+        )
+    owner, path = CAPABILITY_SCREENS.get(name, ("", OWN_SCREENS.get(name, "")))
+    if owner and (reason := missing_reason(owner)):
+        raise UsageError(reason, hint="install lemming-engine again")
+    screen: Screen = load_object(path)
+    return screen
+
+
+def list_screen_names() -> list[str]:
+    """Return the names of all installed screens."""
+    return [*OWN_SCREENS, *(name for name, (owner, _) in CAPABILITY_SCREENS.items() if not missing_reason(owner))]
+
+
+def iter_screens() -> Iterator[Screen]:
+    """Yield all installed screens; this imports the modules that declare them."""
+    yield from map(load_screen, list_screen_names())

@@ -1,0 +1,77 @@
+"""The view of a declared screen: its table, and the parameters of its query."""
+
+from __future__ import annotations
+
+from inspect import Parameter
+from typing import Any
+
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.queries.screens.screen import Column, Listing, Screen
+from lemming.queries.screens.screen_registry import iter_screens, load_screen
+
+Json = dict[str, Any]
+MAX_ROWS = 500
+
+
+def build_screen_view(org: OrgPath, *, screen: str = "credits", **parameters: str) -> Json:
+    """Return a screen with its table, for the values of the query's parameters; without required values, no table."""
+    shown = load_screen(screen)
+    forms = _describe_parameters(shown)
+    is_complete = all(form["name"] in parameters for form in forms if form["is_required"])
+    values = shown.parse_parameters(parameters)
+    listing = shown.load(Organisation.from_path(org), values) if is_complete else Listing(())
+    return {
+        "screens": [{"name": other.name, "title": other.title} for other in iter_screens() if other.query],
+        "parameters": forms,
+        "is_complete": is_complete,
+        **table_to_json(shown, listing),
+    }
+
+
+def table_to_json(screen: Screen, listing: Listing) -> Json:
+    """Return a screen's table: the columns, and for each row the cells and the values behind links and numbers."""
+    table = screen.to_table(listing.rows[:MAX_ROWS])
+    return {
+        "name": screen.name,
+        "title": screen.title,
+        "command": f"lemming {screen.command or screen.name}",
+        "empty": screen.empty,
+        "columns": [_column_to_json(screen, column) for column in table.columns],
+        "rows": table.cells,
+        "values": [[_link_value(screen, column, row) for column in table.columns] for row in listing.rows[:MAX_ROWS]],
+        "total": len(listing.rows),
+        "notes": [*(note._asdict() for note in listing.notes), *_list_errors(listing)],
+    }
+
+
+def _list_errors(listing: Listing) -> list[Json]:
+    return [{"text": str(error), "is_warning": True} for error in (*listing.problems, *listing.errors)]
+
+
+def _column_to_json(screen: Screen, column: Column) -> Json:
+    return {
+        "key": column.key,
+        "header": column.header,
+        "about": column.about,
+        "shown": column.shown,
+        "is_number": screen.is_number(column),
+    }
+
+
+def _link_value(screen: Screen, column: Column, row: Any) -> Any:
+    """Return the value of a cell that the page sorts by, or that its link leads to."""
+    return column.get(row) if column.shown != "text" or screen.is_number(column) else None
+
+
+def _describe_parameters(screen: Screen) -> list[Json]:
+    """Return the parameters of the query as fields of a form."""
+    return [
+        {
+            "name": name,
+            "about": declared.about,
+            "is_agent": declared.is_agent,
+            "is_choice": kind is bool,
+            "is_required": parameter.default is Parameter.empty,
+        }
+        for name, (parameter, kind, declared) in screen.parameters.items()
+    ]
