@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from terminal import Lemming, typed_at
 
+from docs.reference import render_columns
 from lemming.capabilities.mcp.mcp_server import make_server
 from lemming.commands.command_context import CommandContext
 from lemming.engine import run_once
@@ -21,7 +22,6 @@ from lemming.queries.screens.screen import Column, Screen
 from lemming.queries.screens.screen_registry import iter_screens, list_screen_names, load_screen
 from lemming.queries.views.screen_view import table_to_json
 from lemming.queries.views.view_registry import build_view
-from lemming.reference import render_columns
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def find_registrations(spec: CapabilitySpec, defined_by: type[Any]) -> list[Call
 
 
 def _register_item(kind: str, name: str, value: Any, defined_by: type[Any]) -> None:
-    if kind == "commands":  # its module is loaded when somebody types it
+    if kind in ("commands", "screens"):  # its module is loaded when somebody types it
         register("command", name, value, defined_by=defined_by, shipped=paths_of(COMMANDS))
     elif kind == "facts":
         register("fact", name, value, defined_by=defined_by, shipped={})
