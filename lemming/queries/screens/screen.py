@@ -133,8 +133,8 @@ class Screen:
     @cached_property
     def parameters(self) -> Mapping[str, tuple[InspectedParameter, Any, Parameter]]:
         """The declared parameters of the query by name, each with its type."""
-        found = signature(self.query, eval_str=True).parameters.values() if self.query else ()
-        annotated = [(parameter, get_args(parameter.annotation)) for parameter in found]
+        declared = signature(self.query, eval_str=True).parameters.values() if self.query else ()
+        annotated = [(parameter, get_args(parameter.annotation)) for parameter in declared]
         return {
             parameter.name: (parameter, *arguments[:2])
             for parameter, arguments in annotated
