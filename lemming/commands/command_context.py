@@ -38,7 +38,7 @@ from lemming.operations.engine_progress import is_tick_incomplete as is_tick_inc
 
 if TYPE_CHECKING:
     from lemming.kernel.messages import OutboxEntry
-    from lemming.queries.screens.screen import Listing, Screen
+    from lemming.queries.screens.screen import Screen, ScreenResult
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class CommandContext:
         """Print the first items, a line or an object each; see `print_list`."""
         print_list(kind, self.limit_rows(items, limit), columns, as_json=self.as_json, empty_text=empty_text)
 
-    def print_screen(self, screen: Screen, listing: Listing, limit: int | None = None) -> None:
+    def print_screen(self, screen: Screen, listing: ScreenResult, limit: int | None = None) -> None:
         """Print a declared list: problems, a table row or an object for each row, and notes."""
         from lemming.commands.error_reporting import print_error, print_problem
 

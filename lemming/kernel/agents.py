@@ -379,4 +379,4 @@ def require_agent_folder(base: OrgPath, name: str, *, other_words: tuple[str, ..
     folders = list_agent_folders(base)
     if name not in folders:
         hint = did_you_mean(name, other_words) or suggest_agent(name, folders)
-        raise UsageError(f'there is no agent "{name[:80]}"', hint=hint)
+        raise UsageError(f'agent "{name[:80]}" does not exist', hint=hint)

@@ -92,18 +92,18 @@ def test_a_new_column_is_one_line(newsroom: Path, capsys: pytest.CaptureFixture[
     column = Column("share", "SHARE", "Share of the limit that is spent.", float, value=lambda account: 0.25)
     screen = replace(CREDITS, columns=(*CREDITS.columns, column))
     org = Organisation(newsroom)
-    listing = screen.load(org, {})
+    result = screen.load(org, {})
 
     class Context(CommandContext):
         org = Organisation(newsroom)
 
-    Context(None, as_json=False).print_screen(screen, listing)  # type: ignore[arg-type]
+    Context(None, as_json=False).print_screen(screen, result)  # type: ignore[arg-type]
     assert capsys.readouterr().out.splitlines()[0].endswith("  SHARE")
-    Context(None, as_json=True).print_screen(screen, listing)  # type: ignore[arg-type]
+    Context(None, as_json=True).print_screen(screen, result)  # type: ignore[arg-type]
     assert '"share":0.25' in capsys.readouterr().out
     assert screen.schema()["properties"]["share"] == {"type": "number", "description": column.about}
     assert "| SHARE | `share` | number | Share of the limit that is spent. |" in render_columns(screen)
-    table = table_to_json(screen, listing)
+    table = table_to_json(screen, result)
     assert table["columns"][-1] == {
         "key": "share", "header": "SHARE", "about": column.about, "shown": "text", "is_number": True
     }  # fmt: skip

@@ -84,7 +84,7 @@ def test_a_client_sees_what_the_commands_print(base: Path) -> None:
     assert json.loads(outbox)["id"] == entry["id"]
     assert (tick["type"], tick["tick"]) == ("tick", 1)
     assert wrong[0]
-    assert wrong[1].endswith('there is no agent "adda" (did you mean "ada"?)')
+    assert wrong[1].endswith('agent "adda" does not exist (did you mean "ada"?)')
 
 
 @pytest.mark.long

@@ -8,11 +8,11 @@ from lemming.capabilities.channels.channel_status import get_channel_statuses
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.org.organisation import Organisation
 from lemming.queries.channel_states import ChannelStatus
-from lemming.queries.screens.screen import Column, Listing, Note, Screen
+from lemming.queries.screens.screen import Column, Note, Screen, ScreenResult
 from lemming.queries.tick_preview import load_inspection_settings
 
 
-def list_channels(org: Organisation) -> Listing:
+def list_channels(org: Organisation) -> ScreenResult:
     """List channels with their traffic and errors.
 
     A channel is an agent whose model key has the provider folder, http, mail or command. The engine serves
@@ -25,7 +25,7 @@ def list_channels(org: Organisation) -> Listing:
       lemming channels --json | jq 'select(.waiting > 0) | .agent'
     """
     statuses = get_channel_statuses(org, survey_agents(org), load_inspection_settings(org))
-    return Listing(statuses, [note for status in statuses for note in _describe_problems(status)])
+    return ScreenResult(statuses, [note for status in statuses for note in _describe_problems(status)])
 
 
 def _describe_problems(channel: ChannelStatus) -> Iterator[Note]:

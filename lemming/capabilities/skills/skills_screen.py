@@ -17,7 +17,7 @@ from lemming.ext import Problem
 from lemming.kernel.agents import list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.org.organisation import Organisation
-from lemming.queries.screens.screen import Column, Listing, Note, Screen
+from lemming.queries.screens.screen import Column, Note, Screen, ScreenResult
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _list_skill_files(org: Organisation, skill: Skill) -> list[str]:
     return [file for file in SkillSearch(org.base, {}).list_files(skill.folder) if file != paths.SKILL_FILE]
 
 
-def list_skills(org: Organisation) -> Listing:
+def list_skills(org: Organisation) -> ScreenResult:
     """List skills and the agents that may read them.
 
     Skills are in skills/, .agents/skills, .claude/skills and agents/*/skills, and in folders named in resumes.
@@ -68,7 +68,7 @@ def list_skills(org: Organisation) -> Listing:
     statuses, problems = list_skill_statuses(org)
     advice = 'an agent sees the skills that its resume lists: "skills": ["NAME"], or ["*"]'
     notes = [Note(advice)] if any(not status.agents for status in statuses) else []
-    return Listing(statuses, notes, problems=problems)
+    return ScreenResult(statuses, notes, problems=problems)
 
 
 SKILLS = Screen(

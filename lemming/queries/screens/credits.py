@@ -9,16 +9,16 @@ from lemming.kernel.org.config import CREDITS_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.queries.credit_accounts import Account, load_accounts
 from lemming.queries.screens.parameters import AnyAgentName
-from lemming.queries.screens.screen import Column, Listing, Note, Screen, format_value
+from lemming.queries.screens.screen import Column, Note, Screen, ScreenResult, format_value
 
 
-def list_credits(org: OrgPath, agent: AnyAgentName = None) -> Listing:
+def list_credits(org: OrgPath, agent: AnyAgentName = None) -> ScreenResult:
     """Show credits spent and limits."""
     if agent is not None:
         require_agent_folder(org, agent)
     accounts, damaged = load_accounts(org, survey_agents(org), load_config(org), only=agent)
     notes = [_describe_override(account) for account in accounts if account.overrides is not None]
-    return Listing(accounts, notes, errors=damaged)
+    return ScreenResult(accounts, notes, errors=damaged)
 
 
 def _describe_override(account: Account) -> Note:

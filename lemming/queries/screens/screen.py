@@ -27,7 +27,7 @@ Json = dict[str, Any]
 OMITTED: Any = object()
 """The value of a column that a row does not have."""
 Shown = Literal["text", "agent", "tick", "time", "why", "call"]
-"""How the page shows a cell: as text, or as a link to the agent, the tick, or the origin of a file."""
+"""The form of a cell on the page: text, or a link to the agent, the tick, or the origin of a file."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Note(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Listing:
+class ScreenResult:
     """The result of a query: rows, and sentences below the table that `--json` omits.
 
     `problems`: files that have no row, or a wrong one. `errors`: rows that cannot be read; the command fails with them.
@@ -112,7 +112,7 @@ class Screen:
     kind: str
     title: str
     columns: Sequence[Column]
-    query: Callable[..., Listing | Sequence[Any]] | None = None
+    query: Callable[..., ScreenResult | Sequence[Any]] | None = None
     row: type | None = None
     empty: str = ""
     command: str = ""
@@ -123,12 +123,12 @@ class Screen:
         """The columns that are keys of the JSON objects."""
         return [column for column in self.columns if column.key]
 
-    def load(self, org: Any, parameters: Mapping[str, Any]) -> Listing:
+    def load(self, org: Any, parameters: Mapping[str, Any]) -> ScreenResult:
         """Run the query."""
         if self.query is None:
             raise TypeError(f"screen {self.name} has no query of its own")
         result = self.query(org, **parameters)
-        return result if isinstance(result, Listing) else Listing(result)
+        return result if isinstance(result, ScreenResult) else ScreenResult(result)
 
     @cached_property
     def parameters(self) -> Mapping[str, tuple[InspectedParameter, Any, Parameter]]:

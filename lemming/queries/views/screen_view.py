@@ -6,7 +6,7 @@ from inspect import Parameter
 from typing import Any
 
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.queries.screens.screen import Column, Listing, Screen
+from lemming.queries.screens.screen import Column, Screen, ScreenResult
 from lemming.queries.screens.screen_registry import iter_screens, load_screen
 
 Json = dict[str, Any]
@@ -19,18 +19,18 @@ def build_screen_view(org: OrgPath, *, screen: str = "credits", **parameters: st
     forms = _describe_parameters(shown)
     is_complete = all(form["name"] in parameters for form in forms if form["is_required"])
     values = shown.parse_parameters(parameters)
-    listing = shown.load(Organisation.from_path(org), values) if is_complete else Listing(())
+    result = shown.load(Organisation.from_path(org), values) if is_complete else ScreenResult(())
     return {
         "screens": [{"name": other.name, "title": other.title} for other in iter_screens() if other.query],
         "parameters": forms,
         "is_complete": is_complete,
-        **table_to_json(shown, listing),
+        **table_to_json(shown, result),
     }
 
 
-def table_to_json(screen: Screen, listing: Listing) -> Json:
+def table_to_json(screen: Screen, result: ScreenResult) -> Json:
     """Return a screen's table: the columns, and for each row the cells and the values behind links and numbers."""
-    table = screen.to_table(listing.rows[:MAX_ROWS])
+    table = screen.to_table(result.rows[:MAX_ROWS])
     return {
         "name": screen.name,
         "title": screen.title,
@@ -38,14 +38,14 @@ def table_to_json(screen: Screen, listing: Listing) -> Json:
         "empty": screen.empty,
         "columns": [_column_to_json(screen, column) for column in table.columns],
         "rows": table.cells,
-        "values": [[_link_value(screen, column, row) for column in table.columns] for row in listing.rows[:MAX_ROWS]],
-        "total": len(listing.rows),
-        "notes": [*(note._asdict() for note in listing.notes), *_list_errors(listing)],
+        "values": [[_link_value(screen, column, row) for column in table.columns] for row in result.rows[:MAX_ROWS]],
+        "total": len(result.rows),
+        "notes": [*(note._asdict() for note in result.notes), *_list_errors(result)],
     }
 
 
-def _list_errors(listing: Listing) -> list[Json]:
-    return [{"text": str(error), "is_warning": True} for error in (*listing.problems, *listing.errors)]
+def _list_errors(result: ScreenResult) -> list[Json]:
+    return [{"text": str(error), "is_warning": True} for error in (*result.problems, *result.errors)]
 
 
 def _column_to_json(screen: Screen, column: Column) -> Json:
