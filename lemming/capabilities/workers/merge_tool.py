@@ -198,11 +198,10 @@ def _to_result(outcome: dict[str, Any], *, success: bool = True) -> ToolResult:
     return ToolResult(success, dump_compact(outcome).decode())
 
 
+# --- the arguments of a call, and stored patches -------------------------------------------------
+
 DIFF_CHARS = 24_000
 SUMMARY_CHARS = 120
-
-
-# --- the arguments of a call, and stored patches -------------------------------------------------
 
 
 def make_merge_arguments(

@@ -193,10 +193,9 @@ def _join(paths: Iterable[bytes]) -> bytes:
     return b"".join(path + b"\0" for path in paths)
 
 
-_NAME = b".gitignore"
-
-
 # --- ignore rules: git decides about names -------------------------------------------------------
+
+_NAME = b".gitignore"
 
 
 def read_rules(collector: EngineRepository, entries: Mapping[bytes, tuple[bytes, str]]) -> dict[bytes, bytes]:
@@ -244,15 +243,14 @@ def _list_folders(paths: Collection[bytes]) -> set[bytes]:
     return folders
 
 
+# --- flags: changed paths that a person or a gate should look at ---------------------------------
+
 _HARNESS_FOLDERS = frozenset({b".claude", b".pi", b".codex", b".gemini", b".opencode"})
 _HARNESS_FILES = frozenset({
     b".mcp.json", b"claude.md", b"claude.local.md", b"agents.md", b"agents.override.md", b"gemini.md", b"opencode.json",
     b"opencode.jsonc",
 })  # fmt: skip
 _GIT_FILES = frozenset({b".gitattributes", b".gitmodules", b".lfsconfig"})
-
-
-# --- flags: changed paths that a person or a gate should look at ---------------------------------
 
 
 def find_flags(
