@@ -209,7 +209,7 @@ def test_a_schema_for_results_and_one_that_breaks_blocks(base: Path) -> None:
 
 
 PLUGIN = """
-from lemming.capabilities.gates.check_functions import CheckFinding, check
+from lemming.capabilities.gates.gate_evaluation import CheckFinding, check
 
 asked = []
 

@@ -131,7 +131,7 @@ def test_a_function_is_named_and_not_asked(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "asked_by_gates.py").write_text(
-        "from pathlib import Path\nfrom lemming.capabilities.gates.check_functions import check\n"
+        "from pathlib import Path\nfrom lemming.capabilities.gates.gate_evaluation import check\n"
         f"Path({str(tmp_path / 'imported')!r}).touch()\n"
         f"@check\ndef nosy(seen):\n    Path({str(tmp_path / 'asked')!r}).touch()\n    return 'no'\n"
     )

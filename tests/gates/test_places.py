@@ -112,7 +112,7 @@ def test_every_tool_that_takes_a_path_says_so() -> None:
 
 
 FUNCTIONS = """
-from lemming.capabilities.gates.check_functions import CheckFinding, check
+from lemming.capabilities.gates.gate_evaluation import CheckFinding, check
 from lemming.tools import ToolContext, tool
 
 

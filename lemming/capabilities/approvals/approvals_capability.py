@@ -6,43 +6,66 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lemming.capabilities.approvals.approval_recovery import approval_mismatch
-from lemming.capabilities.approvals.entry_review import EntryReview
 from lemming.capabilities.approvals.read_decisions import (
     apply_decision,
     collect_decided_calls,
     find_preapprovals,
     list_denials,
+    parse_preapproval,
+    read_entry,
+    refresh_sub_requests,
 )
 from lemming.capabilities.gates.gate_evaluation import rules_at_stage
+from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_agent
+from lemming.capabilities.gates.spending_limit import AMOUNTS
 from lemming.ext import (
+    Allowed,
     AskPerson,
     CallNote,
     Capability,
     CheckSubject,
+    Deferred,
     DescribeQuery,
     Effect,
     Interception,
     Interceptor,
     OrgCheck,
+    Outcome,
     Preparation,
     Problem,
     ReceiveEntry,
+    Rejected,
     ResumeCheck,
     RunTool,
     SelectContext,
     ShowEarlierResult,
     ShowEntry,
     StateQuery,
+    TickContext,
+    TurnInputs,
     TurnView,
     Wake,
+    find_people,
+    has_model_turns,
 )
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.json_equality import is_equal_json
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.inboxes.visibility import MailView
+from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.open_requests import SubRequest, iter_person_requests
-from lemming.kernel.obligations.pending_approvals import NAME
+from lemming.kernel.journal.person_requests import SHOW
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.decisions import parse_decision
+from lemming.kernel.obligations.pending_approvals import NAME, PendingAction
+from lemming.kernel.obligations.request_payloads import references_entry
 from lemming.kernel.org.capability_usage import asks_persons
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.tools import Tool, get_toolset
 
 MAX_STORED_DENIALS = 256
 """Maximum number of denied calls that are remembered, the latest."""
@@ -88,8 +111,6 @@ class ApprovalsCapability(Capability):
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield problems that prevent gates from asking anybody, and calls recorded as approved that are not."""
         if isinstance(subject, OrgCheck):
-            from lemming.capabilities.approvals.approvals_validation import validate_approvers
-
             yield from validate_approvers(subject.base, subject.config, subject.only)
         elif isinstance(subject, ResumeCheck) and (reason := approval_mismatch(subject.inputs, subject.tick_context)):
             yield Problem(reason)
@@ -156,3 +177,193 @@ class TurnApprovals:
         snapshot |= {"used": used, "decided": self._decided, "denied": self._denied}
         snapshot |= self.review.to_snapshot() if self.review.is_needed else {}
         return {"at": tick_context.at, **{key: value for key, value in snapshot.items() if value}}
+
+
+def approval_mismatch(inputs: TurnInputs, tick_context: TickContext) -> str:
+    """Return the reason a turn's approved calls may not run, or an empty string."""
+    snapshot = inputs.given.get(NAME, {})
+    calls, preapprovals = snapshot.get("decided", {}).get("calls", ()), snapshot.get("ahead", ())
+    if not (calls or preapprovals):
+        return ""
+    name = inputs.agent.name
+    # Checked against the ledger and the persons' outboxes: a journal alone could have been edited.
+    open_requests = read_state(tick_context.org, name, before_tick=inputs.tick).requests
+    sub_requests = [sub_request for item in open_requests for sub_request in item.asked if NAME in sub_request.held]
+    for item in calls:
+        if not any(_is_approved(item, sub_request, tick_context.mail) for sub_request in sub_requests):
+            return f"its journal says that {item['call']['id']} was approved, which nobody says now"
+    for item in preapprovals:
+        entry = read_entry(tick_context.mail, item["entry"])
+        approved = parse_preapproval(entry, name) if entry else None
+        recorded = {key: item[key] for key in ("tool", "args", "binds") if key in item}
+        if not is_equal_json(approved, recorded) or item["by"] not in tick_context.mail.persons:
+            return f"its journal says that {item['entry']} approves a call, which it does not now"
+    return ""
+
+
+def _is_approved(grant: Mapping[str, Any], sub_request: SubRequest, mail: MailView) -> bool:
+    """Return True if a decision approves the sub-request and the call as recorded."""
+    entry, request = read_entry(mail, grant["entry"]), read_entry(mail, sub_request.request)
+    # The call of the ledger decides, not the one that the journal or the request shows.
+    if entry is None or request is None or not is_equal_json(sub_request.held[NAME], grant["call"]):
+        return False
+    decision = parse_decision(entry.payload)
+    return (
+        entry.agent == grant["by"] == sub_request.to
+        and sub_request.to in mail.persons
+        and entry.kind == "response"
+        and references_entry(entry.payload.get("reply_to"), request)
+        and decision is not None
+        and decision.kind == "approve"
+        and is_equal_json([decision.args, decision.binds], [grant.get("args"), grant.get("binds")])
+    )
+
+
+# --- validation of gates that ask persons: unknown persons, and missing permissions --------------
+
+Agents = Mapping[str, Agent]
+
+
+def validate_approvers(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
+    """Yield problems that prevent gates from asking anybody. `only`: restrict the check to one agent."""
+    org = Organisation.from_path(base)
+    survey = survey_agents(org)
+    people = sorted(find_people(survey, config))
+    reported: set[str] = set()
+    for name, agent in survey.agents.items():
+        if only not in (None, name) or not has_model_turns(agent, config):
+            continue
+        rules = rules_for_agent(agent, config.org)
+        if not any(rule.gate.then == "ask" for rule in rules):
+            continue
+        tools = [
+            tool
+            for tool in get_toolset(config.org, org).for_agent(name).values()
+            if not tool.refusal_reason(agent, config.org)
+        ]
+        for rule in rules:
+            if rule.gate.then == "ask" and _can_concern(rule.gate, tools):
+                if rule.line not in reported:
+                    yield from _unknown_names(rule, people)
+                reported.add(rule.line)
+                yield from _missing_permissions(rule, agent, survey.agents, people)
+
+
+def _can_concern(gate: Gate, tools: list[Tool]) -> bool:
+    """Return True if a gate can ever ask about an agent with these tools."""
+    return gate.at != "call" or any(gate.concerns_tool(tool.name, tool.tool_class) for tool in tools)
+
+
+def _unknown_names(rule: GateRule, people: list[str]) -> Iterator[Problem]:
+    file, _, pointer = rule.line.partition("#")
+    if not people:
+        hint = "create a person with `lemming agents new human --model human`, or let the gate block"
+        yield Problem("the gate asks for approval, and there is no person who can approve", file, 0, 0, pointer, hint)
+
+
+def _missing_permissions(rule: GateRule, agent: Agent, agents: Agents, people: list[str]) -> Iterator[Problem]:
+    """Yield the missing permissions if a gate can ask nobody for an agent."""
+    named = [name for name in people if not rule.gate.persons or name in rule.gate.persons]
+    if not named or find_approvers(people, agents, agent.name, rule.gate.persons):
+        return
+    for reader, author in ((named[0], agent.name), (agent.name, named[0])):
+        if reader in agents and not agents[reader].may_read(author):
+            yield Problem(
+                f"{rule.line} asks for approval, and {reader} may not read {author}: the call is refused",
+                paths.resume_file(reader),
+                pointer="/permissions/read_outboxes",
+                hint=f'add "{author}" to its read_outboxes',
+                code="LMG-301",
+            )
+
+
+# --- entries that wait for a review: the agent sees them after a person's approval ---------------
+# A gate at "in" that says "ask" withholds an entry. Nobody is asked twice about an entry; the decision stays in the
+# agent's ledger as long as the entry exists.
+
+MAX_REVIEW_REQUESTS = 16
+"""Approximate maximum of new requests in a turn; the next turn asks about the rest."""
+
+
+class EntryReview:
+    """Entries that an agent may see, and entries that need a person's decision.
+
+    `sub_requests`: requests of earlier turns; kept in their current state.
+    """
+
+    def __init__(self, turn: Preparation, sub_requests: Sequence[SubRequest]) -> None:
+        self._turn, self._mail = turn, turn.context.tick_context.mail
+        config = turn.context.tick_context.config
+        rules = rules_for_agent(turn.agent, config.org)
+        self._spending = [rule for rule in rules_at_stage(rules, "spend") if rule.gate.then == "ask"]
+        has_gate = bool(self._spending) or any(rule.gate.then == "ask" for rule in rules_at_stage(rules, "in"))
+        self.is_needed = has_gate or asks_persons(turn.agent, config)
+        """True if a gate asks about entries or spending, or a plugin's capability may ask."""
+        self.sub_requests: Sequence[SubRequest] = ()
+        self._decisions: dict[str, str] = {}
+        self._new_requests: dict[str, dict[str, Any]] = {}
+        if self.is_needed:
+            self.sub_requests = refresh_sub_requests(self._mail, turn.agent, sub_requests)
+        for sub_request in self.sub_requests:
+            if sub_request.held[NAME]["tool"] == SHOW:
+                entry = sub_request.held[NAME]["args"]["entry"]
+                self._decisions[entry] = sub_request.end or self._decisions.get(entry, "")
+
+    def find_decision(self, entry: OutboxEntry) -> str | None:
+        """Return "approved", "denied", an empty string while a person has to decide, or None if nobody was asked."""
+        return self._decisions.get(entry.identity)
+
+    def review(self, entry: OutboxEntry) -> Outcome | None:
+        """Return the outcome of receiving an entry that a person was asked about earlier, else None."""
+        match self.find_decision(entry):
+            case "denied":
+                return Rejected("a person rejected the entry")
+            case "":
+                return Deferred("a person must approve the entry first")
+        return None
+
+    def ask(self, question: AskPerson, entry: OutboxEntry) -> Outcome:
+        """Return the outcome of a gate's question about an entry: allowed, rejected, or deferred with a new request."""
+        if self.find_decision(entry) == "approved":
+            return Allowed(question)
+        # Without room for a request the entry stays withheld until the next turn asks.
+        if entry.identity not in self._new_requests and len(self._new_requests) < MAX_REVIEW_REQUESTS:
+            self._new_requests[entry.identity] = self._build_request(entry, question)
+        return Deferred("a person must approve the entry first")
+
+    def has_new_requests(self) -> bool:
+        """Return True if a person must be asked about a new entry."""
+        return any(self._new_requests.values())
+
+    def to_snapshot(self) -> dict[str, Any]:
+        """Return the snapshot for a turn: current requests, new requests, persons to ask.
+
+        `only`: there is no other reason for the turn.
+        """
+        spending_requests = {rule.line: self._spending_request(rule.gate) for rule in self._spending}
+        return {
+            "asked": [sub_request.as_json() for sub_request in self.sub_requests],
+            "new": [*filter(None, self._new_requests.values())],
+            "spend": spending_requests,
+            "only": not self._turn.has_news,
+        }
+
+    def _spending_request(self, gate: Gate) -> dict[str, Any]:
+        """Return the persons to ask for a raise of a limit, and the raise: the same amount again."""
+        mail, amounts = self._mail, {key: getattr(gate, key) for key in AMOUNTS}
+        people = find_approvers(mail.persons, mail.resumes, self._turn.agent.name, gate.persons)
+        raises = {key: amount for key, amount in amounts.items() if amount is not None}
+        expires = {} if gate.expires is None else {"expires": gate.expires}
+        return {"people": people, "more": raises, **expires}
+
+    def _build_request(self, entry: OutboxEntry, question: AskPerson) -> dict[str, Any]:
+        """Return the payload of the request about an entry, or {} if nobody can be asked.
+
+        The payload omits the entry's text, because others may read the request.
+        """
+        name, mail = self._turn.agent.name, self._mail
+        action = PendingAction.from_incoming_entry(
+            self._turn.tick, name, entry.identity, question.asked_by, question.reason
+        )
+        people = find_approvers(mail.persons, mail.resumes, name, question.persons or ())
+        return action.build_request(people, question.expires, self._turn.at) if people else {}

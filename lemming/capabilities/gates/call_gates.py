@@ -8,19 +8,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.gates.check_functions import make_check_runner
-from lemming.capabilities.gates.file_arguments import path_parameters, resolve_arguments, resolve_gate_path
 from lemming.capabilities.gates.gate_evaluation import (
     CheckRunner,
     Facts,
     GateResult,
     evaluate_gates,
+    make_check_runner,
     reject_judges,
     rules_at_stage,
 )
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.gate_settings import rules_for_agent
-from lemming.capabilities.gates.path_conditions import resolve_rule_paths
+from lemming.capabilities.gates.path_arguments import (
+    path_parameters,
+    resolve_arguments,
+    resolve_gate_path,
+    resolve_rule_paths,
+)
 from lemming.ext import (
     Allowed,
     AskPerson,

@@ -10,16 +10,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.gates.file_arguments import (
+from lemming.capabilities.gates.gate_evaluation import CheckInterrupted, evaluate_gates
+from lemming.capabilities.gates.gate_format import Gate, GateRule
+from lemming.capabilities.gates.outcome_prediction import evaluate_partially
+from lemming.capabilities.gates.path_arguments import (
     has_absolute_path,
     normalize_arguments,
     normalize_gate_path,
     path_parameters,
+    resolve_rule_paths,
 )
-from lemming.capabilities.gates.gate_evaluation import CheckInterrupted, evaluate_gates
-from lemming.capabilities.gates.gate_format import Gate, GateRule
-from lemming.capabilities.gates.outcome_prediction import evaluate_partially
-from lemming.capabilities.gates.path_conditions import resolve_rule_paths
 from lemming.capabilities.judges.judge_prompts import (
     NoVerdict,
     ask_judge,

@@ -154,7 +154,7 @@ def _validate_settings(base: OrgPath, agent: Agent | None, config: Config) -> It
 
         yield from validate_limits(base, agent, config)
     if any(gate.by for gate in gates):
-        from lemming.capabilities.gates.judge_problems import validate_gate_judges
+        from lemming.capabilities.gates.gates_validation import validate_gate_judges
 
         yield from validate_gate_judges(base, agent, config)
 
@@ -166,7 +166,7 @@ def iter_permissions(
     sources: list[OrgSettings | Agent] = [config.org, *agents]
     judged = [source for source in sources if any(gate.by for gate in get_gates(source))]
     if judged:
-        from lemming.capabilities.gates.judge_problems import gate_judge_programs
+        from lemming.capabilities.gates.gates_validation import gate_judge_programs
 
         for source in judged:
             yield from gate_judge_programs(org.base, source)

@@ -10,20 +10,26 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.gates.check_functions import load_checks
+from lemming.capabilities.gates.gate_evaluation import load_checks
 from lemming.capabilities.gates.gate_format import SETTLES, Gate, GateRule
+from lemming.capabilities.gates.gate_judges import get_judge
 from lemming.capabilities.gates.gate_settings import get_gates, iter_rules
 from lemming.capabilities.gates.spending_limit import parse_window
+from lemming.capabilities.judges.judges_validation import program_permission, validate_judge_name
 from lemming.capabilities.pricing.prices import get_price
-from lemming.ext import ConfigError, Problem, has_model_turns
+from lemming.ext import ConfigError, LemmingError, Problem, has_model_turns
+from lemming.kernel.access.agent_files import read_text
+from lemming.kernel.access.allowed_paths import resolve_org_path
+from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent, list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact
 from lemming.kernel.base.name_patterns import is_any_match, is_match
 from lemming.kernel.llm.call_cost import CALL_OVERHEAD_TOKENS
-from lemming.kernel.org.config import ORG_FILE, Config, load_config
+from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import NO_MODELS, PREFIXES
 from lemming.kernel.plugins.plugin_registry import find_unimported
@@ -265,3 +271,29 @@ def _retention_gap(gate: Gate, config: Config) -> str:
         return f"calls are counted from the first tick on, and journals of {kept_ticks} ticks are kept" * is_counted
     ticks = window.ticks or (window.seconds or 0) / max(config.org.tick_interval_s, 1e-3)
     return f"{window} is longer than the {kept_ticks} ticks whose journals are kept" if ticks > kept_ticks else ""
+
+
+def validate_gate_judges(base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
+    """Yield problems of the judges at the gates of an agent's resume, or of the settings if `agent` is None."""
+    file = paths.resume_file(agent.name) if agent else paths.ORG_FILE
+    for index, gate in enumerate(get_gates(agent or config.org)):
+        if not gate.by:
+            continue
+        judge_settings = get_judge(gate)
+        yield from validate_judge_name(base, judge_settings.by, file, f"/gates/{index}", config)
+        if judge_settings.policy_file:
+            try:
+                read_text(
+                    resolve_org_path(Path(base), judge_settings.policy_file.removeprefix("./"), caller="policy"), {}
+                )
+            except LemmingError as error:
+                hint = error.hint or "name a file of the organisation"
+                yield Problem(error.message, file, pointer=f"/gates/{index}/policy", hint=hint)
+
+
+def gate_judge_programs(base: OrgPath, owner: OrgSettings | Agent) -> Iterator[RequiredPermission]:
+    """Yield the permissions for judge programs at gates of the settings or of a resume."""
+    file = paths.resume_file(owner.name) if isinstance(owner, Agent) else paths.ORG_FILE
+    for index, gate in enumerate(get_gates(owner)):
+        if gate.by:
+            yield from program_permission(base, gate.by, f"at a gate of {file}", f"{file}#/gates/{index}")

@@ -7,8 +7,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from lemming.capabilities.gates.check_functions import make_check_runner
-from lemming.capabilities.gates.gate_evaluation import GateResult, content_digest, evaluate_gates, rules_at_stage
+from lemming.capabilities.gates.gate_evaluation import (
+    GateResult,
+    content_digest,
+    evaluate_gates,
+    make_check_runner,
+    rules_at_stage,
+)
 from lemming.capabilities.gates.gate_format import GateRule
 from lemming.capabilities.gates.gate_settings import rules_for_agent
 from lemming.ext import (

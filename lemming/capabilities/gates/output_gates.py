@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.gates.check_functions import make_check_runner
 from lemming.capabilities.gates.gate_evaluation import (
     GateResult,
     content_digest,
     evaluate_gates,
+    make_check_runner,
     redact,
     reject_judges,
     rules_at_stage,

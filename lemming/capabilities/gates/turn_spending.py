@@ -7,8 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from lemming.capabilities.gates.check_functions import make_check_runner
-from lemming.capabilities.gates.gate_evaluation import OUTCOME_PHRASES, require_known_fields
+from lemming.capabilities.gates.gate_evaluation import OUTCOME_PHRASES, make_check_runner, require_known_fields
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.past_spending import SpendingUnknown, make_amount, sum_amounts, write_off_amount
 from lemming.capabilities.gates.spending_limit import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.judges.judge_prompts import (
     NoVerdict,
@@ -22,12 +22,12 @@ from lemming.capabilities.judges.judge_prompts import (
     to_json_lines,
 )
 from lemming.capabilities.judges.judges_settings import UNVERIFIED
-from lemming.capabilities.judges.reply_rollback import DraftWrites
-from lemming.ext import PLAIN, ContractError, RunTurn, Steps, TurnView
+from lemming.ext import PLAIN, CarriedOut, ContractError, RunTurn, Steps, TurnView
 from lemming.kernel.base.errors import NotVerified, OutOfCredits, ProviderError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.payload_text import QUOTED_LINE_START, quote_text
 from lemming.kernel.base.untrusted_quoting import fence_text, make_marker
+from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.journal.verdicts import UNPASSED_REMARKS
 from lemming.kernel.memory import decode_memory
@@ -36,6 +36,9 @@ from lemming.kernel.providers import Message
 from lemming.kernel.turn.forms.form_user_message import describe_result
 from lemming.kernel.turn.notices import without_notices
 from lemming.kernel.turn.turn_values import Act
+
+if TYPE_CHECKING:
+    from lemming.ext import TurnView
 
 MAX_SHOWN_CHARS = 40_000
 """Maximum characters of the author's prompt, and of its tool results, in a judge's prompt."""
@@ -282,3 +285,43 @@ def describe_draft_entry(entry: OutboxEntry) -> str:
 def truncate_for_judge(text: str) -> str:
     """Return a text truncated to the limit for judges."""
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}\n[cut]"
+
+
+@dataclass
+class DraftWrites:
+    """Writes of a draft's replies: entries by identity, and memories by path with the earlier staged effect.
+
+    `is_sent_back`: the draft was rejected and is withdrawn with the next reply.
+    """
+
+    entries: set[str] = field(default_factory=set)
+    memories: dict[str, FileEffect | None] = field(default_factory=dict)
+    is_sent_back: bool = False
+
+    @property
+    def has_content(self) -> bool:
+        """Return True if there is a draft to judge."""
+        return bool(self.entries or self.memories)
+
+    def record(self, reply: CarriedOut) -> None:
+        """Record the writes of a reply."""
+        self.entries.update(reply.reply_entries)
+        for path, previous_file in reply.memories.items():
+            self.memories.setdefault(path, previous_file)
+
+    def withdraw(self, turn: TurnView) -> None:
+        """Withdraw all writes. Files already on disk before a call with outside effects stay."""
+        turn.withdraw({*self.entries}, {**self.memories})
+        self.entries.clear()
+        self.memories.clear()
+        self.is_sent_back = False
+
+    def tag_entries(self, turn: TurnView, tag: str) -> None:
+        """Add a tag to the entries. Memories cannot have tags and are withdrawn."""
+        turn.tag_entries(self.entries, tag)
+        for path in self.memories:
+            key = path.rpartition("/")[2].removesuffix(".json")
+            turn.remark(f"memory {key} was not kept: it is {tag}")
+        if self.memories:
+            turn.withdraw((), {**self.memories})
+        self.memories.clear()

@@ -10,14 +10,13 @@ from lemming.capabilities.judges.judge_prompts import (
     judge_files,
     resolve_judges,
 )
-from lemming.capabilities.judges.judged_turn import run_with_judges, truncate_for_judge
+from lemming.capabilities.judges.judged_turn import DraftWrites, run_with_judges, truncate_for_judge
 from lemming.capabilities.judges.judges_validation import (
     iter_named_judges,
     judge_error,
     program_permission,
     validate_judges,
 )
-from lemming.capabilities.judges.reply_rollback import DraftWrites
 from lemming.capabilities.requests.team_tools import build_team_tools
 from lemming.ext import (
     AgentCheck,

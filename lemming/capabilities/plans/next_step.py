@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.capabilities.output_schemas.payload_coercion import RepairedAnswer
-from lemming.capabilities.plans.call_results import CallResults, is_deferred
 from lemming.capabilities.plans.foreach_step import (
     NotAList,
     collect_answers,
@@ -28,18 +27,19 @@ from lemming.capabilities.plans.plan_format import (
     VerifySettings,
     get_kind,
 )
-from lemming.capabilities.plans.plan_reply import PlanReply, build_memories
 from lemming.capabilities.plans.plan_run import ActionState, PlanRun, is_wait_done
-from lemming.capabilities.plans.run_requests import StepRequests
+from lemming.capabilities.plans.run_requests import PlanReply, StepRequests, build_memories
 from lemming.capabilities.plans.run_values import build_variables, to_memory
 from lemming.capabilities.plans.step_graph import default_next_step
 from lemming.capabilities.plans.step_outcomes import call_outcome, choose_target, run_payload, verification_error
 from lemming.capabilities.plans.step_requests import (
+    CallResults,
     build_cancellation,
     build_request_payload,
     build_verification_request,
     build_wait,
     describe_wait,
+    is_deferred,
 )
 from lemming.capabilities.plans.value_paths import fill_arguments, value_to_text
 from lemming.kernel.base.jsontext import dump_compact

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from lemming.capabilities.plans.org_members import build_validation_context
 from lemming.capabilities.plans.plan_format import AgentPlan, is_planner, load_plan
 from lemming.capabilities.plans.plan_permissions import validate_permissions
+from lemming.capabilities.plans.plans_validation import build_validation_context
 from lemming.capabilities.plans.proposed_plans import PROPOSE, parse_proposed_plan
 from lemming.ext import ConfigError, Problem, describe_field
 from lemming.kernel.agents import load_agent, suggest_agent, survey_agents

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.capabilities.judges.judges_validation import program_permission
-from lemming.capabilities.plans.ended_runs import list_surplus_runs
-from lemming.capabilities.plans.plan_format import find_awaited_files, is_planner, load_plan, plan_file
+from lemming.capabilities.plans.plan_format import AgentPlan, find_awaited_files, is_planner, load_plan, plan_file
 from lemming.capabilities.plans.plan_rules import load_valid_plan
 from lemming.capabilities.plans.plan_run import PREFIX, get_waits, is_redirected, is_wait_done, run_key
 from lemming.capabilities.plans.step_requests import describe_wait
@@ -36,11 +35,12 @@ from lemming.kernel.access.agent_files import readable_digest
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import PermissionDenied
+from lemming.kernel.base.errors import CorruptState, PermissionDenied
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.turn_report import End
-from lemming.kernel.memory import load_memories
+from lemming.kernel.memory import list_memories, load_memories
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
@@ -181,3 +181,40 @@ def filter_run_memories(memories: Mapping[str, Any], request: str) -> Json:
     """Return the memories visible in a turn for a request: only its own run among all runs."""
     own_key = run_key(request)
     return {key: value for key, value in memories.items() if key == own_key or not key.startswith(PREFIX)}
+
+
+class _EndedRun(NamedTuple):
+    tick: int
+    key: str
+
+
+def list_surplus_runs(org: Organisation, name: str) -> list[str]:
+    """Return the memories of an agent's ended runs, except the newest.
+
+    The choice depends only on memories and the ledger, so a second attempt removes the same runs.
+    """
+    ended = sorted(_find_ended(org, name), reverse=True)
+    return [run.key for run in ended[_max_kept_runs(org, name) :]]
+
+
+def _max_kept_runs(org: Organisation, name: str) -> int:
+    try:
+        return load_plan(org, name).value.keep_runs
+    except ConfigError:
+        return AgentPlan().keep_runs
+
+
+def _find_ended(org: Organisation, name: str) -> Iterator[_EndedRun]:
+    """Yield the ended runs, including runs of closed requests regardless of their status."""
+    try:
+        keys = [key for key in list_memories(org, name) if key.startswith(PREFIX)]
+        open_keys = {run_key(request.request.rpartition("_")[2]) for request in read_state(org, name).requests}
+    except CorruptState:  # told elsewhere
+        return
+    values = load_memories(org, name).values if keys else {}
+    for key in keys:
+        run = values.get(key)
+        # of a request that is still open the memory is all that says its run has ended
+        if key not in open_keys and isinstance(run, dict) and isinstance(run.get("request"), str):
+            tick = run.get("ended", run.get("began"))
+            yield _EndedRun(tick if isinstance(tick, int) else 0, key)

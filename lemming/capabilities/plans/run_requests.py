@@ -7,12 +7,14 @@ yet, and a result holds the person's decision.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming.capabilities.output_schemas.payload_coercion import RepairedAnswer
-from lemming.capabilities.plans.call_results import CallResults, is_deferred, is_written
-from lemming.capabilities.plans.plan_format import StepAction
+from lemming.capabilities.plans.plan_format import AgentPlan, StepAction
+from lemming.capabilities.plans.plan_run import PlanRun, run_key
+from lemming.capabilities.plans.run_values import ANSWERS_KEY, find_referenced_agents
 from lemming.capabilities.plans.step_outcomes import approval_outcome, request_outcome
+from lemming.capabilities.plans.step_requests import CallResults, is_deferred, is_written
 
 Json = dict[str, Any]
 
@@ -56,3 +58,34 @@ class StepRequests:
     def _result(self, tag: str) -> Mapping[str, Any] | None:
         """Return a person's decision about a request with approval, or None."""
         return None if tag in self._new_tags or tag in self._earlier else self._results.find_entry_result(tag)
+
+
+class PlanReply(NamedTuple):
+    """Reply of the agent: the four keys of the contract, as JSON values."""
+
+    entries: list[Json]
+    calls: list[Json]
+    memories: list[Json]
+    notes: str
+
+    def as_json(self) -> Json:
+        """Return the reply in the form of the contract."""
+        return {
+            "outbox_entries": self.entries,
+            "tool_calls": self.calls,
+            "memory_updates": self.memories,
+            "notes": self.notes,
+        }
+
+
+def build_memories(
+    plan: AgentPlan, run: PlanRun, new_answers: Mapping[str, Json], values: Mapping[str, Any]
+) -> list[Json]:
+    """Return the memories a turn writes: the run, and the answers of agents that the plan refers to."""
+    memories: list[Json] = [{"key": run_key(run.request), "value": run.as_json()}]
+    referred_agents = find_referenced_agents(plan)
+    if answers := {agent: answer for agent, answer in new_answers.items() if agent in referred_agents}:
+        stored_answers = (values.get("memory") or {}).get(ANSWERS_KEY)
+        stored = stored_answers if isinstance(stored_answers, dict) else {}
+        memories.append({"key": ANSWERS_KEY, "value": {**stored, **answers}})
+    return memories

@@ -10,9 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from lemming.capabilities.requests.charges import Charges
-from lemming.capabilities.requests.current_request_builder import build_current_request
 from lemming.capabilities.requests.request_agenda import build_agenda
-from lemming.capabilities.requests.requests_settings import get_team
+from lemming.capabilities.requests.requests_settings import TeamSettings, get_team
 from lemming.capabilities.requests.team_tools import (
     TeamCalls,
     build_team_tools,
@@ -27,6 +26,7 @@ from lemming.ext import (
     Effect,
     Interception,
     Interceptor,
+    Inventory,
     LemmingError,
     OrgCheck,
     Preparation,
@@ -38,16 +38,26 @@ from lemming.ext import (
     TurnView,
     to_problems,
 )
+from lemming.kernel.agents import Agent, suggest_agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.payload_references import parse_reference
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.request_policy import RequestPolicy
 from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.obligations.budgets import BudgetAmount
+from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_deadline_time
+from lemming.kernel.obligations.request_payloads import get_count
 from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
+from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import REQUESTS
+from lemming.kernel.turn.current_request import OWN_REQUESTS, CurrentRequest
 from lemming.kernel.turn.loop_breaker import loop_limits
 from lemming.kernel.turn.turn_values import Purpose
 from lemming.kernel.turn.visible_requests import has_answer
+from lemming.obligations.current_requests import load_requests
 
 
 class RequestsCapability(Capability):
@@ -103,13 +113,9 @@ class RequestsCapability(Capability):
     def check(self, subject: CheckSubject) -> Iterator[Problem]:
         """Yield team members that are missing or not readable, and open requests and answers without a reader."""
         if isinstance(subject, OrgCheck):
-            from lemming.capabilities.requests.requests_validation import validate_requests
-
             with suppress(LemmingError):  # reported elsewhere
                 yield from validate_requests(subject.base, subject.only)
         elif isinstance(subject, ReferenceCheck | AgentCheck) and subject.agent and (team := get_team(subject.agent)):
-            from lemming.capabilities.requests.requests_validation import validate_team, validate_team_references
-
             if isinstance(subject, ReferenceCheck):
                 yield from to_problems(validate_team_references(subject.agent, team, subject.names))
             else:
@@ -138,3 +144,116 @@ class TurnTeam:
         """Return the facts about the team and about an awaited answer."""
         facts = collect_team_facts(self._turn.context.tick_context, self._turn.agent, self._task, self._tools)
         return {**facts, "answered": True} if self._has_answer else facts
+
+
+def build_current_request(
+    task: Task,
+    *,
+    at: str,
+    can_hand_off: bool,
+    max_calls: int = 0,
+    budget: BudgetAmount | None = None,
+    charged: float = 0.0,
+    allotted: float = 0.0,
+) -> CurrentRequest:
+    """Build the current request of a turn, with the payload only if the agent may hand the request off.
+
+    `budget`: the amount available to the agent. `charged`: the amount charged for sub-requests. `allotted`:
+    the part of `charged` for open sub-requests.
+    """
+    request, begun = task.request, task.open_request
+    if request is None:
+        return replace(OWN_REQUESTS, begun=begun)
+    payload, conversation = request.payload, request.payload.get("conversation")
+    is_handoff = "hands_on" in payload
+    return CurrentRequest(
+        request=begun.request,
+        asker=parse_reference(payload.get("owed_to")) if is_handoff else request.agent,
+        begun=begun,
+        until=get_last_tick(request),
+        not_after=parse_deadline_time(payload),
+        conversation=conversation if isinstance(conversation, str) else "",
+        reply_to=parse_reference(payload["hands_on"]) if is_handoff else "",
+        hops=get_count(payload, "hops") or 1 if is_handoff else 0,
+        path=tuple(task.path),
+        asked=payload if can_hand_off else None,
+        budget=budget.number if budget else None,
+        unit=budget.unit if budget else "credits",
+        spent=round(begun.spent + charged, 6),
+        allotted=round(allotted, 6) if budget else None,
+        at=at,
+        max_calls=max_calls,
+    )
+
+
+# --- find problems of teams and of open requests: missing permissions and unusable schemas -------
+
+
+def validate_requests(base: OrgPath, agent_name: str | None = None) -> Iterator[Problem]:
+    """Yield a warning for each missing permission of an open request, and for each unusable schema.
+
+    `only`: limit the warnings to one agent's resume.
+    """
+    snapshot = load_requests(base)
+    for request in snapshot.requests.unresolved_requests:
+        flaw, pointer = find_schema_flaw(request.schema or {})
+        if flaw and agent_name in (None, request.asker):
+            yield Problem(
+                f"the schema of the request accepts any answer: {flaw}",
+                request.entry.file,
+                pointer=f"/payload/schema{pointer}",
+                hint=f"cancel it with `lemming cancel {request.id}`, and ask again with a valid schema",
+                severity="warning",
+                code="LMG-301",
+            )
+    missing: dict[tuple[str, str], str] = {}
+    for request in snapshot.requests.unresolved_requests:
+        for assignment in request.open_assignments:
+            subject = f"what {request.asker} asks {assignment.assignee} ({request.id})"
+            if not snapshot.may_read(assignment.assignee, request.asker):
+                missing.setdefault((assignment.assignee, request.asker), f"{subject} does not reach it")
+            if not snapshot.may_read(request.asker, assignment.assignee):
+                missing.setdefault((request.asker, assignment.assignee), f"no answer to {subject} reaches it")
+    for (reader, author), message in missing.items():
+        if reader in snapshot.agents and agent_name in (None, reader):
+            yield Problem(
+                message,
+                paths.resume_file(reader),
+                pointer="/permissions/read_outboxes",
+                hint=f'add "{author}" to its read_outboxes, or run `lemming cancel {request.id}`',
+                severity="warning",
+                code="LMG-301",
+            )
+
+
+def iter_team_members(team: TeamSettings) -> Iterator[tuple[str, str, bool]]:
+    """Yield each team member: the pointer to the name, the name, and True if an answer must come back."""
+    for index, member in enumerate(team.ask_members):
+        yield f"/team/ask/{index}", member.agent, True
+    for index, name in enumerate(team.hand_to):
+        yield f"/team/hand_to/{index}", name, False
+
+
+def validate_team_references(agent: Agent, team: TeamSettings, inventory: Inventory) -> Iterator[tuple[str, str, str]]:
+    """Yield the names that can never be in an agent's team: the pointer, the problem and the fix."""
+    for pointer, name, _ in iter_team_members(team):
+        if name == agent.name:
+            yield pointer, "an agent must not be in its own team", "remove it"
+        elif name not in inventory.agent_names and not team.may_be_absent:
+            hint = f'{suggest_agent(name, inventory.agent_names)}; set "may_be_absent": true if you create it later'
+            yield pointer, f'there is no agent "{name}"', hint
+
+
+def validate_team(base: OrgPath, agent: Agent, team: TeamSettings) -> Iterator[Problem]:
+    """Yield the problems of an agent's team: the agent and each member must be able to read each other."""
+    agents = survey_agents(base).agents
+    for pointer, name, needs_answer in iter_team_members(team):
+        if name not in agents or name == agent.name:
+            continue
+        readers = [(agents[name], agent), (agent, agents[name])] if needs_answer else [(agents[name], agent)]
+        for reader, author in readers:
+            if not reader.may_read(author.name):
+                hint = f'add "{author.name}" to read_outboxes in {paths.resume_file(reader.name)}'
+                subject = "the requests" if author is agent else "the answers"
+                file = paths.resume_file(agent.name)
+                yield Problem(f"{reader.name} may not read {subject}", file, pointer=pointer, hint=hint)

@@ -17,8 +17,7 @@ from typing import Any
 from lemming.capabilities.trust.author_labels import OrgTrustLabeler
 from lemming.capabilities.trust.origins import UntrustedValue, iter_recognizable_values
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels
-from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
-from lemming.capabilities.trust.trust_settings import get_minimum_label
+from lemming.capabilities.trust.trust_settings import AGENT, SourcedLabel, get_minimum_label
 from lemming.ext import Effect, Outcome, Rejected, ShowEarlierResult, ShowEntry, resume_file
 from lemming.kernel.agents import Agent
 from lemming.kernel.files.field_types import Json

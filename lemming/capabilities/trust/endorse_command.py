@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from lemming.capabilities.trust.endorsements import build_payload
+from lemming.capabilities.trust.author_labels import build_payload
 from lemming.capabilities.trust.sidecar_labels import compute_file_digest
 from lemming.commands.command_context import AsPerson, CommandContext, argument
 from lemming.commands.terminal import print_data, print_notice

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from lemming.capabilities.trust.trust_levels import TrustOrder
+from lemming.capabilities.trust.trust_settings import TrustOrder
 from lemming.kernel.turn.guards import LowTrustValue
 
 MIN_DIGITS = 3

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lemming.capabilities.trust.author_labels import OrgTrustLabeler
-from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
+from lemming.capabilities.trust.trust_settings import AGENT, SourcedLabel
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse

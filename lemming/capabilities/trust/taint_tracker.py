@@ -15,7 +15,7 @@ from typing import Any
 from lemming.capabilities.trust.author_labels import make_labeler
 from lemming.capabilities.trust.origins import label_arguments
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels
-from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
+from lemming.capabilities.trust.trust_settings import AGENT, SourcedLabel
 from lemming.capabilities.trust.turn_trust import TurnLabelState
 from lemming.ext import (
     Allowed,

@@ -10,8 +10,7 @@ from lemming.capabilities.trust.author_labels import make_labeler
 from lemming.capabilities.trust.clean_turns import CleanContextFilter, make_clean_filter
 from lemming.capabilities.trust.origins import MAX_VALUES, UntrustedValue, ValueFinder, parse_value_tags
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels
-from lemming.capabilities.trust.trust_levels import AGENT, SourcedLabel
-from lemming.capabilities.trust.trust_settings import get_minimum_label
+from lemming.capabilities.trust.trust_settings import AGENT, SourcedLabel, get_minimum_label
 from lemming.capabilities.trust.turn_trust import VALUES, to_record
 from lemming.ext import (
     Allowed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lemming.capabilities.trust.endorsements import EndorsementLog
+from lemming.capabilities.trust.author_labels import EndorsementLog
 from lemming.capabilities.trust.sidecar_labels import get_label_path
 from lemming.ext import find_people
 from lemming.journal_tools.provenance.trust_steps import TrustStep

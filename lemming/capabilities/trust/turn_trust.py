@@ -17,7 +17,7 @@ from lemming.capabilities.trust.origins import (
     strip_value_tags,
 )
 from lemming.capabilities.trust.sidecar_labels import make_label_effect
-from lemming.capabilities.trust.trust_levels import AGENT, TAG, TRUST, SourcedLabel, TrustOrder, strip_label_tags
+from lemming.capabilities.trust.trust_settings import AGENT, TAG, TRUST, SourcedLabel, TrustOrder, strip_label_tags
 from lemming.ext import TurnInputs
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files.effects import FileEffect
