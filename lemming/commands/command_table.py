@@ -137,7 +137,7 @@ OLD_GROUPS = {"repair": ("prune", "upgrade"), "waiting": ("approvals",)}
 """Commands that were in another group."""
 
 OLD_SUBCOMMANDS = {
-    "gates": {"reach": "blast-radius", "standard": "defaults"},
+    "gates": {"standard": "defaults"},
     "models": {"adopt": "add-weights"},
     "schema": {"shown": "output", "turn": "reply"},
 }

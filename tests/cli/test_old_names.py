@@ -31,7 +31,6 @@ from lemming.testing import make_org, resume
         ("resume ada", "unpause ada"),
         ("vouch ada/memory/goal", "endorse ada/memory/goal"),
         ("trust vouch ada/memory/goal", "endorse ada/memory/goal"),
-        ("gates reach ada", "gates blast-radius ada"),
         ("gates standard", "gates defaults"),
         ("gates explain ada shell --trust=outside", "gates explain ada shell --trust-label=outside"),
         ("models adopt nothing.gguf", "models add-weights nothing.gguf"),

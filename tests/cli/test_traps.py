@@ -37,7 +37,7 @@ LOOKS = [
     "history", "show 1", "diff 1 2", "compare . .", "validate", "validate ada",
     "doctor", "verify", "replay", "schema resume", "trust", "run-once --dry-run", "service --print", "repair",
     "prune", "rewind 1", "upgrade", "mcp serve --help", "check",
-    "gates list", "gates explain ada shell command=ls", "gates blast-radius ada", "gates defaults",
+    "gates list", "gates explain ada shell command=ls", "gates defaults",
 ]  # fmt: skip
 WAIT = [
     "run-once", "run-forever --max-ticks 1", "serve", "ask ada hello", "tools call trap", "mcp test",

@@ -12,10 +12,11 @@ import pytest
 from lemming.capabilities.gates.default_gates import standard_gates
 from lemming.capabilities.gates.gate_evaluation import evaluate_gates
 from lemming.capabilities.gates.gate_format import GateRule
-from lemming.capabilities.gates.outcome_prediction import PredictedOutcome, possible_outcomes, predict_outcomes
+from lemming.capabilities.gates.gate_judges import evaluate_partially
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.org.config import load_config
+from lemming.libraries.conditions.predicates import evaluate
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 FILES = {"allow_read": ["./shared", "./workspace"], "allow_write": ["./shared", "./workspace"]}
@@ -158,92 +159,6 @@ def test_the_list_is_in_the_order_of_asking(base: Path, capsys: pytest.CaptureFi
     assert "not that word" in gates(base, capsys, "list")
 
 
-def researchers(base: Path, settings: dict[str, Any]) -> None:
-    """Make an organisation in which strangers' words come to `dan` by a channel, an agent and a file."""
-    ada = {"read_outboxes": ["desk"], "tools": ["file_*"], "file_access": FILES}
-    bob = {"read_outboxes": ["ada"], "tools": ["http_post"]}
-    dan = {"tools": ["file_read", "shell"], "file_access": FILES}
-    make_org(
-        base,
-        resume("ada", permissions=ada),
-        resume("bob", permissions=bob),
-        resume("dan", permissions=dan),
-        resume("eve", permissions={}),
-        resume("desk", model={"key": "desk"}, permissions={"read_outboxes": ["bob"]}),
-        models={"desk": {"provider": "folder", "options": {"path": "in"}}},
-        org={"http": {"hosts": ["example.org"]}, **settings},
-    )
-
-
-def test_reach_tells_by_which_way_strangers_words_come_and_what_they_could_do(
-    base: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    researchers(base, standard_gates())
-    (ada,) = objects(base, capsys, "reach", "ada")
-    (way,) = ada["strangers"]
-    assert (way["trust"], way["from"], way["gates"][0]["then"]) == ("outside", "desk", "ask")
-    through = {it["agent"]: it for it in ada["through"]}
-    assert through["bob"]["how"] == "reads its entries"
-    assert through["dan"]["how"] == "reads shared, which it may write"
-    assert "eve" not in through
-    assert through["bob"]["channels"] == ["desk"]
-    verdicts = {it["tool"]: it["verdicts"] for it in through["dan"]["tools"]}
-    at_outside = next(it for it in verdicts["shell"] if it["trust"] == "outside")
-    assert at_outside["may"] == ["ask"]
-    (dan,) = objects(base, capsys, "reach", "dan")
-    assert [(it["from"], it["how"]) for it in dan["strangers"]] == [("ada", "reads shared, which it may write")]
-    (bob,) = objects(base, capsys, "reach", "bob")
-    assert bob["hosts"] == ["example.org"]
-    assert {it["from"] for it in bob["strangers"]} == {"ada", "http_post"}
-    (eve,) = objects(base, capsys, "reach", "eve")
-    assert eve["strangers"] == []
-    text = gates(base, capsys, "reach", "ada")
-    assert "text labelled outside reaches it: desk (reads its entries): ask (config/org.json#/gates/0)" in text
-    assert "through dan, who reads shared, which it may write (of ada)" in text
-
-
-def test_reach_says_of_tools_that_do_not_say_where_they_write_that_nobody_knows(
-    base: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = (
-        "from lemming.tools import tool\n\n"
-        "@tool\ndef unsaid(x: str) -> str:\n    'Look up.'\n    return x\n\n"
-        "@tool(writes=['shared/kept'])\ndef said(x: str) -> str:\n    'Keep.'\n    return x\n"
-    )
-    make_org(
-        base,
-        resume("ada", permissions={"tools": ["unsaid", "said"]}),
-        resume("bob", permissions={"tools": ["unsaid", "shell"]}),
-        org={"shell": {"sandbox": "none"}, "tool_files": ["tools/*.py"]},
-    )
-    (base / "tools").mkdir()
-    (base / "tools/own.py").write_text(code)
-    assert run(["-C", str(base), "trust", "--yes"]) == 0
-    capsys.readouterr()
-    (ada,) = objects(base, capsys, "reach", "ada")
-    assert (ada["writes"], ada["writes_unsaid"]) == (["agents/ada", "shared/kept"], ["unsaid"])
-    (bob,) = objects(base, capsys, "reach", "bob")
-    assert (bob["writes"], bob["writes_unsaid"]) == (["agents/bob", "/"], ["unsaid"])
-    assert "to unknown places (they do not declare it: docs/tools.md): unsaid" in gates(base, capsys, "reach", "ada")
-
-
-def test_reach_without_gates_says_that_everything_passes_and_who_is_shut_out(
-    base: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    researchers(base, {})
-    (ada,) = objects(base, capsys, "reach", "ada")
-    assert ada["tracks_trust"] is False
-    assert [it["from"] for it in ada["strangers"]] == ["desk"]
-    assert {tuple(it["may"]) for tool in ada["tools"] for it in tool["verdicts"]} == {("pass",)}
-    assert "trust is not tracked" in gates(base, capsys, "reach", "ada")
-    shut = {"at": "in", "when": {"field": "channel", "op": "is", "value": True}, "then": "block"}
-    (base / "config/org.json").write_text(json.dumps({"gates": [shut]}))
-    (ada,) = objects(base, capsys, "reach", "ada")
-    assert ada["strangers"] == []
-    (dan,) = objects(base, capsys, "reach", "dan")
-    assert dan["strangers"] == []
-
-
 def test_the_table_is_printed_and_put_into_the_settings_once(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_org(base, resume("ada"), org={"retention_ticks": 7})
     assert json.loads(gates(base, capsys, "standard")) == standard_gates()
@@ -286,23 +201,16 @@ def rules_from(plain: list[dict[str, Any]]) -> tuple[GateRule, ...]:
     return tuple(GateRule(f"config/org.json#/gates/{place}", gate) for place, gate in enumerate(gates))
 
 
-def test_what_is_foreseen_holds_for_every_call_there_could_be() -> None:
-    plain = [
-        {"at": "call", "tool": "file_*", "deny": ["x"], "then": "block"},
-        {"at": "call", "when": {"field": "args.path", "op": "is", "value": "a"}, "then": "pass"},
-        {"at": "call", "when": {"not": {"field": "trust", "op": "is", "value": "owner"}}, "then": "ask"},
-        {"at": "call", "then": "stop"},
-    ]
-    for tool, trust, written in product(("file_write", "shell"), ("outside", "owner"), (plain, plain[:3])):
-        rules = rules_from(written)
-        known = {"tool": tool, "class": "write", "trust": trust}
-        may = possible_outcomes(predict_outcomes(rules, known))
-        for path in ("a", "b", "x"):
-            facts = {**known, "args": {"path": path}}
-            assert evaluate_gates(rules, facts["args"], lambda _, f=facts: f, about="t").then in may
-        assert ("ask" in may) == (trust == "outside" and written is not plain)  # nobody, if it is stopped
-        assert ("stop" in may) == (written is plain)
-    assert possible_outcomes([PredictedOutcome("a", "ask", False)]) == ["ask", "pass"]
+def test_a_partly_known_condition_is_decided_only_where_unknown_fields_do_not_matter() -> None:
+    is_path = {"field": "args.path", "op": "is", "value": "a"}
+    is_owner = {"field": "trust", "op": "is", "value": "owner"}
+    for condition, trust in product(
+        (is_path, {"all": [is_path, is_owner]}, {"any": [is_path, {"not": is_owner}]}, {"not": {"any": [is_path]}}),
+        ("outside", "owner"),
+    ):
+        foreseen = evaluate_partially(condition, {"trust": trust})
+        truths = {evaluate(condition, {"trust": trust, "args": {"path": path}}) for path in ("a", "b")}
+        assert truths == ({True, False} if foreseen is None else {foreseen})
 
 
 def test_the_noun_alone_lists_the_gates(base: Path, capsys: pytest.CaptureFixture[str]) -> None:

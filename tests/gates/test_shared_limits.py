@@ -11,7 +11,7 @@ import pytest
 from limited import HELLO, SCRIPTED, limited, spend, turns
 from sampling import EVERYTHING
 
-from lemming.capabilities.gates.shared_limits import group_families
+from lemming.capabilities.gates.tick_spending import group_families
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks

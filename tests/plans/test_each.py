@@ -10,7 +10,6 @@ from asked import ask, tick
 from planned import planned_org, step, write_plan
 from played import Played, plan
 
-from lemming.capabilities.plans.plan_mermaid import to_mermaid
 from lemming.capabilities.plans.plan_run import parse_run
 from lemming.capabilities.plans.plan_runs import describe_step
 from lemming.cli import run as lemming
@@ -144,7 +143,6 @@ def test_tools_are_called_for_each_item_and_a_person_may_lead_the_run_back_to_it
 def test_what_is_done_for_each_is_told_to_people() -> None:
     made = plan(LOOK)
     assert describe_step(made.steps[0]) == "asks ada for each of start.cities (at most 100), 8 at once"
-    assert "for each of start.cities" in to_mermaid(made)
 
 
 # --- what validate says --------------------------------------------------------------------------

@@ -85,7 +85,6 @@ def test_the_plan_of_the_page_is_the_same_file() -> None:
     )
     assert written.as_json() == json.loads(BY_HAND)
     assert parse_plan(str(written).encode(), "plan.json").value == parse_plan(BY_HAND.encode(), "plan.json").value
-    assert written._repr_markdown_().startswith("```mermaid\nflowchart TD")
 
 
 def test_every_kind_of_step_and_every_key_comes_out_as_it_is_written() -> None:

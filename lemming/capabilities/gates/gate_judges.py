@@ -5,14 +5,13 @@ The judge is recorded with the gate when the turn starts. Content without a verd
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.gates.gate_evaluation import CheckInterrupted, evaluate_gates
 from lemming.capabilities.gates.gate_format import Gate, GateRule
-from lemming.capabilities.gates.outcome_prediction import evaluate_partially
 from lemming.capabilities.gates.path_arguments import (
     has_absolute_path,
     normalize_arguments,
@@ -33,6 +32,7 @@ from lemming.ext import TickContext, ToolCall
 from lemming.kernel.agents import Agent
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
+from lemming.libraries.conditions.predicates import compile_condition, iter_fields
 
 if TYPE_CHECKING:
     from lemming.ext import TurnView
@@ -179,3 +179,31 @@ class GateJudges:
         facts = {"agent": turn.agent.name, "tick": turn.tick, "tool": call.tool}
         facts["class"] = self._tools[rule.line][call.tool]
         return {**facts, "trust": trust} if trust else facts
+
+
+def evaluate_partially(condition: Json, known_fields: Mapping[str, Any]) -> bool | None:
+    """Return the truth of a valid condition, or None if unknown fields matter.
+
+    >>> of_ada = dict(field="agent", op="is", value="ada")
+    >>> of_path = dict(field="args.path", op="exists")
+    >>> evaluate_partially({"all": [of_ada, of_path]}, {"agent": "bob"}), evaluate_partially({"any": [of_ada, of_path]}, {})
+    (False, None)
+    """
+    if "all" in condition:
+        return _and([evaluate_partially(part, known_fields) for part in condition["all"]])
+    if "any" in condition:
+        none_holds = _and([_not(evaluate_partially(part, known_fields)) for part in condition["any"]])
+        return _not(none_holds)
+    if "not" in condition:
+        return _not(evaluate_partially(condition["not"], known_fields))
+    (field,) = iter_fields(condition)
+    head = field.partition(".")[0]
+    return compile_condition(condition)(known_fields) if head in known_fields else None
+
+
+def _and(results: Collection[bool | None]) -> bool | None:
+    return False if False in results else None if None in results else True
+
+
+def _not(result: bool | None) -> bool | None:
+    return None if result is None else not result

@@ -79,7 +79,7 @@ class GatesCapability(Capability):
     def intercept(self, effect: LiveEffect, turn: TurnView) -> Interception:
         """Apply the gates to a call, to its whole result, and to the spending of a model call."""
         if isinstance(effect, SendRequest):
-            from lemming.capabilities.gates.spending_gates import find_turn_limits
+            from lemming.capabilities.gates.turn_spending import find_turn_limits
 
             limits = turn.live.get_cache(find_turn_limits)
             return limits.intercept(effect, turn.live) if limits else None
@@ -124,7 +124,7 @@ class GatesCapability(Capability):
             gates = (gate for source in sources for gate in get_gates(source))
             yield from (ToolReference(pattern) for gate in gates for pattern in gate.tool_patterns)
         elif isinstance(query, OrgQuery):
-            from lemming.capabilities.gates.shared_limits import find_shared_limits
+            from lemming.capabilities.gates.tick_spending import find_shared_limits
 
             yield from find_shared_limits(query.agents, query.config.org)
 

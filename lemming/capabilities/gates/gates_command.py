@@ -1,14 +1,13 @@
-"""`lemming gates`: list gates, explain decisions, and show the blast radius of an agent."""
+"""`lemming gates`: list gates, and explain decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from lemming.capabilities.gates.default_gates import standard_gates
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.gate_settings import get_gates, iter_rules
-from lemming.capabilities.gates.outcome_prediction import PredictedOutcome, possible_outcomes
 from lemming.commands.command_context import CommandContext, Limit, argument, make_command_group, option
 from lemming.commands.terminal import one_line, print_columns, print_data, print_notice, print_pretty_json, style_text
 from lemming.commands.tools import parse_arguments
@@ -22,10 +21,8 @@ from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
-from lemming.kernel.tools import get_toolset
 
 if TYPE_CHECKING:
-    from lemming.capabilities.gates.blast_radius import AgentBlastRadius, ToolExposure
     from lemming.capabilities.gates.call_explanation import CallPreview, GatePreview
 
 
@@ -111,30 +108,6 @@ def explain(
     preview = explain_call(call_context, config, survey, tool, _parse_arguments(arguments or []), trust)
     if not context.print_as_json("call_explained", _preview_to_json(preview)):
         _print_preview(preview)
-
-
-@app.subcommand("blast-radius")
-def reach(context: CommandContext, agent: AgentName) -> None:
-    """Show everything that an agent could cause. Effects through other agents are included.
-
-    The analysis covers permissions and gates, not the likely behaviour of a model: tools at every possible
-    trust label of a turn, reachable files, hosts and servers, the readers of the agent's entries, and the
-    actions these readers could take in response. The output also lists the paths by which untrusted text
-    reaches the agent.
-
-    \b
-    Examples:
-      lemming gates blast-radius ada
-      lemming gates blast-radius ada --json | jq '.through[].agent'
-    """
-    from lemming.capabilities.gates.blast_radius import BlastRadiusAnalysis
-    from lemming.capabilities.gates.call_explanation import find_agent
-
-    base, config, survey = _open_survey(context)
-    find_agent(survey, agent)
-    blast_radius = BlastRadiusAnalysis(base, config, survey, get_toolset(config.org, base)).analyze_agent(agent)
-    if not context.print_as_json("reach_of_agent", blast_radius.as_json()):
-        _print_blast_radius(blast_radius)
 
 
 @app.subcommand("defaults")
@@ -279,68 +252,3 @@ def _describe_outcome(preview: CallPreview) -> str:
     times = (f"{limit} ticks" if isinstance(limit, int) else limit for limit in preview.expires)
     limit_text = f", for {' or '.join(times)}" if preview.expires else ""
     return f"it waits for the approval of {' or '.join(preview.persons)}{limit_text}{line_text}"
-
-
-def _print_blast_radius(blast_radius: AgentBlastRadius) -> None:
-    print_data(style_text(f"What {blast_radius.agent} could cause", "bold"))
-    _print_untrusted_sources(blast_radius)
-    _print_tools(blast_radius.tools)
-    for title, targets in (
-        ("writes below", blast_radius.writes),
-        ("write to unknown places (they do not declare it: docs/tools.md)", blast_radius.undeclared_writers),
-        ("reaches the hosts", blast_radius.hosts),
-        ("reaches the MCP servers", blast_radius.servers),
-        ("may ask", blast_radius.team_members),
-        ("may hand on to", blast_radius.handoff_targets),
-    ):
-        if targets:
-            print_data(f"{title}: {', '.join(targets)}")
-    if blast_radius.can_create_agents:
-        print_data("may create agents with at most its own permissions")
-    for reader in blast_radius.readers:
-        outcomes_text = _format_outcomes(reader.gates)
-        print_data(f"its entries reach {reader.name} ({reader.kind}){f': {outcomes_text}' if reader.gates else ''}")
-    for downstream in blast_radius.downstream:
-        print_data(style_text(f"through {downstream.agent}, who {downstream.route} (of {downstream.author})", "bold"))
-        _print_tools(downstream.tools)
-        if downstream.channels:
-            print_data(f"  whose entries go out by {', '.join(downstream.channels)}")
-
-
-def _print_untrusted_sources(blast_radius: AgentBlastRadius) -> None:
-    """Print the paths by which untrusted text reaches the agent."""
-    for path in blast_radius.taint_paths:
-        outcomes_text = f": {_format_outcomes(path.gates)}" if path.gates else ""
-        print_data(f"text labelled {path.label} reaches it: {path.source} ({path.route}){outcomes_text}")
-    if not blast_radius.taint_paths:
-        print_data("no text reaches it that is trusted less than its own")
-    if blast_radius.taint_paths and not blast_radius.tracks_trust:
-        print_data('trust is not tracked: set "trust" in config/org.json')
-
-
-def _print_tools(tools: Sequence[ToolExposure]) -> None:
-    """Print tools with their outcomes at each trust label."""
-    if not tools:
-        print_data("  no tools")
-        return
-    print_data("tools:")
-    rows = []
-    for tool in tools:
-        outcomes_text = "; ".join(
-            f"{f'{label}: ' if label else ''}{_format_outcomes(predictions)}"
-            for label, predictions in tool.predictions.items()
-        )
-        rows.append([f"  {tool.tool_class}", tool.name, outcomes_text])
-    print_columns(rows)
-
-
-def _format_outcomes(predictions: Sequence[PredictedOutcome]) -> str:
-    """Return the possible outcomes as text, with the lines of the responsible gates."""
-    lines: dict[str, list[str]] = {}
-    for prediction in predictions:
-        lines.setdefault(prediction.then, []).append(prediction.line)
-    parts = [
-        f"{outcome} ({', '.join(lines[outcome])})" if outcome in lines else outcome
-        for outcome in possible_outcomes(predictions)
-    ]
-    return " or ".join(parts)

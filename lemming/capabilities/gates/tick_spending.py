@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, takewhile
 from typing import Any, NamedTuple
 
 from lemming.capabilities.gates.gate_format import GateRule
+from lemming.capabilities.gates.gate_settings import get_gates, rules_for_agent
 from lemming.capabilities.gates.past_spending import (
     SpendingHistory,
     SpendingUnknown,
@@ -18,16 +19,18 @@ from lemming.capabilities.gates.past_spending import (
     sum_amounts,
     write_off_amount,
 )
-from lemming.capabilities.gates.shared_limits import group_families
 from lemming.capabilities.gates.spending_limit import LimitWindow, SpendAmount, parse_window, sum_raises
-from lemming.ext import TickContext
+from lemming.ext import SharedResource, TickContext, TickScope
+from lemming.kernel.agents import Agent, list_agent_folders
 from lemming.kernel.base.entry_ids import find_turn_number
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.turn_numbers import list_turn_keys, split_key, turn_key
 from lemming.kernel.journal.journal_file import Journal, journal_ticks
-from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.journal_records import TurnStarted
+from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.journal.write_offs import WriteOff
+from lemming.kernel.org.config import OrgSettings
 from lemming.obligations.ledger_calls import find_limit_raises
 
 
@@ -40,7 +43,7 @@ class SpendingScope(NamedTuple):
 
 @dataclass
 class TickSpending:
-    """Spending that the limits of one tick count.
+    """Spending that the limits of one tick count. Turns call it under the turn lock, one at a time.
 
     `order`: turns of the tick. `reports`: finished turns. `initial_states`: the ledger state of each agent at
     the start of the tick, or the error in the ledger.
@@ -52,6 +55,23 @@ class TickSpending:
     reports: Mapping[str, TurnReport]
     initial_states: dict[str, AgentState | CorruptState]
     _earlier_cache: dict[tuple[SpendingScope, LimitWindow | None, bool], SpendAmount] = field(default_factory=dict)
+
+    @classmethod
+    def for_tick(cls, tick: TickScope) -> TickSpending | None:
+        """Return the spending limits of a tick, or None if no gate limits spending."""
+        tick_context, journal = tick.tick_context, tick.journal
+        agents = tick_context.mail.resumes.values()  # the limit of one agent may count the spending of others
+        gates = [*get_gates(tick_context.config.org), *(gate for agent in agents for gate in get_gates(agent))]
+        if not any(gate.at == "spend" for gate in gates):
+            return None
+        starts = (record for record in journal.records if isinstance(record, TurnStarted))
+        # A resumed turn counts from the state at its start, which its record holds.
+        recorded_states = {record.agent: AgentState.from_json(record.state) for record in starts if not record.turn}
+        initial_states = {
+            name: recorded_states.get(name) or _load_agent_state(tick_context, name)
+            for name in list_agent_folders(tick_context.org)
+        }
+        return cls(tick_context, journal, tick.order, tick_context.reports, initial_states)
 
     @cached_property
     def history(self) -> SpendingHistory:
@@ -162,3 +182,46 @@ def _sum_turn_report(report: TurnReport) -> SpendAmount:
     tokens = report.input_tokens + report.output_tokens
     amount = make_amount(report.credits, report.cost_usd, tokens, report.calls)
     return amount.add(write_off_amount(WriteOff.from_json(report.lost)))
+
+
+def _load_agent_state(tick_context: TickContext, name: str) -> AgentState | CorruptState:
+    try:
+        return read_state(tick_context.org, name, before_tick=tick_context.tick)
+    # Kept as a value: only limits that count this agent let nothing be spent.
+    except CorruptState as error:
+        return error
+
+
+def find_shared_limits(agents: Mapping[str, Agent], settings: OrgSettings) -> Iterator[SharedResource]:
+    """Yield the shared limits: of the organisation with all requests, and of agent families.
+
+    Every other limit on spending is a resource that nobody waits for: an agent's own turns run one after another.
+    """
+    holders: dict[str, set[str]] = {"agent": set(), "all": set(), "own": set()}
+    for name, agent in agents.items():
+        for _, gate in rules_for_agent(agent, settings):
+            if gate.at == "spend":
+                holders["own"].add(name)
+            if gate.per not in (None, "turn"):
+                holders["agent" if gate.per == "agent" else "all"].add(name)
+    if holders["own"]:
+        yield SharedResource("a limit per turn", frozenset(), frozenset())
+    if holders["all"]:
+        yield SharedResource("a limit per organisation or request", holders["all"], agents.keys())
+    if holders["agent"]:
+        for family in {*group_families(agents).values()}:
+            if holders["agent"] & family:
+                first = min(family)
+                yield SharedResource(f"a limit per agent, of the family of {first}", holders["agent"] & family, family)
+
+
+def group_families(agents: Mapping[str, Agent]) -> dict[str, frozenset[str]]:
+    """Return the family of each agent: agents connected by creation."""
+    members = dict[str, set[str]]()
+    for name, agent in agents.items():
+        first, visited = name, {name}
+        while first in agents and (creator := agents[first].created_by) and creator not in visited:
+            visited.add(first := creator)  # the creator may be gone
+        if agent.created_by:
+            members.setdefault(first, {first}).add(name)
+    return {name: frozenset(family) for family in members.values() for name in family}

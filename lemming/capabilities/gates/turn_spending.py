@@ -1,14 +1,27 @@
-"""Spending limits during one turn: a call reserves its maximum cost, and settles it once answered."""
+"""Spending limits during a tick: the verdicts of gates at `spend` on each model call.
+
+    spent before the tick + spent in the tick by earlier turns + spent by this turn + maximum cost of the call
+
+The sum is compared with the limit, as if turns ran one after another in their order. Turns with a shared
+limit do: a turn waits for the earlier turns (`find_shared_limits`). The files of a tick do not depend on the
+number of concurrent turns, and no call can exceed a limit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from lemming.capabilities.gates.gate_evaluation import OUTCOME_PHRASES, make_check_runner, require_known_fields
+from lemming.capabilities.gates.gate_evaluation import (
+    OUTCOME_PHRASES,
+    make_check_runner,
+    require_known_fields,
+    rules_at_stage,
+)
 from lemming.capabilities.gates.gate_format import Gate, GateRule
+from lemming.capabilities.gates.gate_settings import rules_for_agent
 from lemming.capabilities.gates.past_spending import SpendingUnknown, make_amount, sum_amounts, write_off_amount
 from lemming.capabilities.gates.spending_limit import (
     ONE,
@@ -21,7 +34,7 @@ from lemming.capabilities.gates.spending_limit import (
 )
 from lemming.capabilities.gates.tick_spending import SpendingScope, TickSpending
 from lemming.capabilities.pricing.prices import max_call_cost
-from lemming.ext import Interception, LivePhase, ModelEntry, Rejected, SendRequest, TurnInputs
+from lemming.ext import Interception, LivePhase, ModelEntry, Rejected, SendRequest
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
 from lemming.kernel.journal.verdicts import GateVerdict
@@ -35,15 +48,12 @@ from lemming.kernel.providers import get_provider_class
 class TurnSpendingLimits:
     """Spending limits of one turn. A turn without own limits is still counted for limits of other turns."""
 
-    def __init__(
-        self,
-        tick_limits: TickSpending,
-        inputs: TurnInputs,
-        rules: Sequence[GateRule],
-        answers: Mapping[int, ModelReplied | ModelFailed],
-        get_reserved: Callable[[], WriteOff],
-    ) -> None:
-        self._tick_limits, self._rules, self._answers, self._get_reserved = tick_limits, rules, answers, get_reserved
+    def __init__(self, tick_limits: TickSpending, phase: LivePhase) -> None:
+        assert phase.count_spending, "a turn with a tick"
+        inputs, settings = phase.inputs, tick_limits.tick_context.config.org
+        self._tick_limits, self._answers = tick_limits, phase.answers
+        self._get_reserved = phase.count_spending()
+        self._rules = rules_at_stage(rules_for_agent(inputs.agent, settings), "spend")
         self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
         self._turn = inputs.turn
         self._lower_limits: list[float] = []  # dollars that limits leave for the current call
@@ -177,6 +187,12 @@ class TurnSpendingLimits:
             return self._own_spending
         earlier = self._tick_limits.sum_earlier_spending(scope, parse_window(gate.window), counts=counts)
         return earlier.add(self._tick_limits.sum_earlier_turns(self._name, self._turn, scope)).add(self._own_spending)
+
+
+def find_turn_limits(phase: LivePhase) -> TurnSpendingLimits | None:
+    """Return the spending limits of a turn, or None if nothing limits spending in its tick."""
+    limits = phase.tick.get_cache(TickSpending.for_tick) if phase.tick else None
+    return TurnSpendingLimits(limits, phase) if limits else None
 
 
 def _sum_answer(record: ModelReplied | ModelFailed) -> SpendAmount:

@@ -172,10 +172,6 @@ class McpToolSource(ServerSource):
         """The configured servers."""
         return load_mcp_config(self._org)
 
-    def servers_for_tools(self, tools: Iterable[str]) -> Sequence[str]:
-        """Return the servers of tools with these names or patterns."""
-        return match_servers(tools, self.catalogue.servers)
-
     def missing_tool_reason(self, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
         """Return the reason and hint for an `mcp.` name without a tool, or None, also for a server never listed."""
         reason = missing_tool_reason(self._org, pattern)

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
-from lemming.capabilities.plans.plan_format import END, FAIL, AgentPlan, parse_plan, step_keys
-from lemming.capabilities.plans.plan_mermaid import to_mermaid
+from lemming.capabilities.plans.plan_format import END, FAIL, parse_plan, step_keys
 from lemming.capabilities.plans.plan_rules import require_valid
 from lemming.capabilities.plans.reference_validation import find_named_step
 from lemming.kernel.base.aliases import accept_old_names
@@ -219,7 +218,7 @@ class PlanFile:
     def __init__(self, json: Json, functions: Sequence[Callable[..., Any]]) -> None:
         self._json = json
         self.functions = tuple(dict.fromkeys(functions))
-        self._checked: AgentPlan = require_valid(parse_plan(dump_pretty(json), _FILE), _FILE)
+        require_valid(parse_plan(dump_pretty(json), _FILE), _FILE)
 
     def as_json(self) -> Json:
         """Return the content of the plan's file."""
@@ -227,10 +226,6 @@ class PlanFile:
 
     def __str__(self) -> str:
         return dump_pretty(self._json).decode()
-
-    def _repr_markdown_(self) -> str:
-        """Return a flowchart of the plan for notebooks."""
-        return f"```mermaid\n{to_mermaid(self._checked)}\n```"
 
 
 def plan(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from lemming.capabilities.plans.plan_format import END, AgentPlan, StepDefinition, is_planner, plan_file
-from lemming.capabilities.plans.plan_mermaid import to_mermaid
 from lemming.capabilities.plans.plan_runs import (
     PlanStatus,
     RunStatus,
@@ -19,7 +16,6 @@ from lemming.commands.command_context import (
     AgentName,
     CommandContext,
     make_command_group,
-    option,
     require_agent_folder,
 )
 from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, print_table
@@ -53,17 +49,12 @@ app = make_command_group("List plans and the state of their runs.", cls=AgentFal
 
 
 @app.subcommand("show")
-def show_plan(
-    context: CommandContext,
-    name: AgentName,
-    as_diagram: Annotated[bool, option("--mermaid", "Print a Mermaid flowchart.")] = False,
-) -> None:
+def show_plan(context: CommandContext, name: AgentName) -> None:
     """Show the steps and runs of an agent's plan.
 
     \b
     Examples:
       lemming plans show desk
-      lemming plans show desk --mermaid
     """
     org = Organisation.from_path(context.org)
     require_agent_folder(org, name)
@@ -77,10 +68,6 @@ def show_plan(
         return
     if status.plan is None:
         raise ConfigError(status.problem, hint=f"run `lemming validate {name}`")
-    if as_diagram:
-        for line in to_mermaid(status.plan).split("\n"):
-            print_data(line)
-        return
     _print_steps(status.plan)
     if status.runs:
         print_data("")

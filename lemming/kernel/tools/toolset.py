@@ -6,7 +6,7 @@ A `ToolSource` of a capability provides an organisation's own tools.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
 
@@ -71,10 +71,6 @@ class ServerSource(ToolSource):
     @abstractmethod
     def catalogue(self) -> object:
         """The catalogue of the servers' tools, the same object until it changes."""
-
-    @abstractmethod
-    def servers_for_tools(self, tools: Iterable[str]) -> Sequence[str]:
-        """Return the servers of tools with the names or patterns."""
 
     @abstractmethod
     def missing_tool_reason(self, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
