@@ -79,7 +79,7 @@ $(VENV)/pip:
 
 $(VENV)/run: $(VENV)/pip pyproject.toml
 	@echo "installing lemming and what it needs into $(VENV): about 30 MB to fetch, a minute or less"
-	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[local,dash]'
+	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[local,serve]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/pip pyproject.toml

@@ -23,4 +23,4 @@ def test_the_line_is_that_of_the_program_that_made_the_environment(
 ) -> None:
     (tmp_path / left_there).touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert install_command("dash") == f"{program} 'lemming-engine[dash]'"
+    assert install_command("serve") == f"{program} 'lemming-engine[serve]'"

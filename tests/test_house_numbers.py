@@ -14,7 +14,6 @@ from package import TREES, nodes
 
 WHERE_OTHERS_SPEAK = ("capabilities/", "commands/", "dashboard/")
 OURS = {
-    "libraries/concurrency/connection_limits.py": "the port of our own socket",
     "capabilities/channels/http_channel.py": "a moment of our own clock",
     "libraries/conditions/predicates.py": "a place of at most seven digits",
     "capabilities/embedded_models/prefixes.py": "a count of llama.cpp in this process",

@@ -66,7 +66,7 @@ NOT_WRITING = {
         "tempfile.TemporaryDirectory",
     ): "where one runs that needs no files",
     ("capabilities/embedded_models/model_weights.py", "tempfile.TemporaryDirectory"): "where pip puts what it fetched",
-    ("libraries/concurrency/connection_limits.py", "os.write"): "a line to standard error, from a thread that may",
+    ("libraries/concurrency/http_server.py", "os.write"): "a line to standard error, from a thread that may",
     ("commands/signals.py", "os.write"): "a line to standard error, from a thread that must not wait",
     ("libraries/sandbox/sandbox_launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
     ("libraries/sandbox/sandbox_launcher.py", "os.write"): "pipes between a command, its keeper and the engine",

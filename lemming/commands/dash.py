@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import webbrowser
 from contextlib import ExitStack
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -17,13 +16,10 @@ from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, report_progress
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.optional_packages import install_command
+from lemming.kernel.base.optional_packages import require_server
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import find_people
-
-_REQUIRED_MODULES = ("starlette", "uvicorn")
-INSTALL = install_command("dash")
 
 
 def dash(
@@ -51,10 +47,7 @@ def dash(
       lemming dash --port 0 --no-open
     """
     base = context.org
-    if not is_installed():
-        raise UsageError(
-            f"the dashboard requires {' and '.join(_REQUIRED_MODULES)}, which are not installed", hint=INSTALL
-        )
+    require_server("the dashboard")
     if person is not None:
         _require_person(base, person)
     from lemming.dashboard.access_tokens import StoredToken, load_token, serve_private_page, store_token
@@ -92,11 +85,6 @@ def _require_person(base: OrgPath, name: str) -> None:
     if name not in people:
         hint = f"people here: {', '.join(people) or 'none; create one with the model key human'}"
         raise UsageError(f"{name} is not a person: a model answers for it", hint=hint)
-
-
-def is_installed() -> bool:
-    """Return True if the packages of the dashboard are installed."""
-    return all(find_spec(name) is not None for name in _REQUIRED_MODULES)
 
 
 def report(

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 
 from lemming.commands.command_context import CommandContext, Quiet, argument, is_org, option
-from lemming.commands.dash import INSTALL, is_installed
 from lemming.commands.init_here import plan_first_org, print_first_org
 from lemming.commands.terminal import print_data, print_notice
 from lemming.import_export.import_writer import append_keys
@@ -22,6 +21,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, UsageError
 from lemming.kernel.base.integers import parse_int
 from lemming.kernel.base.jsontext import dump_pretty, parse, to_line
+from lemming.kernel.base.optional_packages import can_serve, install_command
 from lemming.kernel.files import fs
 from lemming.kernel.files.atomic_folder import finish_staging, stage_org
 from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, load_config
@@ -286,7 +286,8 @@ def _print_next_steps(base: Path, folder: Path, answers: InitAnswers) -> None:
     print_notice("next:")
     for step in steps[:3]:
         print_notice(f"  {step}")
-    print_notice(f"live in the browser: `lemming dash`{'' if is_installed() else f', after: {INSTALL}'}")
+    needed = "" if can_serve() else f", after: {install_command('serve')}"
+    print_notice(f"live in the browser: `lemming dash`{needed}")
     if folder.name and folder.name != template and (TEMPLATES / folder.name).is_dir():
         print_notice(
             f"this is the {template}; `lemming init DIR --template {folder.name}` creates the other", style="yellow"

@@ -11,6 +11,7 @@ from lemming.commands.command_context import CommandContext, option, parse_secon
 from lemming.commands.terminal import print_data, print_notice, print_text
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.optional_packages import require_server
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
@@ -75,6 +76,8 @@ def service(
     if serve is not None and not channel_agents:
         hint = "leave out --serve; see docs/channels.md"
         raise UsageError("there is nothing to serve: no agent uses an http or mail channel", hint=hint)
+    if health is not None and form != "compose":  # its image brings them
+        require_server("--health")
     folder = Path(base).resolve()
     if name and name != make_service_name(name):
         raise UsageError(

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlsplit
 
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.optional_packages import require_server
 from lemming.kernel.base.redaction.secrets import redact_bytes, redact_json
 from lemming.kernel.org.organisation import OrgPath
-from lemming.libraries.concurrency.connection_limits import BoundedHandler, BoundedServer, bind_server, run_server
 
 HOST, PATH = "127.0.0.1", "/healthz"
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -39,69 +38,51 @@ def serve_health(port: int, check: HealthCheck, base: OrgPath) -> Iterator[int]:
     """Serve /healthz on a loopback port for the length of the block (0: any free port), and yield the port.
 
     The status is 200 for a healthy organisation and 503 otherwise, both with the facts. Raises: UsageError if the port
-    is not available.
+    or the server's packages are not available.
     """
-    server = bind_server(lambda address: _HealthServer(address, _HealthHandler), HOST, port)
-    server.check = check
-    with run_server(server, base, "lemming-health") as bound_port:
-        yield bound_port
+    require_server("/healthz")
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
 
+    from lemming.libraries.concurrency.http_server import bind_port, serve_in_thread
 
-class _HealthServer(BoundedServer):
-    """HTTP server that runs a single health check at a time."""
+    check_lock = threading.Lock()  # a single check at a time
 
-    check: HealthCheck
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._check_lock = threading.Lock()
-
-    def handle_query(self, query: str) -> tuple[HTTPStatus, dict[str, Any]]:
-        parameters = {key: values[-1] for key, values in parse_qs(query).items()}
-        with self._check_lock:
-            try:
-                health = self.check(parameters)
-            except UsageError as error:
-                return HTTPStatus.BAD_REQUEST, error.as_json()
-            except LemmingError as error:
-                return HTTPStatus.SERVICE_UNAVAILABLE, error.as_json()
-        return HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE, health.facts
-
-
-class _HealthHandler(BoundedHandler):
-    """Handler of GET and HEAD for a single path."""
-
-    server: _HealthServer
-    server_version, sys_version = "lemming", ""
-
-    def do_GET(self) -> None:  # noqa: N802
-        """Send the health response."""
-        self.mark_received()
-        self._send_response(*self._build_response())
-
-    do_HEAD = do_GET  # noqa: N815
-
-    def _build_response(self) -> tuple[HTTPStatus, dict[str, Any]]:
-        address = urlsplit(self.path)
-        host = self.headers.get("Host", HOST)
+    async def answer(request: Request) -> Response:
+        host = request.headers.get("Host", HOST)
         if host.rpartition(":")[0] not in _LOOPBACK_NAMES and host not in _LOOPBACK_NAMES:
-            return HTTPStatus.MISDIRECTED_REQUEST, {"message": "ask for it by this machine's own name"}
-        if address.path != PATH:
-            return HTTPStatus.NOT_FOUND, {"message": f"there is only {PATH}"}
-        return self.server.handle_query(address.query)
+            facts: dict[str, Any] = {"message": "ask for it by this machine's own name"}
+            return to_response(HTTPStatus.MISDIRECTED_REQUEST, facts)
+        if request.url.path != PATH:
+            return to_response(HTTPStatus.NOT_FOUND, {"message": f"there is only {PATH}"})
+        return to_response(*await run_in_threadpool(_run_check, check, check_lock, dict(request.query_params)))
 
-    def _send_response(self, status: HTTPStatus, facts: dict[str, Any]) -> None:
+    async def refuse_method(request: Request, _: Exception) -> Response:
+        return to_response(HTTPStatus.NOT_IMPLEMENTED, {"message": f"ask with GET, not {request.method}"})
+
+    def to_response(status: HTTPStatus, facts: dict[str, Any]) -> Response:
         raw = dump_compact({"v": 1, **facts})
         if redact_bytes(raw) != raw:
             raw = dump_compact(redact_json({"v": 1, **facts}))
-        with contextlib.suppress(OSError):  # the client has disconnected
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(raw) + 1))
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(raw + b"\n")
+        return Response(raw + b"\n", status, {"Cache-Control": "no-store"}, "application/json")
 
-    def log_message(self, *_: Any) -> None:
-        """Suppress the log, because monitors poll all day."""
+    app = Starlette(routes=[Route("/{path:path}", answer)], exception_handlers={HTTPException: refuse_method})
+    with serve_in_thread(app, bind_port(HOST, port), name="lemming-health", base=base) as bound_port:
+        yield bound_port
+
+
+def _run_check(
+    check: HealthCheck, check_lock: threading.Lock, parameters: dict[str, str]
+) -> tuple[HTTPStatus, dict[str, Any]]:
+    with check_lock:
+        try:
+            health = check(parameters)
+        except UsageError as error:
+            return HTTPStatus.BAD_REQUEST, error.as_json()
+        except LemmingError as error:
+            return HTTPStatus.SERVICE_UNAVAILABLE, error.as_json()
+    return HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE, health.facts

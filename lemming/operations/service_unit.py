@@ -154,7 +154,7 @@ services:
       dockerfile_inline: |
         FROM python:3.12-slim
         RUN apt-get update && apt-get install -y --no-install-recommends git bubblewrap
-        RUN pip install --no-cache-dir "lemming-engine=={__version__}"
+        RUN pip install --no-cache-dir "lemming-engine[serve]=={__version__}"
     command: {json.dumps([argument.replace("$", "$$") for argument in command])}
     init: true
 {network}    restart: on-failure

@@ -44,7 +44,7 @@ class Caller:
         answer = connection.getresponse()
         raw = answer.read()
         connection.close()
-        return Answer(answer.status, json.loads(raw), dict(answer.getheaders()))
+        return Answer(answer.status, json.loads(raw), {name.lower(): value for name, value in answer.getheaders()})
 
     def hook(self, body: bytes, *, ident: str = "m-1", at: float | None = None, **headers: str) -> Answer:
         """Send a Standard Webhook."""

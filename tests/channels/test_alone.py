@@ -35,7 +35,7 @@ from lemming.kernel.base.errors import DiskError, RequestRejected, Unavailable
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.libraries.concurrency.connection_limits import max_connections
+from lemming.libraries.concurrency.http_server import max_connections
 from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
 from lemming.queries.checks.check_registry import CheckScope
 from lemming.queries.checks.health_checks import find_health_issues

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 import pytest
 from patience import PATIENCE_S
 
-from lemming.dashboard import page_server
 from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
 from lemming.kernel.messages import read_outbox_entries, write_person_entry
-from lemming.libraries.concurrency.connection_limits import max_connections
+from lemming.libraries.concurrency import http_server
+from lemming.libraries.concurrency.http_server import max_connections
 from lemming.testing import make_org, resume
 
 TOKEN = "a-token-of-the-tests"
@@ -232,7 +232,6 @@ def test_a_server_that_never_begins_ends_without_a_mistake_of_its_own(
         dies.set()
         raise OSError(errno.EMFILE, "too many open files")
 
-    monkeypatch.setattr(page_server._PageServer, "run", die)
-    monkeypatch.setattr(page_server, "BEGINS_WITHIN_S", 0.1)
+    monkeypatch.setattr(http_server, "_serve_socket", die)
     with serve_page(base, port=0, token=TOKEN):
         assert dies.wait(PATIENCE_S)

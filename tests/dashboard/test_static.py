@@ -36,7 +36,7 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     ran = lemming("dash")
     assert ran.status == 2
-    assert "pip install 'lemming-engine[dash]'" in ran.err
+    assert "pip install 'lemming-engine[serve]'" in ran.err
 
 
 def test_who_is_no_person_cannot_be_the_one_who_looks(base: Path, lemming: Lemming) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from model_servers import ModelServer
+from patience import until
 from worker_runs import KEY, MODEL, REQUEST, find_price, make_run
 
 from lemming.capabilities.workers.harnesses.harness_types import ModelApi, RunTokens
@@ -182,7 +183,18 @@ def test_the_end_of_a_run_cuts_a_request_that_hangs(tmp_path: Path) -> None:
         with open_gateway(tmp_path, server.url) as gateway:
             answer = open_answer(gateway, body={**REQUEST, "stream": True})
             assert b"message_start" in answer.readline()
-        assert b"message_stop" not in answer.read()
+        with pytest.raises(http.client.IncompleteRead) as cut:
+            answer.read()
+    assert b"message_stop" not in cut.value.partial
+    assert [entry["is_estimate"] for entry in read_usage(tmp_path)] == [True]
+
+
+def test_a_worker_that_goes_away_ends_its_request(tmp_path: Path) -> None:
+    with ModelServer([{"say": "Hello.", "hang": True}]) as server, open_gateway(tmp_path, server.url) as gateway:
+        answer = open_answer(gateway, body={**REQUEST, "stream": True})
+        assert b"message_start" in answer.readline()
+        answer.close()
+        until(lambda: gateway.requests == 1)
     assert [entry["is_estimate"] for entry in read_usage(tmp_path)] == [True]
 
 

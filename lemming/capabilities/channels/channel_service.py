@@ -19,7 +19,7 @@ from typing import ClassVar, Literal, NamedTuple
 from lemming.capabilities.channels.channel import Channel, ChannelContext, OutgoingEntry
 from lemming.capabilities.channels.channel_gateway import ChannelGateway, ReportProblem, deliver_due, isolate_channel
 from lemming.capabilities.channels.http_channel import HttpChannel, get_variable
-from lemming.capabilities.channels.http_server import MetricsSource, serve_http
+from lemming.capabilities.channels.http_routes import MetricsSource, serve_http
 from lemming.capabilities.channels.outgoing_entries import AddressedEntries
 from lemming.ext import ConfigError, LemmingError, Problem, load_tick
 from lemming.kernel.agents import Survey, survey_agents

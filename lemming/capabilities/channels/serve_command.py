@@ -11,7 +11,7 @@ from threading import Event
 from typing import Annotated
 
 from lemming.capabilities.channels.channel_service import HOST, PORT, ServingStatus, run_channel_server
-from lemming.capabilities.channels.http_server import LOCAL_NAMES, METRICS_TOKEN_ENV, MetricsSource
+from lemming.capabilities.channels.http_routes import LOCAL_NAMES, METRICS_TOKEN_ENV, MetricsSource
 from lemming.commands.command_context import CommandContext, Quiet, Trust, find_running_engine, option
 from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import one_line, print_json, print_notice

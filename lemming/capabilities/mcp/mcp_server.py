@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.version import __version__
-from lemming.libraries.concurrency.connection_limits import make_server_config, serve_socket
+from lemming.libraries.concurrency.http_server import App, ServerLimits, bind_port, serve_in_foreground
 from lemming.queries.screens.screen import Screen
 from lemming.queries.screens.screen_registry import iter_screens
 
@@ -220,29 +219,13 @@ def serve_http(server: MCPServer, port: int, token: str, ready: Callable[[int], 
 
     `ready` is called with the port. Raises `UsageError` if the port is unavailable.
     """
-    import socket
-
-    import uvicorn
-
     app = _require_token(server.streamable_http_app(stateless_http=True, json_response=True), token)
-    with socket.socket() as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        config = make_server_config(app, log_level="error")
-        try:
-            listening.bind(("127.0.0.1", port))
-            listening.listen(config.backlog)
-        except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            hint = "choose another port, or 0 for a free port"
-            raise UsageError(f"cannot listen on 127.0.0.1:{port}: {reason}", hint=hint) from error
-        ready(listening.getsockname()[1])
-        asyncio.run(serve_socket(uvicorn.Server(config), listening))
+    with bind_port("127.0.0.1", port) as listener:
+        ready(listener.getsockname()[1])
+        serve_in_foreground(app, listener, ServerLimits(answer_s=ASK_LIMIT_S + READ_LIMIT_S))
 
 
-Asgi = Callable[[Any, Any, Any], Awaitable[None]]
-
-
-def _require_token(app: Asgi, token: str) -> Asgi:
+def _require_token(app: App, token: str) -> App:
     """Return an application that rejects requests without the token."""
     expected = f"Bearer {token}".encode()
 

@@ -7,16 +7,15 @@ answer is written durably before the answer's end is passed on, so that a kill c
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
 import json
 import math
 import secrets
 import socket
-import socketserver
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +27,23 @@ from lemming.capabilities.workers.running.worker_sandbox import RELAY_PORT
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import Unusable
 from lemming.kernel.base.integers import parse_int
+from lemming.kernel.base.optional_packages import can_serve, install_command
 from lemming.kernel.files.fs import AppendFile
-from lemming.libraries.concurrency.connection_limits import BoundedHandler, BoundedServer
+from lemming.libraries.concurrency.http_server import Close, ServerLimits, bind_port, serve_in_thread
 
 if TYPE_CHECKING:
     import httpx2
+
+USAGE_FILE = "usage.jsonl"
+_MAX_FOLDER_CHARS = 60  # the kernel takes 107 for the path of a socket
+_READ_MARGIN_S = 5.0  # the run ends for its silence first, which tells more
+_CONNECT_TIMEOUT_S, _WRITE_TIMEOUT_S = 30.0, 60.0
+_SENT_HEADERS = ("accept", "content-type", "user-agent", "anthropic-version", "anthropic-beta", "openai-beta")
+_RETURNED_HEADERS = ("content-type", "retry-after", "request-id", "x-request-id", "x-should-retry")
+_RETURNED_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
+
+_LIMITS = ServerLimits(arrive_s=60.0, answer_s=math.inf, read_s=math.inf)
+"""Only for requests: the run has deadlines of its own."""
 
 
 class RefusedRequest(Exception):
@@ -43,94 +54,88 @@ class RefusedRequest(Exception):
         self.status = status
 
 
-class GatewayRequest(BoundedHandler):
-    """One connection of a worker, which carries one request.
+class GatewayRequest:
+    """A request of a worker. Its connection carries no other.
 
-    `answer`: function that answers it. `has_begun`: a part of the answer was sent. `max_bytes`: limit for a request, and
-    for an answer that is not streamed.
+    `target`: path and query as they were sent. `has_begun`: a part of the answer was sent. `max_bytes`: limit for a
+    request, and for an answer that is not streamed.
     """
 
-    protocol_version = "HTTP/1.1"
-    timeout = 60.0
-    answer: Callable[[GatewayRequest], None]
-    has_begun = False
     max_bytes = 64 << 20
 
-    def _answer(self) -> None:
-        self._extend_deadline(math.inf, has_full_request=True)  # the run has deadlines of its own
-        with contextlib.suppress(ConnectionError, TimeoutError):  # the worker may go away at any moment
-            type(self).answer(self)
+    def __init__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        self.method: str = scope["method"]
+        query = scope["query_string"].decode("latin-1")
+        self.target: str = scope["raw_path"].decode("latin-1") + (f"?{query}" if query else "")
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.has_begun = False
+        self._scope, self._receive, self._send = scope, receive, send
 
-    do_GET = do_POST = _answer  # noqa: N815 - names of the standard library
-
-    def do_HEAD(self) -> None:  # noqa: N802
-        """Tell that a server is there, as some harnesses ask first."""
-        self.send_head(200, {"content-length": "0"})
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Log nothing: a request line may hold a key."""
-
-    def read_object(self) -> dict[str, Any]:
+    async def read_object(self) -> dict[str, Any]:
         """Return the body. Raises `RefusedRequest` for anything but a JSON object of bounded length."""
         length = parse_int(self.headers.get("content-length") or "")
         if length is None or self.headers.get("content-encoding", "identity") != "identity":
             raise RefusedRequest(411, "a request must have a content-length and no content-encoding")
         if length > self.max_bytes:
             raise RefusedRequest(413, f"a request must have at most {self.max_bytes} bytes, got {length}")
+        content, message = bytearray(), {"more_body": True}
+        while message.get("more_body"):
+            message = await self._receive()
+            content += message.get("body", b"")
         try:
-            body = json.loads(self.rfile.read(length))
+            body = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise RefusedRequest(400, "a request must be JSON") from error
         if not isinstance(body, dict):
             raise RefusedRequest(400, f"a request must be a JSON object, got {type(body).__name__}")
         return body
 
-    def send_head(self, status: int, headers: Mapping[str, str]) -> None:
-        """Send the head of an answer, without a length: chunks follow."""
-        self.has_begun = self.close_connection = True
-        self.send_response_only(status)
-        length = {} if "content-length" in headers else {"transfer-encoding": "chunked"}
-        for name, value in {**headers, **length, "connection": "close"}.items():
-            self.send_header(name, value)
-        self.end_headers()
+    async def wait_for_disconnect(self) -> None:
+        """Wait until the worker has gone away. The body must have been read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
 
-    def send_chunk(self, chunk: bytes) -> None:
-        """Send a chunk; an empty one is the end of the answer."""
-        self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+    async def send_head(self, status: int, headers: Mapping[str, str]) -> None:
+        """Send the head of an answer."""
+        self.has_begun = True
+        pairs = [(name.encode(), value.encode("latin-1")) for name, value in {**headers, "connection": "close"}.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": pairs})
 
+    async def send_chunk(self, chunk: bytes, *, is_last: bool = False) -> None:
+        """Send a part of the body."""
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": not is_last})
 
-class _GatewayServer(BoundedServer):
-    def __init__(self, path: Path | None, handler: type[GatewayRequest]) -> None:
-        self.address_family = socket.AF_UNIX if path else socket.AF_INET
-        super().__init__(str(path) if path else ("127.0.0.1", 0), handler)
-
-    def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # a Unix socket has no port
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: the errors of a connection are its worker's."""
+    async def cut(self) -> None:
+        """End the connection in the middle of an answer, which tells the worker that it is not whole."""
+        self._scope["state"]["close"]()
+        await self.wait_for_disconnect()
 
 
 @contextlib.contextmanager
-def serve_requests(answer: Callable[[GatewayRequest], None], path: Path | None) -> Iterator[int]:
-    """Answer requests on a Unix socket, or on a port of loopback, which is yielded (0 for a Unix socket)."""
-    handler = type("BoundRequest", (GatewayRequest,), {"answer": answer})
-    server = _GatewayServer(path, handler)
-    threading.Thread(target=server.serve_forever, args=(0.05,), name="model-gateway", daemon=True).start()
-    try:
-        yield 0 if path else server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
+def serve_requests(
+    answer: Callable[[GatewayRequest], Awaitable[None]], path: Path | None, close: Close
+) -> Iterator[int]:
+    """Answer requests on a Unix socket, or on a port of loopback, which is yielded (0 for a Unix socket).
 
+    `close` ends the requests under way; it runs on the loop of the requests.
+    """
 
-USAGE_FILE = "usage.jsonl"
-_MAX_FOLDER_CHARS = 60  # the kernel takes 107 for the path of a socket
-_READ_MARGIN_S = 5.0  # the run ends for its silence first, which tells more
-_CONNECT_TIMEOUT_S, _WRITE_TIMEOUT_S, _CLOSE_TIMEOUT_S = 30.0, 60.0, 5.0
-_SENT_HEADERS = ("accept", "content-type", "user-agent", "anthropic-version", "anthropic-beta", "openai-beta")
-_RETURNED_HEADERS = ("content-type", "retry-after", "request-id", "x-request-id", "x-should-retry")
-_RETURNED_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
+    async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        request = GatewayRequest(scope, receive, send)
+        if request.method == "HEAD":  # some harnesses ask first whether a server is there
+            await request.send_head(200, {"content-length": "0"})
+            await request.send_chunk(b"", is_last=True)
+        else:
+            await answer(request)
+
+    with contextlib.ExitStack() as stack:
+        if path is None:
+            listener = bind_port("127.0.0.1", 0)
+        else:
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(path))
+            listener.listen()
+        yield stack.enter_context(serve_in_thread(app, listener, name="model-gateway", limits=_LIMITS, close=close))
 
 
 class ModelGateway:
@@ -157,29 +162,31 @@ class ModelGateway:
         self.tokens, self.requests, self.is_exhausted = RunTokens(), 0, False
         self.cost_usd: float | None = 0.0
         self.socket: Path | None = None
-        self._state, self._in_flight, self._is_closed = threading.Condition(), 0, False
-        self._upstream_sockets: list[socket.socket] = []
+        self._paid_turn, self._is_closed = asyncio.Lock(), False
+        self._deadlines: set[asyncio.Timeout] = set()
         self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> ModelGateway:
         import httpx2  # a tenth of a second: only where a worker runs
 
         run = self._run
+        if not can_serve():
+            message, hint = "the model gateway needs starlette and uvicorn", install_command("workers")
+            raise Unusable(message, where=run.harness.name, hint=hint)
         with contextlib.ExitStack() as stack:
             self._usage_file = stack.enter_context(AppendFile(run.folder, USAGE_FILE))
             self._usage_file.sync_name()
             timeout = httpx2.Timeout(
                 connect=_CONNECT_TIMEOUT_S, read=run.silence_s + _READ_MARGIN_S, write=_WRITE_TIMEOUT_S, pool=None
             )
-            self._client = stack.enter_context(httpx2.Client(timeout=timeout, follow_redirects=False))
+            self._client = httpx2.AsyncClient(timeout=timeout, follow_redirects=False)
             self._transport_error = httpx2.HTTPError
             if run.is_confined:
                 parent = None if len(tempfile.gettempdir()) <= _MAX_FOLDER_CHARS else "/tmp"  # noqa: S108
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lmg-", dir=parent))
                 self.socket = Path(folder) / "gateway.sock"
-            port = stack.enter_context(serve_requests(self._answer, self.socket))
+            port = stack.enter_context(serve_requests(self._answer, self.socket, self._end_requests))
             self.url = f"http://127.0.0.1:{port or RELAY_PORT}"
-            stack.callback(self._end_requests)
             self._resources = stack.pop_all()
         return self
 
@@ -190,34 +197,53 @@ class ModelGateway:
         """End the requests under way, count them, and stop listening. Repeatable."""
         self._resources.close()
 
-    def _answer(self, request: GatewayRequest) -> None:
+    async def _answer(self, request: GatewayRequest) -> None:
         """Pass a request on, and its answer back, or refuse it in the API's own shape."""
         self._on_activity()
         try:
-            operation, model, body = self._check_request(request)
-            with self._begin_request(operation):
-                self._forward(request, operation, model, body)
+            async with asyncio.timeout(None) as deadline:
+                self._deadlines.add(deadline)
+                operation, model, body = await self._check_request(request)
+                watch = asyncio.create_task(self._watch_worker(request, deadline))
+                try:
+                    async with self._begin_request(operation):
+                        await self._forward(request, operation, model, body)
+                finally:
+                    watch.cancel()
+            await request.send_chunk(b"", is_last=True)
             return
         except RefusedRequest as refusal:
             status, message = refusal.status, str(refusal)
+        except TimeoutError:
+            status, message = 502, "the run has ended"
         except self._transport_error as error:
             # Its text may hold the address with a password.
             status, message = 502, f"the model's server cannot be reached: {type(error).__name__}"
-        if not request.has_begun:  # else the end of the connection tells it
+        finally:
+            self._deadlines.discard(deadline)
+        if request.has_begun:
+            await request.cut()
+        else:
             content = api_shapes.format_error(self._api, status, message)
-            request.send_head(status, {"content-type": "application/json", "content-length": f"{len(content)}"})
-            request.wfile.write(content)
+            await request.send_head(status, {"content-type": "application/json", "content-length": f"{len(content)}"})
+            await request.send_chunk(content, is_last=True)
 
-    def _check_request(self, request: GatewayRequest) -> tuple[Operation, str, dict[str, Any]]:
+    async def _watch_worker(self, request: GatewayRequest, deadline: asyncio.Timeout) -> None:
+        """End a request whose worker goes away: nobody would read its answer, which costs."""
+        await request.wait_for_disconnect()
+        if not deadline.expired():
+            deadline.reschedule(0.0)
+
+    async def _check_request(self, request: GatewayRequest) -> tuple[Operation, str, dict[str, Any]]:
         """Return purpose, model and body of a request. Raises `RefusedRequest`."""
         run, headers = self._run, request.headers
         token = headers.get("x-api-key") or headers.get("x-goog-api-key") or headers.get("authorization") or ""
         if not hmac.compare_digest(token.removeprefix("Bearer ").encode(), self.token.encode()):
             raise RefusedRequest(401, "the key must be the one of this run")
-        body = request.read_object() if request.command == "POST" else {}
-        operation, model = api_shapes.parse_request(self._api, request.command, request.path, body)
+        body = await request.read_object() if request.method == "POST" else {}
+        operation, model = api_shapes.parse_request(self._api, request.method, request.target, body)
         if not operation:
-            target = f"{request.command} {request.path.partition('?')[0]}"
+            target = f"{request.method} {request.target.partition('?')[0]}"
             raise RefusedRequest(404, f"request must be one of the {self._api} API, got {target}")
         if run.max_cost_usd is not None and operation == "generate" and not _is_same_model(model, run.model):
             raise RefusedRequest(
@@ -228,36 +254,28 @@ class ModelGateway:
             body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
         return operation, model, body
 
-    @contextlib.contextmanager
-    def _begin_request(self, operation: Operation) -> Iterator[None]:
+    @contextlib.asynccontextmanager
+    async def _begin_request(self, operation: Operation) -> AsyncIterator[None]:
         """Wait for a request's turn, and refuse it beyond the cost limit.
 
         With a limit, requests that cost money pass one at a time: the cost of the one before is known by then.
         """
         limit = self._run.max_cost_usd if operation == "generate" else None
-        with self._state:
-            while limit is not None and self._in_flight and not self._is_closed:
-                self._state.wait()
+        async with contextlib.nullcontext() if limit is None else self._paid_turn:
             if self._is_closed:
                 raise RefusedRequest(503, "the run has ended")
             spent_usd = self._run.spent_usd + (self.cost_usd or 0.0)
             if limit is not None and (self.cost_usd is None or spent_usd >= limit):
                 self.is_exhausted = True
                 raise RefusedRequest(400, f"the run must cost at most ${limit:g}, got ${spent_usd:.4f}")
-            self._in_flight += 1
-        try:
             yield
-        finally:
-            with self._state:
-                self._in_flight -= 1
-                self._state.notify_all()
 
-    def _forward(self, request: GatewayRequest, operation: Operation, model: str, body: dict[str, Any]) -> None:
-        content = json.dumps(body).encode() if request.command == "POST" else b""
+    async def _forward(self, request: GatewayRequest, operation: Operation, model: str, body: dict[str, Any]) -> None:
+        content = json.dumps(body).encode() if request.method == "POST" else b""
         headers = {name: request.headers[name] for name in _SENT_HEADERS if request.headers.get(name)}
         headers |= {"accept-encoding": "identity", **api_shapes.build_key_headers(self._api, self._run.key)}
-        url, trace = api_shapes.build_url(self._api, self._run.base_url, request.path), {"trace": self._remember_socket}
-        with self._client.stream(request.command, url, content=content, headers=headers, extensions=trace) as response:
+        url = api_shapes.build_url(self._api, self._run.base_url, request.target)
+        async with self._client.stream(request.method, url, content=content, headers=headers) as response:
             self._on_activity()
             if response.is_redirect:  # the key must not follow it
                 message = f"the model's server must answer itself, got a redirect ({response.status_code})"
@@ -265,25 +283,23 @@ class ModelGateway:
             usage = UsageCounter(self._api, len(content))
             is_recorded = operation != "generate" or not response.is_success
             try:
-                for chunk in self._iter_answer(response, usage):
+                async for chunk in self._iter_answer(response, usage):
                     if usage.is_final and not is_recorded:  # before it is passed on: its end may be in it
                         is_recorded = True
-                        self._record_usage(request.path, model, usage)
+                        self._record_usage(request.target, model, usage)
                     if not request.has_begun:
-                        request.send_head(response.status_code, _select_headers(response))
-                    if chunk:
-                        request.send_chunk(chunk)
+                        await request.send_head(response.status_code, _select_headers(response))
+                    await request.send_chunk(chunk)
             finally:
                 if not is_recorded:
-                    self._record_usage(request.path, model, usage)
-            request.send_chunk(b"")
+                    self._record_usage(request.target, model, usage)
 
-    def _iter_answer(self, response: httpx2.Response, usage: UsageCounter) -> Iterator[bytes]:
+    async def _iter_answer(self, response: httpx2.Response, usage: UsageCounter) -> AsyncIterator[bytes]:
         """Yield the pieces of a stream, or any other answer as a whole, once their usage is read."""
         is_stream, content = response.headers.get("content-type", "").startswith("text/event-stream"), bytearray()
         if is_stream:
             yield b""  # the head may go out
-        for chunk in response.iter_bytes():
+        async for chunk in response.aiter_bytes():
             self._on_activity()
             if is_stream:
                 usage.feed(chunk)
@@ -304,33 +320,19 @@ class ModelGateway:
             "at": self._clock.now().isoformat(), "model": model,
             "path": target.partition("?")[0], **asdict(tokens), "cost_usd": cost_usd, "is_estimate": not usage.is_final,
         }  # fmt: skip
-        with self._state:
-            self.requests += 1
-            self.tokens += tokens
-            self.cost_usd = None if cost_usd is None or self.cost_usd is None else self.cost_usd + cost_usd
-            self._usage_file.append(json.dumps(entry).encode() + b"\n")
-            self._usage_file.sync()
+        self.requests += 1
+        self.tokens += tokens
+        self.cost_usd = None if cost_usd is None or self.cost_usd is None else self.cost_usd + cost_usd
+        self._usage_file.append(json.dumps(entry).encode() + b"\n")
+        self._usage_file.sync()
 
-    def _remember_socket(self, event: str, details: dict[str, Any]) -> None:
-        """Note a connection to the model's server: only its socket can wake a thread that waits for an answer."""
-        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
-            with self._state:
-                self._upstream_sockets.append(details["return_value"].get_extra_info("socket"))
-            if self._is_closed:  # while it connected
-                self._cut_connections()
-
-    def _cut_connections(self) -> None:
-        for upstream in self._upstream_sockets:
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(upstream, socket.SHUT_RDWR)
-
-    def _end_requests(self) -> None:
-        """Refuse new requests, cut those under way, and wait until their usage is written."""
-        with self._state:
-            self._is_closed = True
-            self._state.notify_all()
-            self._cut_connections()
-            self._state.wait_for(lambda: self._in_flight == 0, _CLOSE_TIMEOUT_S)
+    async def _end_requests(self) -> None:
+        """Refuse new requests, and cut those under way: the server waits until their usage is written."""
+        self._is_closed = True
+        for deadline in self._deadlines:
+            if not deadline.expired():
+                deadline.reschedule(0.0)
+        await self._client.aclose()
 
 
 def _select_headers(response: httpx2.Response) -> dict[str, str]:

@@ -1,0 +1,338 @@
+"""The routes of `lemming serve` over HTTP, with JSON responses.
+
+`lemming.capabilities.channels.http_channel` does the rest.
+
+POST /hooks/AGENT, POST /ask, GET /requests/ID. Reference: docs/channels.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import os
+import secrets
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+from lemming.capabilities.channels.channel import ChannelContext
+from lemming.capabilities.channels.channel_gateway import ReportProblem, make_channel
+from lemming.capabilities.channels.http_channel import HttpChannel
+from lemming.ext import LemmingError, Problem, load_tick
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.blocking_deadline import Deadline
+from lemming.kernel.base.clock import Clock
+from lemming.kernel.base.errors import PermissionDenied, RateLimited, RequestRejected
+from lemming.kernel.base.integers import parse_int
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.optional_packages import require_server
+from lemming.kernel.base.redaction.secrets import redact, redact_json, redacted_excerpt
+from lemming.kernel.inboxes.answer_payload import parse_answer
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
+from lemming.libraries.concurrency.http_server import App, bind_port, serve_in_thread
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_view import RequestView
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+T = TypeVar("T")
+Endpoint = Callable[["Request"], Awaitable["Response"]]
+MAX_WAIT_S, POLL_S = 60.0, 0.5
+METRICS_TOKEN_ENV = "LEMMING_METRICS_TOKEN"  # noqa: S105 - the name of it
+LOCAL_NAMES = frozenset({"127.0.0.1", "::1", "localhost"})
+_ERROR_STATUS: dict[type[LemmingError], HTTPStatus] = {
+    PermissionDenied: HTTPStatus.UNAUTHORIZED,
+    RateLimited: HTTPStatus.TOO_MANY_REQUESTS,
+    RequestRejected: HTTPStatus.BAD_REQUEST,
+}
+
+
+class HttpError(Exception):
+    """Raised for a request with an error as its response."""
+
+    def __init__(self, status: HTTPStatus, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.status, self.message, self.hint = status, message, hint
+
+
+_NOT_FOUND = HttpError(
+    HTTPStatus.NOT_FOUND, "the address does not exist", "use POST /hooks/AGENT, POST /ask or GET /requests/ID"
+)
+
+
+class MetricsSource(NamedTuple):
+    """The source of GET /metrics: a function for the text, and the content type."""
+
+    content_type: str
+    render: Callable[[Organisation], str]
+
+
+class ChannelEndpoint(NamedTuple):
+    """An HTTP channel in its current state, with its context in the organisation."""
+
+    agent: Agent
+    channel: HttpChannel
+    context: ChannelContext
+
+
+@contextlib.contextmanager
+def serve_http(
+    base: Path,
+    host: str,
+    port: int,
+    *,
+    clock: Clock,
+    stop: threading.Event,
+    report: ReportProblem,
+    metrics: MetricsSource | None = None,
+) -> Iterator[int]:
+    """Run the server for the duration of the block (port 0: any free port), and yield the port.
+
+    With `metrics`, GET /metrics returns this text. Raises `UsageError` if the port or the server's packages are not
+    available.
+    """
+    require_server("the HTTP server of channels")
+    endpoints = _ChannelEndpoints(base, clock, metrics)
+    routes = _ChannelRoutes(endpoints, stop, report)
+    listener = bind_port(host, port)
+    with serve_in_thread(
+        routes.make_app(), listener, name="lemming-http", base=base, close=routes.close
+    ) as actual_port:
+        yield actual_port
+
+
+class _ChannelEndpoints:
+    """The organisation behind all requests. A lock ensures only one request reads the files at a time."""
+
+    def __init__(self, base: Path, clock: Clock, metrics: MetricsSource | None) -> None:
+        self.org, self.clock, self.metrics = Organisation(base), clock, metrics
+        self._files_lock = threading.Lock()
+
+    def list_endpoints(self) -> list[ChannelEndpoint]:
+        """Return the HTTP channels by the current resumes and settings."""
+        with self._files_lock:
+            config, survey = load_config(self.org), survey_agents(self.org)
+            endpoints = []
+            for agent in sorted(survey.agents.values(), key=lambda agent: agent.name):
+                entry = config.models.get(agent.model.key)
+                if entry is None or entry.provider != "http":
+                    continue
+                channel = make_channel(entry.provider, entry.options, self.org.base, config)
+                assert isinstance(channel, HttpChannel), "its provider is http"
+                is_durable = config.org.durability != "off"
+                context = ChannelContext(self.org, agent, "http", self._current_tick, self.clock.now, is_durable)
+                endpoints.append(ChannelEndpoint(agent, channel, context))
+        return endpoints
+
+    def _current_tick(self) -> int:
+        return load_tick(self.org.base)
+
+    def find_by_token(self, authorization: str) -> ChannelEndpoint:
+        """Return the channel whose token an `Authorization` header has. Raises: PermissionDenied."""
+        for endpoint in self.list_endpoints():
+            if endpoint.channel.is_authorized(authorization):
+                return endpoint
+        message = "the token is wrong" if authorization else "the token is missing"
+        raise PermissionDenied(message, hint="send the header Authorization: Bearer TOKEN")
+
+    def find_by_agent(self, name: str) -> ChannelEndpoint:
+        """Return the channel of an agent. Raises: HttpError."""
+        for endpoint in self.list_endpoints():
+            if endpoint.agent.name == name:
+                return endpoint
+        raise _NOT_FOUND
+
+    def find_request(self, reference: str, agent: str) -> RequestView:
+        """Return a request of an agent. Raises: HttpError."""
+        with self._files_lock:
+            requests = load_requests(self.org).requests
+            matches = [request for request in requests.find_matches(reference) if request.asker == agent]
+        if len(matches) != 1:
+            raise HttpError(HTTPStatus.NOT_FOUND, "the request does not exist")
+        return matches[0]
+
+    def render_metrics(self, metrics: MetricsSource) -> bytes:
+        """Return the text for GET /metrics."""
+        with self._files_lock:
+            return metrics.render(self.org).encode()
+
+
+class _ChannelRoutes:
+    """Answers requests. Files are read and written on threads, so that a slow disk delays no other caller."""
+
+    def __init__(self, endpoints: _ChannelEndpoints, stop: threading.Event, report: ReportProblem) -> None:
+        self._endpoints, self._stop, self._report = endpoints, stop, report
+        self._is_closed = False
+
+    def make_app(self) -> App:
+        """Return the ASGI application."""
+        from starlette.applications import Starlette
+        from starlette.exceptions import HTTPException
+        from starlette.routing import Route
+
+        routes = [
+            Route("/ask", self._catch_errors(self._post_question), methods=["POST"]),
+            Route("/hooks/{agent}", self._catch_errors(self._post_webhook), methods=["POST"]),
+            Route("/requests/{reference:path}", self._catch_errors(self._get_request)),
+        ]
+        if self._endpoints.metrics:
+            routes.append(Route("/metrics", self._catch_errors(self._get_metrics)))
+        app = Starlette(routes=routes, exception_handlers={HTTPException: _answer_unknown})
+        app.router.redirect_slashes = False
+        return app
+
+    async def close(self) -> None:
+        """Let no caller wait any longer."""
+        self._is_closed = True
+
+    def _catch_errors(self, route: Endpoint) -> Endpoint:
+        """Return a route whose errors are JSON responses; the operator is told about unexpected ones."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await route(request)
+            except HttpError as error:
+                return _error_response(error.status, error.message, error.hint)
+            except LemmingError as error:
+                status = next((code for kind, code in _ERROR_STATUS.items() if isinstance(error, kind)), None)
+                if status is None:
+                    self._report(Problem(error.message, error.where, hint=error.hint, code=error.code))
+                    return _error_response(HTTPStatus.SERVICE_UNAVAILABLE, "it cannot be taken now: try again")
+                retry_after_s = int(error.retry_after_s or 60) + 1 if isinstance(error, RateLimited) else None
+                return _error_response(status, error.message, error.hint, retry_after_s)
+            except Exception as error:  # noqa: BLE001 - the edge of a request: the operator is told
+                message = redacted_excerpt(describe_exception(error))
+                hint = redact(f"raised at {locate_error(error)}")
+                self._report(Problem(message, request.url.path, hint=hint, code=LemmingError.code))
+                return _error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "something is wrong here: try again")
+
+        return answer
+
+    async def _get_request(self, request: Request) -> Response:
+        authorization = request.headers.get("Authorization", "")
+        endpoint = await _run_in_thread(self._endpoints.find_by_token, authorization)
+        deadline = Deadline(_parse_wait(request.url.query))
+        while True:
+            view = await _run_in_thread(
+                self._endpoints.find_request, request.path_params["reference"], endpoint.agent.name
+            )
+            is_over = deadline.has_passed or self._stop.is_set() or self._is_closed
+            if view.end is not None or is_over or await request.is_disconnected():
+                return _json_response(HTTPStatus.OK, _request_status(view))
+            await asyncio.sleep(POLL_S)
+
+    async def _get_metrics(self, request: Request) -> Response:
+        """Send the metrics to a caller with the token, or without a configured token to local callers only.
+
+        A web page can make another name resolve to this machine, but not one of the local names.
+        """
+        from starlette.responses import Response
+
+        if token := os.environ.get(METRICS_TOKEN_ENV):
+            authorization = request.headers.get("Authorization", "").encode()
+            if not hmac.compare_digest(authorization, f"Bearer {token}".encode()):
+                hint = f"send the header Authorization: Bearer with the value of {METRICS_TOKEN_ENV}"
+                raise PermissionDenied("the token is wrong" if authorization else "the token is missing", hint=hint)
+        elif urlsplit(f"//{request.headers.get('Host', '')}").hostname not in LOCAL_NAMES:
+            raise HttpError(HTTPStatus.FORBIDDEN, "the host must be 127.0.0.1 or localhost")
+        metrics = self._endpoints.metrics
+        assert metrics, "its route exists"
+        body = await _run_in_thread(self._endpoints.render_metrics, metrics)
+        return Response(body, headers={"Content-Type": metrics.content_type})
+
+    async def _post_question(self, request: Request) -> Response:
+        authorization = request.headers.get("Authorization", "")
+        endpoint = await _run_in_thread(self._endpoints.find_by_token, authorization)
+        key = request.headers.get("Idempotency-Key", "") or secrets.token_hex(12)
+        body = await _read_body(request, endpoint.channel)
+        receipt = await _run_in_thread(
+            endpoint.channel.receive_question, endpoint.context, key, body, _get_sender(request)
+        )
+        facts = {"id": receipt.id, "status": "open", "href": f"/requests/{receipt.identity}"}
+        return _json_response(HTTPStatus.ACCEPTED, facts)
+
+    async def _post_webhook(self, request: Request) -> Response:
+        endpoint = await _run_in_thread(self._endpoints.find_by_agent, request.path_params["agent"])
+        body = await _read_body(request, endpoint.channel)
+        receipt = await _run_in_thread(
+            endpoint.channel.receive_hook, endpoint.context, dict(request.headers), body, _get_sender(request)
+        )
+        return _json_response(HTTPStatus.ACCEPTED, {"id": receipt.id, "status": "accepted"})
+
+
+async def _run_in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    from starlette.concurrency import run_in_threadpool
+
+    return await run_in_threadpool(work, *arguments)
+
+
+def _get_sender(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+async def _read_body(request: Request, channel: HttpChannel) -> bytes:
+    """Return the request's body. A body of excessive size is not read."""
+    header = request.headers.get("Content-Length", "")
+    if not (header.isascii() and header.isdigit()):
+        raise HttpError(HTTPStatus.LENGTH_REQUIRED, "the header Content-Length is missing")
+    if parse_int(header, le=channel.max_body_bytes) is None:
+        raise HttpError(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body must have at most {channel.max_body_bytes:,} bytes"
+        )
+    return await request.body()
+
+
+async def _answer_unknown(request: Request, _: Exception) -> Response:
+    """Answer a request without a route."""
+    if request.method not in ("GET", "HEAD", "POST"):
+        return _error_response(HTTPStatus.NOT_IMPLEMENTED, f"Unsupported method ({request.method!r})")
+    return _error_response(_NOT_FOUND.status, _NOT_FOUND.message, _NOT_FOUND.hint)
+
+
+def _error_response(status: HTTPStatus, message: str, hint: str = "", retry_after_s: int | None = None) -> Response:
+    """Return an error, which ends the connection: the body of its request may not have been read."""
+    headers = {"Connection": "close"} | ({} if retry_after_s is None else {"Retry-After": str(retry_after_s)})
+    return _json_response(status, {"error": {"message": message, **({"hint": hint} if hint else {})}}, headers)
+
+
+def _json_response(status: HTTPStatus, facts: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
+    from starlette.responses import Response
+
+    return Response(dump_compact(redact_json(facts)) + b"\n", status, headers, "application/json")
+
+
+def _parse_wait(query: str) -> float:
+    """Return the number of seconds for which the caller waits for an answer."""
+    wait_text = parse_qs(query, keep_blank_values=True).get("wait", ["0"])[-1]
+    with contextlib.suppress(ValueError):
+        if 0.0 <= (seconds := float(wait_text)) <= MAX_WAIT_S:  # which "nan" is not
+            return seconds
+    hint = "write ?wait=30 to wait 30 seconds, or leave it out to answer immediately"
+    message = f'"wait" must be a number of seconds from 0 to {MAX_WAIT_S:g}, got "{wait_text[:40]}"'
+    raise HttpError(HTTPStatus.BAD_REQUEST, message, hint)
+
+
+def _request_status(request: RequestView) -> dict[str, Any]:
+    """Return the status of a request for the asker."""
+    return {
+        "id": request.id,
+        "status": request.end or "open",
+        "text": request.text,
+        "conversation": request.conversation,
+        "tick": request.tick,
+        "holders": list(request.assignees),
+        "answers": [
+            {"agent": answer.agent, "tick": answer.tick, "answer": parse_answer(answer.payload, request.schema)}
+            for answer in request.answers
+        ],
+        "default": request.default_answer if request.end == "expired" else None,
+    }
