@@ -26,7 +26,7 @@ import typer
 import lemming.kernel.journal.engine_events
 from lemming.cli import ROOT_HELP, load_command, make_app
 from lemming.commands import command_table
-from lemming.commands.command_table import COMMANDS, GROUPS, OLD_COMMANDS, OLD_SUBCOMMANDS
+from lemming.commands.command_table import COMMANDS, GROUPS, OLD_COMMANDS, OLD_SUBCOMMANDS, SUBCOMMANDS
 from lemming.kernel.base import alias_table
 from lemming.kernel.files import fs
 from lemming.kernel.files.fast_decoder import file_key
@@ -147,7 +147,12 @@ def render_command_line() -> str:
     folder = ("`-C <path>`, `--root <path>`", f"{ROOT_HELP} Environment: `LEMMING_ROOT`.")
     rows = [list(folder), *map(list, _iter_parameters(root, typer.Context(root, info_name="lemming")))]
     commands = {
-        title: [command for name in section for command in _iter_commands(load_command(name), f"lemming {name}")]
+        title: [
+            command
+            for name in section
+            for path in (name, *(f"{name} {inner}" for inner in SUBCOMMANDS.get(name, ())))
+            for command in _iter_commands(load_command(path), f"lemming {path}")
+        ]
         for title, section in COMMANDS.items()
     }
     uses = Counter(
@@ -225,7 +230,8 @@ def _describe_other_names(path: str) -> str:
     """Return a sentence with the path within a group and the old name, if any."""
     _, name, *subcommands = path.split()
     groups = [group for group, inner in GROUPS.items() if name in inner]
-    old_names = [old for old, new in OLD_COMMANDS.items() if new == name]
+    words = path.removeprefix("lemming ")
+    old_names = [old for old, new in OLD_COMMANDS.items() if new in (name, words)]
     old_names += [f"{name} {old}" for old, new in OLD_SUBCOMMANDS.get(name, {}).items() if subcommands[:1] == [new]]
     sentences = [f"Also: `lemming {' '.join([group, name, *subcommands])}`." for group in groups]
     sentences += [f"Old name: `lemming {old}`." for old in old_names]

@@ -20,10 +20,10 @@ from lemming.commands.command_table import (
     DASHBOARD_VIEWS,
     GROUPS,
     MODULES,
-    OLD_COMMANDS,
     SECTIONS,
+    SUBCOMMANDS,
+    find_command,
     list_group,
-    replace_old_names,
     suggestions_for_command,
 )
 from lemming.commands.error_reporting import run_guarded
@@ -49,25 +49,20 @@ class CommandTable(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or None for an unknown name."""
-        name = OLD_COMMANDS.get(cmd_name, cmd_name)
-        return load_command(name) if name in self.list_commands(ctx) or _find_plugin_command(name) else None
+        name, _, _ = find_command([cmd_name])
+        return load_command(name) if is_listed(name) or _find_plugin_command(name) else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return name, command and remaining arguments. Raises `UsageError` with the most similar name."""
-        typed, names = DASHBOARD_VIEWS.get(args[0], args[0]), self.list_commands(ctx)
-        name = OLD_COMMANDS.get(typed, typed)
-        if name not in names and not ctx.resilient_parsing and not _find_plugin_command(name):
+        words = [DASHBOARD_VIEWS.get(args[0], args[0]), *args[1:]]
+        name, remaining, renamed = find_command(words, lambda word: _is_agent_name(ctx, word))
+        if not is_listed(name) and not ctx.resilient_parsing and not _find_plugin_command(name):
             from lemming.kernel.base.jsontext import did_you_mean
 
-            hint = COMMAND_SUGGESTIONS.get(name) or did_you_mean(name, names) or "lemming --help"
+            hint = COMMAND_SUGGESTIONS.get(name) or did_you_mean(name, self.list_commands(ctx)) or "lemming --help"
             raise UsageError(f'there is no command "{name}"', hint=hint)
-        remaining = args[1:]
-        if remaining and remaining[0] in list_group(name) and not _is_agent_name(ctx, remaining[0]):
-            typed, *remaining = remaining
-            name = OLD_COMMANDS.get(typed, typed)
-        remaining, renamed = replace_old_names(name, remaining)
         if not ctx.resilient_parsing and "--json" not in remaining:
-            _print_new_names(({typed: name} if typed != name else {}) | renamed)
+            _print_new_names(renamed)
         if ctx.obj:
             ctx.obj.command = f"lemming {name}"
         resolved = super().resolve_command(ctx, [name, *remaining])
@@ -182,17 +177,24 @@ def _find_plugin_command(name: str) -> Any:
     return plugin_command(name)
 
 
+def is_listed(name: str) -> bool:
+    """Return True for a command of the table. A command of `SUBCOMMANDS` has its group in its name."""
+    group, _, inner = name.partition(" ")
+    return any(group in section for section in COMMANDS.values()) and (not inner or inner in SUBCOMMANDS[group])
+
+
 def load_command(name: str) -> Any:
     """Return a command of the table: a group is the `app` of its module, a single command a function."""
-    name = OLD_COMMANDS.get(name, name)
+    name, _, _ = find_command([name])
+    last_word = name.rpartition(" ")[2]
     from lemming.commands.command_context import make_screen_command, to_typer_command  # not needed by `--help`
     from lemming.kernel.plugins.capability_loader import command_path, missing_for_command
 
-    if missing := missing_for_command(name):
+    if missing := missing_for_command(last_word):
         raise UsageError(missing, hint="install lemming-engine again")
-    if any(name in section for section in COMMANDS.values()):
-        function_name = name.replace("-", "_")
-        path = command_path(name) or f"lemming.commands.{MODULES.get(name, function_name)}"
+    if is_listed(name):
+        function_name = last_word.replace("-", "_")
+        path = command_path(last_word) or f"lemming.commands.{MODULES.get(last_word, function_name)}"
         module_name, _, attribute = path.partition(":")
         module = import_module(module_name)
         command_object = getattr(module, attribute or function_name, None) or module.app
@@ -205,7 +207,7 @@ def load_command(name: str) -> Any:
         wrapper.command(name, cls=Command)(to_typer_command(command_object))
         command_object = wrapper
     command = typer.main.get_command(command_object)
-    if inner := GROUPS.get(name):
+    if inner := GROUPS.get(name, {}) | SUBCOMMANDS.get(name, {}):
         width = max(map(len, inner))
         lines = (f"  lemming {name} {inner_name:<{width}}  {about}" for inner_name, about in inner.items())
         command.epilog = "\n".join(("\b", "Commands in this group:", *lines))
@@ -285,10 +287,9 @@ def _require_trusted_code(org: Organisation) -> None:
 def _split_root_option(args: list[str]) -> tuple[str | None, list[str]]:
     """Return the folder of a `-C DIR` anywhere in the arguments, and the remaining arguments.
 
-    After `--` every argument is a value, and arguments after `bisect` are a command of their own. Raises
-    `UsageError` for `-C` without a folder.
+    After `--` every argument is a value. Raises `UsageError` for `-C` without a folder.
     """
-    end = next((index for index, argument in enumerate(args) if argument in ("--", "bisect")), len(args))
+    end = args.index("--") if "--" in args else len(args)
     for index, argument in enumerate(args[:end]):
         if argument in ("-C", "--root"):
             if index + 1 == len(args):

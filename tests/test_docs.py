@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from docs.site import REDIRECTS, adapt_markdown, build_site, inline_scripts, parse_navigation
 from lemming.capabilities.skills.skill import parse_skill
 from lemming.cli import _split_root_option, load_command, run
+from lemming.commands.command_table import find_command
 from lemming.kernel.base.errors import UsageError
 from lemming.queries.format_schemas import FORMATS, get_schema
 
@@ -148,7 +149,8 @@ def test_every_command_that_is_shown_can_be_typed() -> None:
     for line in COMMANDS:
         for words in _commands_in(line):
             try:
-                _parse(load_command(words[0]), words)
+                name, rest, _ = find_command(words)
+                _parse(load_command(name), [name, *rest])
             except (typer.TyperException, UsageError, ModuleNotFoundError) as error:
                 wrong[line.strip()] = str(error)
     assert wrong == {}

@@ -111,7 +111,6 @@ SDKS: dict[str, str | set[str]] = {
         "capabilities/toolbox/http_fetch.py",
         "telemetry/otlp_client.py",
     },
-    "inspect_ai": "evals/inspect_task.py",
     "jsonschema": "kernel/base/json_schema/bounded_validator.py",
     "bs4": "capabilities/toolbox/document_reader.py",
     "mammoth": "capabilities/toolbox/document_reader.py",
@@ -137,7 +136,7 @@ SDKS: dict[str, str | set[str]] = {
 
 STARTS_PROCESSES = {
     "capabilities/program_models/program_provider.py", "capabilities/embedded_models/model_weights.py", "commands/chaos.py",
-    "libraries/sandbox/sandbox_runner.py", "git_history/git_repository.py", "git_history/bisect.py",
+    "libraries/sandbox/sandbox_runner.py", "git_history/git_repository.py",
     "operations/alert_command.py",
     "capabilities/toolbox/functions/worker_pool.py", "capabilities/toolbox/document_tool.py",
     "capabilities/workers/running/harness_process.py", "capabilities/workers/running/relay.py",

@@ -88,7 +88,6 @@ NOT_WRITING = {
         "capabilities/workers/repositories/collector.py",
         "tempfile.TemporaryDirectory",
     ): "the index of one command of git, outside any organisation",
-    ("git_history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
     ("capabilities/workers/harnesses/harness_table.py", "tempfile.TemporaryDirectory"): "HOME while a version is asked",
     ("evals/suite.py", "tempfile.TemporaryDirectory"): "where a case runs, in a copy",
     ("commands/rehearse.py", "tempfile.TemporaryDirectory"): "where a fork is that nobody keeps",

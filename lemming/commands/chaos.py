@@ -1,4 +1,4 @@
-"""`lemming chaos`: kill the engine repeatedly on a copy of the organisation and compare the files."""
+"""`lemming check chaos`: kill the engine repeatedly on a copy of the organisation and compare the files."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def chaos(
 
     \b
     Examples:
-      lemming chaos
-      lemming chaos --kills 100 --seed 7
-      lemming chaos --in-place 1 || lemming run-once
-      lemming chaos --json | jq .calls_repeated
+      lemming check chaos
+      lemming check chaos --kills 100 --seed 7
+      lemming check chaos --in-place 1 || lemming run-once
+      lemming check chaos --json | jq .calls_repeated
     """
     base = context.org
     require_workspace_trust(base, can_ask=not context.as_json)
@@ -123,7 +123,7 @@ def _run_until_killed(base: OrgPath, answers: int, *, as_json: bool) -> NoReturn
     narrator.print_tick_summary(report)
     answer_count = answers - remaining
     hint = (
-        f"lemming chaos --in-place {answer_count}, in a tick like this"
+        f"lemming check chaos --in-place {answer_count}, in a tick like this"
         if answer_count
         else "choose a tick with model calls"
     )

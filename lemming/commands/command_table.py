@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 SECTIONS = {
@@ -49,28 +49,19 @@ SECTIONS = {
 """The main commands by purpose: the contents of `lemming --help`."""
 
 GROUPS = {
-    "run-forever": {
-        "service": "Install this organisation as a system service.",
-        "serve": "Serve http and mail channels.",
-    },
+    "run-forever": {"service": "Install this organisation as a system service."},
     "send": {"say": "Tell an agent something at once, even while it works."},
     "requests": {"cancel": "Cancel a request and its sub-requests."},
     "waiting": {"answer": "Answer a question that waits for a person."},
     "approve": {"deny": "Deny a waiting call or plan."},
-    "status": {"watch": "Show a live status screen in the terminal."},
-    "dash": {"report": "Export the dashboard as static files."},
     "schedule": {"calendar": "List scheduled jobs with their next and last run."},
-    "logs": {
-        "events": "Print events from the journals, one JSON object per line.",
-        "metrics": "Print metrics in Prometheus format.",
-    },
+    "logs": {"events": "Print events from the journals, one JSON object per line."},
     "agents": {
         "inbox": "Show the entries that an agent's next turn will see.",
         "outbox": "Show the newest entries of an agent's outbox.",
         "prompt": "Show the prompt that an agent's next turn would send.",
         "memory": "Show and change an agent's memory.",
         "credits": "Show spending limits and grant credits.",
-        "graph": "Draw the graph of who reads, asks and delegates to whom.",
         "plans": "List plans and the state of their runs.",
         "channels": "List channels with their traffic and errors.",
         "skills": "List, show and export skills.",
@@ -79,7 +70,6 @@ GROUPS = {
         "unpause": "Unpause an agent, or all agents.",
     },
     "tools": {"mcp": "Manage MCP servers, or serve this organisation over MCP."},
-    "trust": {"endorse": "Endorse outside content as trusted."},
     "check": {
         "validate": "Validate resumes, settings, entries, memories and evals.",
         "doctor": "Check this machine and installation, and suggest fixes.",
@@ -88,17 +78,13 @@ GROUPS = {
         "findings": "Show problems of agents: loops, dropped requests, false claims.",
         "eval": "Run eval cases in throw-away copies.",
         "replay": "Replay recorded ticks and compare the results.",
-        "chaos": "Test crash recovery: kill the engine on a copy and compare.",
     },
     "history": {
         "tick": "Show one tick in full: prompts, answers, calls, files, cost.",
-        "show": "Show the files that a tick changed.",
-        "diff": "Show file differences between two ticks.",
+        "diff": "Show differences between two ticks, or two organisations.",
         "fork": "Create a copy that continues from a tick.",
         "rehearse": "Rerun recorded ticks with a change and show what differs.",
-        "compare": "Compare two organisations.",
         "rewind": "Rewind this organisation to an earlier tick.",
-        "bisect": "Find the first tick at which a command fails.",
     },
     "backup": {
         "restore": "Restore an organisation from a backup.",
@@ -106,9 +92,22 @@ GROUPS = {
         "upgrade": "Upgrade files to the current format.",
     },
     "import": {"apply": "Create or update an organisation from one file."},
-    "export": {"schema": "Print the JSON Schema of a file format."},
 }
 """The commands in a group; each also works alone: `lemming history diff` is `lemming diff`."""
+
+SUBCOMMANDS = {
+    "agents": {"graph": "Draw the graph of who reads, asks and delegates to whom."},
+    "channels": {"serve": "Serve http and mail channels."},
+    "check": {"chaos": "Test crash recovery: kill the engine on a copy and compare."},
+    "export": {
+        "report": "Export the dashboard as static files.",
+        "metrics": "Print metrics in Prometheus format.",
+        "schema": "Print the JSON Schema of a file format.",
+    },
+    "history": {"show": "Show the files that a tick changed."},
+    "trust": {"endorse": "Endorse outside content as trusted."},
+}
+"""The commands that are only typed after the command of their group. Each is a module or function of its own."""
 
 COMMANDS = {
     title: {command: text for name in names for command, text in ((name, names[name]), *GROUPS.get(name, {}).items())}
@@ -117,8 +116,8 @@ COMMANDS = {
 """All commands, each after the main command of the group."""
 
 MODULES = {
-    "answer": "requests:answer", "apply": "import_apply:apply", "bisect": "history:bisect",
-    "cancel": "requests:cancel", "chat": "ask:chat", "compare": "rehearse:compare", "credits": "cost:app",
+    "answer": "requests:answer", "apply": "import_apply:apply", "cancel": "requests:cancel", "chat": "ask:chat",
+    "credits": "cost:app",
     "deny": "approve:deny", "diff": "history:diff", "doctor": "check:doctor", "fork": "history:fork",
     "import": "import_apply:app", "inbox": "mailboxes:inbox", "metrics": "events:metrics",
     "outbox": "mailboxes:outbox", "prune": "repair:prune", "report": "dash:report", "restore": "backup:restore",
@@ -130,16 +129,23 @@ MODULES = {
 
 # --- old names -----------------------------------------------------------------------------------
 
-OLD_COMMANDS = {"approvals": "waiting", "plan": "schedule", "resume": "unpause", "vouch": "endorse"}
-"""Old names of commands."""
+OLD_COMMANDS = {
+    "approvals": "waiting", "plan": "schedule", "resume": "unpause", "vouch": "trust endorse", "compare": "diff",
+    "watch": "status --watch",
+    **{name: f"{group} {name}" for group, names in SUBCOMMANDS.items() for name in names},
+}  # fmt: skip
+"""Old names of commands, each with the words to type now."""
 
-OLD_GROUPS = {"repair": ("prune", "upgrade"), "waiting": ("approvals",)}
+OLD_GROUPS = {
+    "repair": ("prune", "upgrade"), "waiting": ("approvals",), "trust": ("vouch",), "run-forever": ("serve",),
+    "status": ("watch",), "dash": ("report",), "logs": ("metrics",), "history": ("compare",),
+}  # fmt: skip
 """Commands that were in another group."""
 
 OLD_SUBCOMMANDS = {
     "gates": {"standard": "defaults"},
     "models": {"adopt": "add-weights"},
-    "schema": {"shown": "output", "turn": "reply"},
+    "export schema": {"shown": "output", "turn": "reply"},
 }
 """Old names of subcommands, and of arguments that name one of several things."""
 
@@ -147,11 +153,12 @@ OLD_OPTIONS = {
     "agents new": {"--from": "--copy-from", "--steps": "--max-steps"},
     "approve": {"--ahead": "--in-advance"},
     "ask": {"--watch": "--stream"},
-    "chaos": {"--here": "--in-place"},
+    "check chaos": {"--here": "--in-place"},
     "chat": {"--watch": "--stream"},
     "eval": {
         "--arm": "--variant", "--keep": "--keep-failed", "--out": "--output", "--tools": "--allow-side-effects",
     },
+    "export report": {"--html": "--output"},
     "export otel": {"--content": "--include-content", "--post": "--endpoint"},
     "gates explain": {"--trust": "--trust-label"},
     "inbox": {"--all-read": "--mark-all-read"},
@@ -159,7 +166,6 @@ OLD_OPTIONS = {
     "pause": {"--why": "--reason"},
     "prune": {"--journals": "--keep-ticks"},
     "rehearse": {"--tools": "--allow-side-effects"},
-    "report": {"--html": "--output"},
     "requests": {"--of": "--from", "--to": "--held-by"},
     "run-forever": {"--eager": "--burst"},
     "run-once": {"--until-quiet": "--until-idle", "--watch": "--stream"},
@@ -169,8 +175,36 @@ OLD_OPTIONS = {
 
 def list_group(name: str) -> Iterable[str]:
     """Return the commands that a command accepts as the next word, with their old names."""
-    inner = (*GROUPS.get(name, ()), *OLD_GROUPS.get(name, ()))
+    inner = (*GROUPS.get(name, ()), *SUBCOMMANDS.get(name, ()), *OLD_GROUPS.get(name, ()))
     return (*inner, *(old for old, new in OLD_COMMANDS.items() if new in inner))
+
+
+def find_command(
+    words: Sequence[str], is_agent: Callable[[str], bool] = lambda name: False
+) -> tuple[str, list[str], dict[str, str]]:
+    """Return the command that the typed words name, the remaining words, and the new name of each old name.
+
+    The name of a command of `SUBCOMMANDS` has two words. A word that `is_agent` stays an argument.
+
+    >>> find_command(["history", "diff", "1", "now"])
+    ('diff', ['1', 'now'], {})
+    >>> find_command(["watch", "--json"])
+    ('status', ['--watch', '--json'], {'watch': 'status --watch'})
+    """
+    (name, *rest), renamed = words, dict[str, str]()
+    while True:
+        if new := OLD_COMMANDS.get(name):
+            renamed[name] = new
+            name, *inserted = new.split()
+            if inserted and inserted[0] in SUBCOMMANDS.get(name, ()):
+                name = f"{name} {inserted.pop(0)}"
+            rest = [*inserted, *rest]
+        if not (rest and rest[0] in list_group(name)) or is_agent(rest[0]):
+            break
+        inner = rest.pop(0)
+        name = f"{name} {inner}" if inner in SUBCOMMANDS.get(name, ()) else inner
+    rest, renamed_inner = replace_old_names(name, rest)
+    return name, rest, renamed | renamed_inner
 
 
 def replace_old_names(name: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -192,7 +226,7 @@ def replace_old_names(name: str, arguments: Sequence[str]) -> tuple[list[str], d
 
 # --- suggestions ---------------------------------------------------------------------------------
 
-DASHBOARD_VIEWS = {"money": "cost", "map": "graph", "ticks": "tick"}
+DASHBOARD_VIEWS = {"money": "cost", "map": "agents graph", "ticks": "tick"}
 """Names of dashboard views, each with the command that shows the same."""
 
 COMMAND_SUGGESTIONS = {
@@ -223,7 +257,8 @@ COMMAND_SUGGESTIONS = {
     "message": "lemming send TEXT",
     "tail": "lemming logs",
     "turn": "lemming tick TICK",
-    "feed": "lemming outbox NAME, or lemming watch",
+    "bisect": "git bisect run, in a clone of .lemming/history.git",
+    "feed": "lemming outbox NAME, or lemming status --watch",
     "settings": "config/org.json, models.json and credits.json: edit them, then lemming check",
     "jobs": "lemming schedule calendar",
     "cron": "lemming calendar; a resume's schedule has cron too",
@@ -252,8 +287,8 @@ SUBCOMMAND_SUGGESTIONS = {
 """Words typed in place of a subcommand, by command."""
 
 READ_ONLY_COMMANDS = frozenset((
-    "calendar", "channels", "cost", "events", "findings", "graph", "history", "logs", "metrics", "requests",
-    "schedule", "status", "tick", "trust", "waiting",
+    "agents graph", "calendar", "channels", "cost", "events", "export metrics", "findings", "history", "logs",
+    "requests", "schedule", "status", "tick", "trust", "waiting",
 ))  # fmt: skip
 """Commands that change nothing when run without arguments; "list" and "show" after them lead to them."""
 

@@ -1,4 +1,4 @@
-"""`lemming dash` and `lemming report`: the dashboard, live or as static files."""
+"""`lemming dash` and `lemming export report`: the dashboard, live or as static files."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def report(
 
     \b
     Examples:
-      lemming report --output ../report
-      lemming report --output ../report --ticks 100..200
-      lemming report --output ../report --json | jq -r .page
+      lemming export report --output ../report
+      lemming export report --output ../report --ticks 100..200
+      lemming export report --output ../report --json | jq -r .page
     """
     from lemming.dashboard.report_builder import write_report
 

@@ -1,4 +1,4 @@
-"""`lemming events` and `lemming metrics`: events and metrics for other programs."""
+"""`lemming events` and `lemming export metrics`: events and metrics for other programs."""
 
 from __future__ import annotations
 
@@ -104,13 +104,13 @@ def metrics(context: CommandContext) -> None:
     """Print metrics in Prometheus format: ledger totals, agent status and durations.
 
     Totals survive restarts and the removal of journals. Write the output to a file for the textfile collector
-    of node_exporter, or serve the metrics with `lemming serve --metrics`.
+    of node_exporter, or serve the metrics with `lemming channels serve --metrics`.
 
     \b
     Examples:
-      lemming metrics
-      lemming metrics > /var/lib/prometheus/node-exporter/news.prom
-      lemming metrics --json | jq 'select(.name == "lemming_credits_total")'
+      lemming export metrics
+      lemming export metrics > /var/lib/prometheus/node-exporter/news.prom
+      lemming export metrics --json | jq 'select(.name == "lemming_credits_total")'
     """
     families = iter_families(context.org)
     if not context.as_json:

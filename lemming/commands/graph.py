@@ -1,4 +1,4 @@
-"""`lemming graph`: the graph of who reads, asks and delegates to whom."""
+"""`lemming agents graph`: the graph of who reads, asks and delegates to whom."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def graph(
 
     \b
     Examples:
-      lemming graph
-      lemming graph --format dot | dot -Tsvg > org.svg
-      lemming graph --agent editor --ticks 20
-      lemming graph --json | jq -r 'select(.type == "arrow") | .from + " " + .to'
+      lemming agents graph
+      lemming agents graph --format dot | dot -Tsvg > org.svg
+      lemming agents graph --agent editor --ticks 20
+      lemming agents graph --json | jq -r 'select(.type == "arrow") | .from + " " + .to'
     """
     if format not in FORMATS:
         hint = did_you_mean(format, FORMATS) or "--format mermaid"

@@ -1,4 +1,4 @@
-"""History commands: `lemming history`, `show`, `diff`, `fork`, `rewind` and `bisect`."""
+"""History commands: `lemming history`, `history show`, `diff`, `fork` and `rewind`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from lemming.commands.terminal import (
     print_json,
     print_notice,
     print_truncated,
-    style_text,
 )
-from lemming.git_history.bisect import CommitTrial
-from lemming.git_history.bisect import find_first_bad_commit as find_first_bad
 from lemming.git_history.history_reader import FileChange, GitHistory, StateDiff
 from lemming.git_history.rewind import RewindResult, plan_rewind
 from lemming.git_history.rewind import rewind as do_rewind
@@ -28,7 +25,7 @@ from lemming.journal_tools.fork import SettingOverride
 from lemming.journal_tools.fork import fork as make_fork
 from lemming.journal_tools.journal_history import open_past
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.errors import OrgBusy
+from lemming.kernel.base.errors import OrgBusy, UsageError
 from lemming.kernel.base.integers import LAST_TICK, parse_int
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.org.changing import edit_file
@@ -143,7 +140,7 @@ def _set_history_mode(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
         if rebuilt:
             print_notice(f"{format_count(rebuilt, 'tick')} rebuilt from the journals; `lemming history` lists them")
         else:
-            print_notice("`lemming history` lists them, `lemming show TICK` shows the changes of one")
+            print_notice("`lemming history` lists them, `lemming history show TICK` shows the changes of one")
     else:
         print_notice("the history is off; existing commits remain readable")
 
@@ -181,9 +178,9 @@ def show_tick(
 
     \b
     Examples:
-      lemming show 42 --stat
-      lemming show 42 editor
-      lemming show @3fa9c1d2e0
+      lemming history show 42 --stat
+      lemming history show 42 editor
+      lemming history show @3fa9c1d2e0
     """
     base = context.org
     if agent is not None:
@@ -205,7 +202,7 @@ def show_tick(
     print_changes(changes, only_stat=only_stat)
 
 
-_STATE_HELP = 'Tick number, commit, or "now".'
+_STATE_HELP = 'Tick number, commit, "now", or the folder of an organisation.'
 
 
 def diff(
@@ -214,14 +211,32 @@ def diff(
     new: Annotated[str, argument("B", _STATE_HELP)],
     agent: OneAgent = None,
     only_stat: OnlyStat = False,
+    ticks: Annotated[
+        str | None, option("--ticks A..B", "Of two folders, compare entries of these ticks only: 7, 3..9, 3.. or ..9.")
+    ] = None,
 ) -> None:
-    """Show file differences between two ticks. `now` means the files on disk.
+    """Show file differences between two ticks, or all differences between two organisations.
+
+    `now` means the files on disk. Two folders are compared by agents, settings, entries, files and spending.
+    Entries are matched by tick, author and kind; ledgers, logs and journals are not compared.
+
+    Exit status: 1 for two organisations that differ, else 0.
 
     \b
     Examples:
       lemming diff 40 now --stat
       lemming diff 40 42 editor
+      lemming diff . ../what-if --ticks 10..20
     """
+    if _is_folder(old) or _is_folder(new):
+        from lemming.commands.rehearse import compare  # with it come copies of organisations
+
+        if agent is not None or only_stat:
+            raise UsageError("AGENT and --stat are for two ticks, got a folder", hint=f"lemming diff {old} {new}")
+        compare(context, Path(old), Path(new), ticks)
+        return
+    if ticks is not None:
+        raise UsageError("--ticks is for two folders, got two ticks", hint=f"lemming diff {old} {new}")
     base = context.org
     if agent is not None:
         require_agent_folder(base, agent)
@@ -232,6 +247,11 @@ def diff(
     if past.reliability_note:
         print_notice(past.reliability_note)
     print_changes(changes, only_stat=only_stat)
+
+
+def _is_folder(name: str) -> bool:
+    """Return True for a folder that is neither a tick number nor "now"."""
+    return name != "now" and parse_int(name, le=LAST_TICK) is None and Path(name).expanduser().is_dir()
 
 
 def _changes_to_json(changes: StateDiff, *, only_stat: bool) -> dict[str, Any]:
@@ -322,39 +342,3 @@ def _print_rewind(result: RewindResult, *, as_json: bool) -> None:
     print_notice(
         f"to tick {result.state.tick}: {summarize_files(result.changes.files)}, {journal_count}{journals_text}"
     )
-
-
-def bisect(
-    context: CommandContext,
-    command: Annotated[str, argument("COMMAND", "Shell command to run; exit status 0 means good.")],
-    good: Annotated[str, option("--good A", "Tick at which the command succeeds.")],
-    bad: Annotated[str, option("--bad B", "Later tick at which the command fails.")],
-) -> None:
-    """Find the first tick at which a command fails. No model is called.
-
-    The command runs in a temporary folder with the files of a past tick; each run halves the remaining range.
-
-    \b
-    Example:
-      lemming bisect --good 1 --bad 500 'grep -q Paris agents/editor/memory/capital.json'
-    """
-    history = GitHistory(Path(context.org))
-    trials: list[CommitTrial] = []
-
-    def print_trial(trial: CommitTrial) -> None:
-        trials.append(trial)
-        if not context.as_json:
-            verdict = style_text("good", "green") if trial.is_good else style_text("bad ", "red")
-            print_notice(f"  {verdict}  {trial.commit.short}  {trial.commit.subject}")
-
-    first_bad = find_first_bad(history, history.resolve_state(good), history.resolve_state(bad), command, print_trial)
-    if context.as_json:
-        trial_facts = [
-            {"commit": trial.commit.id, "tick": trial.commit.tick, "is_good": trial.is_good} for trial in trials
-        ]
-        facts = {"first_bad": first_bad.as_json(), "is_by_hand": first_bad.is_by_hand, "tried": trial_facts}
-        print_json("bisect", facts)
-        return
-    print_data(f"first bad: {first_bad.subject}  {first_bad.short}")
-    name = first_bad.short if first_bad.is_by_hand else str(first_bad.tick)
-    print_notice(f"found with {format_count(len(trials), 'run')}; `lemming show {name}` shows what it changed")

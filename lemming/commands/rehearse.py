@@ -1,4 +1,4 @@
-"""`lemming rehearse` and `lemming compare`: effects of a change, and differences between organisations."""
+"""`lemming rehearse`: effects of a change; and the differences between two organisations, for `lemming diff`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.commands.command_context import CommandContext, Trust, argument, option
+from lemming.commands.command_context import CommandContext, Trust, option
 from lemming.commands.history import print_entry_difference, print_file_change
 from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import (
@@ -38,25 +38,8 @@ from lemming.kernel.org.organisation import Organisation
 _VALUE_WIDTH = 200
 
 
-def compare(
-    context: CommandContext,
-    before: Annotated[Path, argument("DIR", "Folder of an organisation.")],
-    after: Annotated[Path, argument("DIR", "Folder of the other organisation.")],
-    ticks: Annotated[
-        str | None, option("--ticks A..B", "Compare entries of these ticks only: 7, 3..9, 3.. or ..9.")
-    ] = None,
-) -> None:
-    """Compare two organisations: agents, settings, entries, files and spending.
-
-    Entries are matched by tick, author and kind. Ledgers, logs and journals are not compared.
-
-    Exit status: 0 no differences, 1 differences.
-
-    \b
-    Examples:
-      lemming compare . ../what-if
-      lemming compare . ../what-if --ticks 10..20 --json | jq -c 'select(.type == "entry_difference")'
-    """
+def compare(context: CommandContext, before: Path, after: Path, ticks: str | None = None) -> None:
+    """Print the differences between two organisations. Exits with 1 if there are any."""
     tick_range = parse_tick_range(ticks) if ticks else None
     first_org, second_org = (_open_org(folder) for folder in (before, after))
     comparison = compare_orgs(first_org, second_org, tick_range)

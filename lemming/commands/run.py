@@ -146,7 +146,12 @@ def run_forever(
     ] = None,
     serve: Annotated[
         int | None,
-        option("--serve PORT", "Also serve http and mail channels on PORT, as `lemming serve` does.", min=0, max=65535),
+        option(
+            "--serve PORT",
+            "Also serve http and mail channels on PORT, as `lemming channels serve` does.",
+            min=0,
+            max=65535,
+        ),
     ] = None,
     eager: Annotated[
         bool, option("--burst", "Start the next tick immediately while an agent has something new.")

@@ -1,4 +1,4 @@
-"""`lemming schema`: the JSON Schema of a file format."""
+"""`lemming export schema`: the JSON Schema of a file format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def schema(context: CommandContext, name: Annotated[FormatName, argument("FORMAT
 
     \b
     Example:
-      lemming schema resume > resume.schema.json
+      lemming export schema resume > resume.schema.json
     """
     document = get_schema({"output": "shown", "reply": "turn"}.get(name, name))
     if context.as_json:

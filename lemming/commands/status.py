@@ -22,6 +22,7 @@ from lemming.commands.terminal import (
 )
 from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
+from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.times.format_times import format_remaining_time
 from lemming.kernel.org.config import Config
 from lemming.kernel.tick.firing_plan import format_pause
@@ -45,6 +46,9 @@ def status(
         ),
     ] = None,
     limit: Annotated[int | None, option("--limit N", "Show at most N agents, failing agents first.", min=1)] = None,
+    watch: Annotated[
+        bool, option("--watch -w", "Show a live screen until `q`: what waits, agents, newest entries.")
+    ] = False,
 ) -> None:
     """Show the status of the organisation and its agents: tick, engine, agents and problems.
 
@@ -56,10 +60,18 @@ def status(
     Examples:
       lemming status
       lemming status --limit 20
+      lemming status --watch
       lemming status --check --max-age 10m || mail -s "lemmings" me
       lemming status --json | jq '.agents[] | select(.problem != "")'
     """
     base = context.org
+    if watch:
+        from lemming.commands.watch import show_live_screen
+
+        if check or max_age is not None or limit is not None:
+            raise UsageError("--watch excludes the other options of status", hint="lemming status --watch")
+        show_live_screen(context)
+        return
     org_status = load_org_status(base, max_age_s=max_age)
     from lemming.queries.findings.finding_rules import count_findings  # with it comes much
 

@@ -1,4 +1,4 @@
-"""`lemming watch`: a live status screen in the terminal."""
+"""`lemming status --watch`: a live status screen in the terminal."""
 
 from __future__ import annotations
 
@@ -40,17 +40,10 @@ _STATE_STYLES: dict[str, Style] = {
 }  # fmt: skip
 
 
-def watch(context: CommandContext) -> None:
-    """Show a live status screen in the terminal: status, waiting items, agents and the latest entries.
+def show_live_screen(context: CommandContext) -> None:
+    """Show the status, what waits, agents and the latest entries until `q`.
 
-    The screen works from files alone, with or without a running engine. Press `q` to quit. Without a
-    terminal, the command prints the screen once.
-
-    \b
-    Examples:
-      lemming watch
-      lemming watch | head -20
-      lemming watch --json | jq .header.state
+    The screen works from files alone, with or without a running engine. Without a terminal it is printed once.
     """
     org = Organisation(context.org)
     if context.as_json:

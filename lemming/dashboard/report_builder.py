@@ -1,4 +1,4 @@
-"""`lemming report`: write the content of the page for an organisation to files."""
+"""`lemming export report`: write the content of the page for an organisation to files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """JSON Schemas (draft 2020-12) of every file format, generated from the types that read the files.
 
-An editor with these schemas completes and checks a resume during typing; `lemming schema` prints the schemas.
+An editor with these schemas completes and checks a resume during typing; `lemming export schema` prints the schemas.
 The schemas are closed: a key that only causes a warning in the engine is an error in an editor, the best
 place to catch a typing mistake.
 """

@@ -1,4 +1,4 @@
-"""Schemas of the `--json` output of read-only commands, one for each object `type`, for `lemming schema shown`.
+"""Schemas of the `--json` output of read-only commands, one for each object `type`, for `lemming export schema shown`.
 
 Objects with a Python type take the schema from the type; all other schemas are written here. Objects are closed, except
 for objects that contain content of agents, settings or logs.

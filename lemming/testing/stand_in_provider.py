@@ -1,4 +1,4 @@
-"""Stand-in provider for every model of an organisation, with a bill of calls: for `lemming chaos`.
+"""Stand-in provider for every model of an organisation, with a bill of calls: for `lemming check chaos`.
 
 Importing this module registers the provider as `stand-in`; an engine in another process gets the provider
 through `plugins` in `config/org.json`.

@@ -1,4 +1,4 @@
-"""Callers of the HTTP server of `lemming serve`, and one that entries are sent to."""
+"""Callers of the HTTP server of `lemming channels serve`, and one that entries are sent to."""
 
 from __future__ import annotations
 

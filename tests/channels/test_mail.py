@@ -50,7 +50,7 @@ def with_mail(base: Path, post: Imap, **more: Any) -> Path:
 
 
 def look_at(base: Path, clock: Any = None) -> list[str]:
-    """Look once, as `lemming serve` does, and return what is told."""
+    """Look once, as `lemming channels serve` does, and return what is told."""
     told: list[str] = []
     poll_once(Organisation(base), (clock or SystemClock()).now, lambda problem: told.append(str(problem)))
     return told

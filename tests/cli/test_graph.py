@@ -1,4 +1,4 @@
-"""`lemming graph`: the map for other programs."""
+"""`lemming agents graph`: the map for other programs."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SHOWN = [
     "plan --why ada bob", "prompt ada", "run-once --dry-run", "memory list ada", "memory get ada key",
     "agents list", "agents show ada", "models list", "inbox bob", "inbox ada", "outbox ada", "why ada",
     "history", "diff 1 2", "show 1", "show 2", "logs", "logs ada", "validate", "doctor", "verify", "replay",
-    "repair", "credits show", "watch", "graph", "run-once", "send --to ada hello", "bisect",
+    "repair", "credits show", "watch", "graph", "run-once", "send --to ada hello",
 ]  # fmt: skip
 
 

@@ -17,10 +17,10 @@ from lemming.kernel.org.format_version import NEWEST_FORMAT
 from lemming.testing import make_org, resume, tree
 
 FURTHER = [
-    "chat ada", "dash", "bisect --good 1 --bad 2 true", "models use gpt", "agents new cyd", "tools new other",
-    "import claude ../other --into .", "compare ../org .",
+    "chat ada", "dash", "models use gpt", "agents new cyd", "tools new other",
+    "import claude ../other --into .", "diff ../org .",
     "run-once", "run-forever", "gates defaults --write", "fork --at 1 ../fork", "rewind --to 1",
-    "agents rm ada", "schedule", "prune --yes", "show --at 1", "diff 1..2", "merge ada", "workers stop ada",
+    "agents rm ada", "schedule", "prune --yes", "history show --at 1", "diff 1..2", "workers stop ada",
 ]  # fmt: skip
 PRINTS = {"gates defaults"}
 OF_NO_ORGANISATION = {
@@ -29,7 +29,7 @@ OF_NO_ORGANISATION = {
     "models pull",
     "init",
     "restore",
-    "schema",
+    "export schema",
     "agents show human",
     "mcp serve --help",
 }

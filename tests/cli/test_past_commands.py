@@ -1,4 +1,4 @@
-"""The commands about the past: history, show, diff, fork, rewind, bisect."""
+"""The commands about the past: history, show, diff, fork, rewind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.tick.runtime import open_org
 from lemming.testing import make_org, resume, say
 
-NO_HISTORY = [["history"], ["rewind", "--to", "1"], ["bisect", "--good", "1", "--bad", "2", "true"]]
+NO_HISTORY = [["history"], ["rewind", "--to", "1"]]
 
 
 @pytest.fixture
@@ -143,15 +143,6 @@ def test_rewind_waits_for_no_engine(past: Path, lemming: Lemming) -> None:
     assert ran.status == 4
     assert "another engine is running here" in ran.err
     assert load_tick(past) == 4
-
-
-def test_bisect_names_the_tick_and_every_run(past: Path, lemming: Lemming) -> None:
-    ran = lemming("bisect", "--good", "1", "--bad", "3", "! ls agents/bob/outbox")
-    assert ran.status == 0
-    assert ran.out.startswith("first bad: tick 2: 2 done  @")
-    assert ran.err.count("good") == 1
-    plain = lemming("bisect", "--good", "1", "--bad", "3", "! ls agents/bob/outbox", "--json").objects[0]
-    assert (plain["first_bad"]["tick"], plain["is_by_hand"]) == (2, False)
 
 
 def test_a_git_that_fails_is_told_and_does_not_fail_the_tick(

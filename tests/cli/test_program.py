@@ -17,7 +17,7 @@ from terminal import REPOSITORY, Lemming
 from docs.reference import generate_pages
 from lemming import __version__
 from lemming.cli import load_command
-from lemming.commands.command_table import COMMAND_SUGGESTIONS, COMMANDS, DASHBOARD_VIEWS, GROUPS, SECTIONS
+from lemming.commands.command_table import COMMAND_SUGGESTIONS, COMMANDS, DASHBOARD_VIEWS, GROUPS, SECTIONS, SUBCOMMANDS
 from lemming.engine import run_once
 from lemming.testing import make_org, resume, say
 
@@ -136,12 +136,16 @@ def test_what_stands_within_another_command_is_there_alone_too(base: Path, lemmi
     assert "outbox" in lemming("agents", "outbox").out  # an agent of that name
     assert lemming("map", "--json") == lemming("graph", "--json")
     assert lemming("-C", "nowhere", "export", "schema", "tick") == lemming("schema", "tick")
-    for words in (["history", "dif", "1", "2"], ["agents", "diff"], ["backup", "prun"], ["status", "wach"]):
+    for words in (["history", "dif", "1", "2"], ["agents", "diff"], ["backup", "prun"], ["history", "sho"]):
         ran = lemming(*words)
         assert (ran.status, "did you mean" in ran.err) == (2, words[0] != "agents"), ran
-    for name, inner in GROUPS.items():
+    for name in (*GROUPS, *SUBCOMMANDS):
         text = lemming(name, "--help").out
-        assert [it for it in inner if f"\n    lemming {name} {it} " not in text] == []
+        assert [
+            it
+            for it in (*GROUPS.get(name, ()), *SUBCOMMANDS.get(name, ()))
+            if f"\n    lemming {name} {it} " not in text
+        ] == []
 
 
 def test_what_the_page_calls_something_leads_to_the_command_that_shows_it() -> None:
@@ -192,7 +196,7 @@ def test_a_noun_alone_shows_its_help(bare: Lemming, name: str) -> None:
     ("typed", "offered"),
     [
         ("lemming pro", ["prompt"]),
-        ("lemming sh", ["show"]),
+        ("lemming ver", ["verify"]),
         ("lemming prompt a", ["ada", "amy"]),
         ("lemming outbox ada --k", ["--kind"]),
         ("lemming memory ", ["list", "get", "set", "rm"]),

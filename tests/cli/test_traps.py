@@ -14,6 +14,7 @@ import typer
 from terminal import Lemming
 
 from lemming.cli import make_app
+from lemming.commands.command_table import SUBCOMMANDS
 from lemming.dashboard.page_actions import run_action
 from lemming.engine import run_once
 from lemming.kernel.base.errors import LemmingError
@@ -28,40 +29,39 @@ from lemming.testing import FrozenClock, make_org, resume, say
 LOOKS = [
     "status", "status --check", "schedule", "schedule 5", "schedule --why ada bob", "plans show", "plans show planner",
     "calendar", "prompt ada", "prompt bob", "inbox ada", "outbox ada", "channels", "tick", "tick 1",
-    "tick 1 --prompts", "why ada", "logs", "logs ada", "cost", "findings", "graph", "watch",
+    "tick 1 --prompts", "why ada", "logs", "logs ada", "cost", "findings", "agents graph", "status --watch",
     "requests", "waiting", "workers list",
     "agents list", "agents show ada", "memory list ada", "memory get ada key", "credits show", "skills list",
     "skills show pdf", "tools list", "tools show file_read", "tools show trap", "models list",
-    "models show", "mcp list", "export a2a", "export org", "export otel", "export otel --include-content", "metrics",
+    "models show", "mcp list", "export a2a", "export org", "export otel", "export otel --include-content", "export metrics",
     "events", "events --ticks 1..2",
-    "history", "show 1", "diff 1 2", "compare . .", "validate", "validate ada",
-    "doctor", "verify", "replay", "schema resume", "trust", "run-once --dry-run", "service --print", "repair",
+    "history", "history show 1", "diff 1 2", "diff . .", "validate", "validate ada",
+    "doctor", "verify", "replay", "export schema resume", "trust", "run-once --dry-run", "service --print", "repair",
     "prune", "rewind 1", "upgrade", "mcp serve --help", "check",
     "gates list", "gates explain ada shell command=ls", "gates defaults",
 ]  # fmt: skip
 WAIT = [
-    "run-once", "run-forever --max-ticks 1", "serve", "ask ada hello", "tools call trap", "mcp test",
+    "run-once", "run-forever --max-ticks 1", "channels serve", "ask ada hello", "tools call trap", "mcp test",
     "tools call file_list", "models test program", "mcp test own", "mcp accept --yes", "mcp serve --write",
-    "chaos --kills 1 --seed 7", "eval first", "rehearse --dry-run",
+    "check chaos --kills 1 --seed 7", "eval first", "rehearse --dry-run",
 ]  # fmt: skip
 NOT_LOOKING = {
-    "run-once", "run-forever", "serve", "ask", "chat", "tools call", "models test", "mcp test", "mcp accept",
-    "mcp serve", "chaos", "eval", "rehearse",  # they wait for an agreement
+    "run-once", "run-forever", "channels serve", "ask", "chat", "tools call", "models test", "mcp test", "mcp accept",
+    "mcp serve", "check chaos", "eval", "rehearse",  # they wait for an agreement
     "dash",  # answers for the person who clicks
-    "init", "restore", "answer", "approve", "deny", "cancel", "pause", "unpause", "backup", "send", "say", "endorse",
-    "workers stop",  # a file in the folder of a run
+    "init", "restore", "answer", "approve", "deny", "cancel", "pause", "unpause", "backup", "send", "say",
+    "trust endorse", "workers stop",  # the last: a file in the folder of a run
     "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",
     "tools new", "models use", "models pull", "models add-weights", "import claude", "apply",
-    "fork", "skills export", "report",  # they write files, and nothing else: `CHANGES`
-    "bisect",  # runs what a person types
+    "fork", "skills export", "export report",  # they write files, and nothing else: `CHANGES`
 }  # fmt: skip
 CHANGES = [
-    "pause ada", "unpause ada", "send --to ada hello", "say ada hello", "endorse ada", "agents new cyd --instructions x",
+    "pause ada", "unpause ada", "send --to ada hello", "say ada hello", "trust endorse ada", "agents new cyd --instructions x",
     "agents copy ada dan", "agents rename dan eve", "agents rm eve --yes", "memory set ada key 1",
     "apply ../idea.yaml --yes",
     "memory rm ada key", "credits grant ada 5", "tools new other", "models use ada program", "fork 1 ../fork",
     "backup ../backup.tar.gz", "cancel abc", "answer abc x", "approve abc", "deny abc",
-    "skills export ../skills", "report --output ../report",
+    "skills export ../skills", "export report --output ../report",
 ]  # fmt: skip
 
 
@@ -109,6 +109,7 @@ def all_commands() -> Iterator[str]:
         context = click.Context(command)
         for name in command.list_commands(context):
             pending.append((f"{words} {name}".strip(), command.get_command(context, name)))
+    yield from (f"{group} {name}" for group, names in SUBCOMMANDS.items() for name in names)
 
 
 def test_every_command_looks_or_is_known_not_to() -> None:

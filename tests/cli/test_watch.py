@@ -1,4 +1,4 @@
-"""`lemming watch`: the organisation in one terminal screen."""
+"""`lemming status --watch`: the organisation in one terminal screen."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_is_broken_is_said_in_the_head(desk: Path, lemming: Lemming) -> Non
 
 @contextmanager
 def on_a_terminal(desk: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Start `lemming watch` on a terminal of 24 lines."""
+    """Start `lemming status --watch` on a terminal of 24 lines."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TERM": "xterm"}

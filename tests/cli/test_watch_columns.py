@@ -1,4 +1,4 @@
-"""`lemming watch` names its columns, and says whom it does not show."""
+"""`lemming status --watch` names its columns, and says whom it does not show."""
 
 from __future__ import annotations
 

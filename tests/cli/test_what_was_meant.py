@@ -156,7 +156,7 @@ def test_a_mistyped_command_or_option_within_another_is_named_and_led_to_the_nea
         ("logs shop", 'agent "shop" does not exist', "agents here: ada, lise"),
         ("run-once list", "got unexpected extra argument(s) (list)", "lemming run-once --help"),
         ("prune list", "got unexpected extra argument(s) (list)", "lemming prune --help"),
-        ("chaos list", "got unexpected extra argument(s) (list)", "lemming chaos --help"),
+        ("chaos list", "got unexpected extra argument(s) (list)", "lemming check chaos --help"),
         ("logs list", 'there is no command "list" within lemming logs', "lemming logs\n"),
         ("logs evnts", 'there is no command "evnts" within lemming logs', 'did you mean "events"?'),
         ("credits add", 'there is no command "add" within lemming credits', "lemming credits grant NAME N"),

@@ -1,4 +1,4 @@
-"""`lemming chaos` kills real processes on a copy, and neither pays nor touches anything but the copy."""
+"""`lemming check chaos` kills real processes on a copy, and neither pays nor touches anything but the copy."""
 
 from __future__ import annotations
 

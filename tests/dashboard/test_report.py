@@ -1,4 +1,4 @@
-"""`lemming report`: the page on disk, in a real browser without any server, and what it leaves alone."""
+"""`lemming export report`: the page on disk, in a real browser without any server, and what it leaves alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lemming rehearse` and `lemming compare`, typed."""
+"""`lemming rehearse` and `lemming diff`, typed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Base of channels: providers for exchange with the outside, never called like a model.
 
 Options are in the entry of `config/models.json`; every agent with this model key is such a channel. The
-engine handles its channels between ticks; `lemming serve` handles the others.
+engine handles its channels between ticks; `lemming channels serve` handles the others.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Channel(LLMProvider):
     can_be_down = False
 
     seen_to_by: ClassVar[Literal["engine", "serve"]] = "engine"
-    """The process that polls the channel: the engine between ticks, or `lemming serve`."""
+    """The process that polls the channel: the engine between ticks, or `lemming channels serve`."""
 
     sends = True
     """True if entries addressed to the agent are pushed out; False if the other end fetches them."""
@@ -142,7 +142,7 @@ class Channel(LLMProvider):
         return []
 
     def endpoint(self, host: str, port: int, agent: str) -> str:
-        """Return a description of the channel's endpoint, for the person who starts `lemming serve`."""
+        """Return a description of the channel's endpoint, for the person who starts `lemming channels serve`."""
         return "sends"
 
     def watch_folder(self) -> str:

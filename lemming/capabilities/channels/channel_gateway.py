@@ -24,7 +24,7 @@ ReportProblem = Callable[[Problem], None]
 
 
 class ChannelGateway:
-    """Gateway of the channels of one organisation that are handled by the engine, or by `lemming serve`."""
+    """Gateway of the channels of one organisation that are handled by the engine, or by `lemming channels serve`."""
 
     seen_to_by: ClassVar[Literal["engine", "serve"]] = "engine"
 

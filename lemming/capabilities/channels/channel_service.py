@@ -1,4 +1,4 @@
-"""Implement `lemming serve`: an HTTP server for HTTP channels, and a poll of each channel every second.
+"""Implement `lemming channels serve`: an HTTP server for HTTP channels, and a poll of each channel every second.
 
 The server writes entries like `lemming send`. Therefore an engine may run at the same time, in this process
 or in another.
@@ -169,7 +169,7 @@ def _hold_serve_lock(base: Path) -> Iterator[None]:
     try:
         lock = FolderLock(base, LOCK_FILE)
     except OrgBusy as error:
-        hint = "run only one of `lemming serve` and `lemming run-forever --serve`"
+        hint = "run only one of `lemming channels serve` and `lemming run-forever --serve`"
         raise OrgBusy("another process already serves the channels", where=str(base), hint=hint) from error
     lock.write_holder(b"%d" % os.getpid())
     try:

@@ -44,7 +44,7 @@ def _channel_permissions(key: str, provider: str, options: Mapping[str, Any]) ->
         yield RequiredPermission(f"takes files from {options['path']}, moves them, and writes answers there")
     elif provider == "http":
         yield RequiredPermission(
-            f"listens for messages from others, under the model key {key}, while `lemming serve` runs"
+            f"listens for messages from others, under the model key {key}, while `lemming channels serve` runs"
         )
         if address := options.get("deliver_to"):
             safe_address = strip_userinfo(str(address)).partition("?")[0]

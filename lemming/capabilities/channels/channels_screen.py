@@ -16,7 +16,7 @@ def list_channels(org: Organisation) -> ScreenResult:
     """List channels with their traffic and errors.
 
     A channel is an agent whose model key has the provider folder, http, mail or command. The engine serves
-    folders and commands between ticks; `lemming serve` serves http and mail. agents/NAME/channel.jsonl
+    folders and commands between ticks; `lemming channels serve` serves http and mail. agents/NAME/channel.jsonl
     records each message.
 
     \b

@@ -1,4 +1,4 @@
-"""The routes of `lemming serve` over HTTP, with JSON responses.
+"""The routes of `lemming channels serve` over HTTP, with JSON responses.
 
 `lemming.capabilities.channels.http_channel` does the rest.
 

@@ -1,4 +1,4 @@
-"""`lemming serve`: serve http and mail channels."""
+"""`lemming channels serve`: serve http and mail channels."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def serve(
 
     \b
     Examples:
-      lemming serve
-      lemming serve --port 9000 --metrics
+      lemming channels serve
+      lemming channels serve --port 9000 --metrics
       curl -H "Authorization: Bearer $TOKEN" -d '{"text": "How is it going?"}' http://127.0.0.1:8420/ask
     """
     base = context.org

@@ -1,4 +1,4 @@
-"""Types of `agents/<name>/plan.json`, the source of the schema printed by `lemming schema plan`.
+"""Types of `agents/<name>/plan.json`, the source of the schema printed by `lemming export schema plan`.
 
 Format: docs/plans.md. Rules beyond types (names, transitions, permissions) are in `plans.plan_rules`.
 """

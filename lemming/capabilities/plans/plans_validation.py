@@ -37,7 +37,7 @@ def validate_agent_plan(base: OrgPath, agent: Agent, config: Config) -> Iterator
         document = load_plan(org, agent.name)
     except ConfigError as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            hint = "write it; see its format with `lemming schema plan`"
+            hint = "write it; see its format with `lemming export schema plan`"
             yield Problem(f"the plan of {agent.name} does not exist", file, hint=hint)
         else:
             yield from error.problems

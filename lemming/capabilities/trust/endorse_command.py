@@ -1,4 +1,4 @@
-"""`lemming endorse`: endorse an entry, a memory or a file with the trust of a person."""
+"""`lemming trust endorse`: endorse an entry, a memory or a file with the trust of a person."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def endorse(
 
     \b
     Examples:
-      lemming endorse 3fa9c1d2e0b7
-      lemming endorse shared/prices.csv --as eve
-      lemming endorse editor/memory/sources
+      lemming trust endorse 3fa9c1d2e0b7
+      lemming trust endorse shared/prices.csv --as eve
+      lemming trust endorse editor/memory/sources
     """
     base = context.org
     if "trust" not in load_config(base).org.extensions:

@@ -268,7 +268,9 @@ def _require_valid_resumes(changed_files: Mapping[str, bytes]) -> None:
         except ConfigError as error:
             first = error.problems[0]
             message = f"--set would make {file} invalid: {first.pointer}: {first.message}"
-            raise UsageError(message, hint=first.hint or "see `lemming schema resume` for the valid values") from error
+            raise UsageError(
+                message, hint=first.hint or "see `lemming export schema resume` for the valid values"
+            ) from error
 
 
 def _copy_current_settings(base: Path, folder: Path) -> None:

@@ -28,7 +28,6 @@ _MODULES = {
     "capabilities.scripted": "capabilities.scripted_models",
     "capabilities.scripted.scripted": "capabilities.scripted_models.scripted_provider",
     "capabilities.strategies.registry": "libraries.strategy_registry",
-    "evals.inspect": "evals.inspect_task",
     "exchange": "import_export",
     "facts": "queries",
     "facts.findings": "queries.findings",

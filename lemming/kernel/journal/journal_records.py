@@ -1,6 +1,6 @@
 """Contents of a journal: a type for each kind of record. Pure.
 
-The fields define the format: `lemming schema journal` prints them, and every reader of a journal validates
+The fields define the format: `lemming export schema journal` prints them, and every reader of a journal validates
 lines against them, because a file anyone may have written is data, not code. A new kind is a class, a new key
 a field. Keys a type does not declare are ignored; records of an unknown type are refused.
 """

@@ -189,7 +189,7 @@ def _check_channels(scope: CheckScope) -> Iterator[Problem]:
     served_agents = [channel.agent for channel in states if channel.seen_to_by == "serve"]
     if served_agents and not require_fact("channels.is_served")(Path(scope.org)):
         text = f"channels of {', '.join(served_agents)} are not served: no process here listens for http and mail"
-        fix = "run `lemming run-forever --serve PORT`, or `lemming serve` beside it; or `lemming service --serve PORT`"
+        fix = "run `lemming run-forever --serve PORT`, or `lemming channels serve` beside it; or `lemming service --serve PORT`"
         problems.append(Problem(text, hint=fix, severity="warning"))
     elif states and not problems:
         traffic = ", ".join(

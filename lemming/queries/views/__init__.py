@@ -1,1 +1,1 @@
-"""Views of an organisation for the page, `lemming watch` and reports: a module for each view."""
+"""Views of an organisation for the page, `lemming status --watch` and reports: a module for each view."""

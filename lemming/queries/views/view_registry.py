@@ -1,4 +1,4 @@
-"""Views of an organisation for the page, `lemming watch` and reports: JSON values, built from its files only.
+"""Views of an organisation for the page, `lemming status --watch` and reports: JSON values, built from its files only.
 
 A view is a function `(org, **parameters) -> dict` in a module of this folder. Views write nothing and do not
 depend on the web. Texts of agents are returned unchanged: the display must treat them as plain text.

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from lemming.engine import load_tick, run_once
-from lemming.git_history.bisect import CommitTrial, find_first_bad_commit
 from lemming.git_history.history_reader import GitHistory
 from lemming.git_history.journal_copies import archive_journals, copy_journals
 from lemming.git_history.rewind import RewindResult, rewind
@@ -58,50 +57,6 @@ def go_back(base: Path, word: str) -> RewindResult:
     with open_org(base, clock=FrozenClock()) as runtime:
         history = GitHistory(base)
         return rewind(runtime, history, history.resolve_state(word))
-
-
-def find(base: Path, good: str, bad: str, command: str) -> tuple[str, list[CommitTrial]]:
-    history = GitHistory(base)
-    trials: list[CommitTrial] = []
-    found = find_first_bad_commit(
-        history, history.resolve_state(good), history.resolve_state(bad), command, trials.append
-    )
-    return found.subject, trials
-
-
-# --- bisect --------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_bisect_finds_a_planted_wrong_memory(long: Path) -> None:
-    before = tree(long, without=())
-    subject, trials = find(long, "1", "30", f"grep -q Paris {CAPITAL}")
-    assert subject == f"tick {WRONG_FROM}: 1 done"
-    assert len(trials) <= 7
-    assert tree(long, without=()) == before
-
-
-def test_bisect_tells_an_edit_by_hand_from_a_tick(base: Path) -> None:
-    make(base)
-    run(base, 3)
-    fs.write_atomic(base, "shared/rules.txt", b"wrong")
-    run(base, 3)
-    subject, _ = find(base, "1", "6", "! test -e shared/rules.txt")
-    assert subject == "by hand before tick 4"
-
-
-@pytest.mark.parametrize(
-    ("good", "bad", "command", "why"),
-    [
-        ("1", "30", "false", "already fails after tick 1"),
-        ("1", "30", "true", "succeeds after tick 30"),
-        ("9", "3", "true", "no commit is between"),
-        ("1", "30", "no-such-command", "cannot run"),
-    ],
-)
-def test_a_bisect_that_cannot_tell_says_why(long: Path, good: str, bad: str, command: str, why: str) -> None:
-    with pytest.raises(UsageError, match=why):
-        find(long, good, bad, command)
 
 
 # --- fork ----------------------------------------------------------------------------------------
