@@ -21,9 +21,9 @@ RUNS = ("run-once --quiet", "run-forever --max-ticks 2 --interval 0 --quiet")
 SCREENS = (
     "status", "status --json", "check", "validate", "doctor", "verify", "findings", "agents list", "agents show ada",
     "schedule", "requests", "requests --json", "waiting", "cost", "cost --by model", "why {entry}", "logs", "events",
-    "metrics", "models list --no-servers", "tools list", "history on", "history", "tick 1", "inbox ada", "outbox ada",
-    "prompt ada", "memory list ada", "credits show", "graph", "replay", "diff 1 2", "trust", "schema resume",
-    "schema shown", "export org", "report --output {base}-report", "send hello --as human", "repair",
+    "export metrics", "models list --no-servers", "tools list", "history on", "history", "tick 1", "inbox ada", "outbox ada",
+    "prompt ada", "memory list ada", "credits show", "agents graph", "replay", "diff 1 2", "trust", "export schema resume",
+    "export schema output", "export org", "export report --output {base}-report", "send hello --as human", "repair",
 )  # fmt: skip
 VIEWS: Mapping[str, Mapping[str, str]] = {"agent": {"name": "ada"}, "why": {"target": "{entry}"}}
 """Parameters of views that need some."""
@@ -83,11 +83,12 @@ def _load_page(place: str, path: str) -> tuple[int, str]:
 
 
 def _print_help() -> Iterator[tuple[str, int, str]]:
-    from lemming.commands.command_table import COMMANDS
+    from lemming.commands.command_table import COMMANDS, SUBCOMMANDS
 
     yield ("--help", *run_command(["--help"]))
-    for name in (name for section in COMMANDS.values() for name in section):
-        yield (f"{name} --help", *run_command([name, "--help"]))
+    names = [name for section in COMMANDS.values() for name in section]
+    for name in (*names, *(f"{group} {name}" for group, inner in SUBCOMMANDS.items() for name in inner)):
+        yield (f"{name} --help", *run_command([*name.split(), "--help"]))
 
 
 if __name__ == "__main__":
