@@ -243,6 +243,7 @@ COMMAND_SUGGESTIONS = {
     "systemd": "lemming service",
     "ls": "lemming agents list, or lemming outbox",
     "list": "lemming agents list",
+    "lists": "lemming requests, waiting, channels, workers, calendar and others: lemming --help --all",
     "new": "lemming agents new NAME, or lemming init DIR",
     "rm": "lemming agents rm NAME",
     "remove": "lemming agents rm NAME",
