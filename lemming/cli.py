@@ -54,8 +54,8 @@ class CommandTable(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return name, command and remaining arguments. Raises `UsageError` with the most similar name."""
-        words = [DASHBOARD_VIEWS.get(args[0], args[0]), *args[1:]]
-        name, remaining, renamed = find_command(words, lambda word: _is_agent_name(ctx, word))
+        arguments = [DASHBOARD_VIEWS.get(args[0], args[0]), *args[1:]]
+        name, remaining, renamed = find_command(arguments, lambda argument: _is_agent_name(ctx, argument))
         if not is_listed(name) and not ctx.resilient_parsing and not _find_plugin_command(name):
             from lemming.kernel.base.jsontext import did_you_mean
 

@@ -180,7 +180,7 @@ def list_group(name: str) -> Iterable[str]:
 
 
 def find_command(
-    words: Sequence[str], is_agent: Callable[[str], bool] = lambda name: False
+    typed: Sequence[str], is_agent: Callable[[str], bool] = lambda name: False
 ) -> tuple[str, list[str], dict[str, str]]:
     """Return the command that the typed words name, the remaining words, and the new name of each old name.
 
@@ -191,20 +191,20 @@ def find_command(
     >>> find_command(["watch", "--json"])
     ('status', ['--watch', '--json'], {'watch': 'status --watch'})
     """
-    (name, *rest), renamed = words, dict[str, str]()
+    (name, *arguments), renamed = typed, dict[str, str]()
     while True:
         if new := OLD_COMMANDS.get(name):
             renamed[name] = new
             name, *inserted = new.split()
             if inserted and inserted[0] in SUBCOMMANDS.get(name, ()):
                 name = f"{name} {inserted.pop(0)}"
-            rest = [*inserted, *rest]
-        if not (rest and rest[0] in list_group(name)) or is_agent(rest[0]):
+            arguments = [*inserted, *arguments]
+        if not (arguments and arguments[0] in list_group(name)) or is_agent(arguments[0]):
             break
-        inner = rest.pop(0)
+        inner = arguments.pop(0)
         name = f"{name} {inner}" if inner in SUBCOMMANDS.get(name, ()) else inner
-    rest, renamed_inner = replace_old_names(name, rest)
-    return name, rest, renamed | renamed_inner
+    arguments, renamed_arguments = replace_old_names(name, arguments)
+    return name, arguments, renamed | renamed_arguments
 
 
 def replace_old_names(name: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
