@@ -118,7 +118,7 @@ COMMANDS = {
 MODULES = {
     "answer": "requests:answer", "apply": "import_apply:apply", "cancel": "requests:cancel", "chat": "ask:chat",
     "credits": "cost:app",
-    "deny": "approve:deny", "diff": "history:diff", "doctor": "check:doctor", "fork": "history:fork",
+    "deny": "approve:deny", "doctor": "check:doctor", "fork": "history:fork",
     "import": "import_apply:app", "inbox": "mailboxes:inbox", "metrics": "events:metrics",
     "outbox": "mailboxes:outbox", "prune": "repair:prune", "report": "dash:report", "restore": "backup:restore",
     "rewind": "history:rewind", "run-forever": "run:run_forever", "run-once": "run:run_once",

@@ -1,31 +1,29 @@
-"""History commands: `lemming history`, `history show`, `diff`, `fork` and `rewind`."""
+"""History commands: `lemming history`, `history show`, `fork` and `rewind`."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from lemming.commands.command_context import CommandContext, argument, option, require_agent_folder
+from lemming.commands.diff import OneAgent, OnlyStat, changes_to_json, print_changes, summarize_files
 from lemming.commands.terminal import (
-    Style,
     format_count,
     format_usd,
     one_line,
-    print_columns,
     print_data,
     print_json,
     print_notice,
     print_truncated,
 )
-from lemming.git_history.history_reader import FileChange, GitHistory, StateDiff
+from lemming.git_history.history_reader import GitHistory, StateDiff
 from lemming.git_history.rewind import RewindResult, plan_rewind
 from lemming.git_history.rewind import rewind as do_rewind
 from lemming.journal_tools.fork import SettingOverride
 from lemming.journal_tools.fork import fork as make_fork
 from lemming.journal_tools.journal_history import open_past
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.errors import OrgBusy, UsageError
+from lemming.kernel.base.errors import OrgBusy
 from lemming.kernel.base.integers import LAST_TICK, parse_int
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.org.changing import edit_file
@@ -33,51 +31,6 @@ from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
-
-if TYPE_CHECKING:
-    from lemming.evals.rehearsal.org_comparison import EntryDifference
-
-
-_STYLES: dict[str, Style] = {"+": "green", "-": "red", "@": "dim"}
-_DIFF_HEADER = re.compile(r"(diff --git |index |--- |\+\+\+ |(new|deleted) file |(old|new) mode )")
-
-OneAgent = Annotated[str | None, argument("[AGENT]", "Show this agent's files only.", completes_agents=True)]
-OnlyStat = Annotated[bool, option("--stat", "Show file names and line counts only.")]
-
-
-def print_changes(changes: StateDiff, *, only_stat: bool) -> None:
-    """Print the changed files and, unless `only_stat`, their diffs."""
-    print_columns([[file.change, file.path, _format_line_counts(file)] for file in changes.files])
-    if not changes.files:
-        print_data("no file differs")
-    elif not only_stat:
-        print_data()
-        for line in changes.diff.splitlines():
-            print_truncated(line, "bold" if _DIFF_HEADER.match(line) else _STYLES.get(line[:1], "plain"))
-
-
-def print_entry_difference(entry: EntryDifference) -> None:
-    """Print a changed entry with the diff."""
-    print_truncated(f"tick {entry.tick}  {entry.agent}  {entry.kind}  {entry.change}", "bold")
-    for line in entry.diff.splitlines():
-        print_truncated(f"  {line}", _STYLES.get(line[:1], "plain"))
-
-
-def print_file_change(file: FileChange) -> None:
-    """Print a changed file with line counts."""
-    print_truncated(f"file  {file.path}  {file.change}  {_format_line_counts(file)}", "bold")
-
-
-def summarize_files(files: list[FileChange]) -> str:
-    """Return the number of changed files by kind, on a line."""
-    kinds = [file.change for file in files]
-    parts = [f"{kinds.count(kind)} {kind}" for kind in ("added", "modified", "deleted") if kind in kinds]
-    return f"{format_count(len(files), 'file')} ({', '.join(parts)})" if parts else "no file"
-
-
-def _format_line_counts(file: FileChange) -> str:
-    return "not text" if file.added is None else f"+{file.added} -{file.removed}"
-
 
 COLUMNS = {
     "COMMIT": "short",
@@ -190,7 +143,7 @@ def show_tick(
     commit = past.resolve_state(tick).commit if number is None else past.find_commit(number)
     changes = past.diff_commit(commit, agent=agent or "") if commit else StateDiff([], "")
     header = {"of": tick, "commit": commit.as_json() if commit else None}
-    if context.print_as_json("changes", {**header, **_changes_to_json(changes, only_stat=only_stat)}):
+    if context.print_as_json("changes", {**header, **changes_to_json(changes, only_stat=only_stat)}):
         return
     if commit is None:
         print_notice(f"tick {tick} changed nothing")
@@ -200,62 +153,6 @@ def show_tick(
     if past.reliability_note:
         print_notice(past.reliability_note)
     print_changes(changes, only_stat=only_stat)
-
-
-_STATE_HELP = 'Tick number, commit, "now", or the folder of an organisation.'
-
-
-def diff(
-    context: CommandContext,
-    old: Annotated[str, argument("A", _STATE_HELP)],
-    new: Annotated[str, argument("B", _STATE_HELP)],
-    agent: OneAgent = None,
-    only_stat: OnlyStat = False,
-    ticks: Annotated[
-        str | None, option("--ticks A..B", "Of two folders, compare entries of these ticks only: 7, 3..9, 3.. or ..9.")
-    ] = None,
-) -> None:
-    """Show file differences between two ticks, or all differences between two organisations.
-
-    `now` means the files on disk. Two folders are compared by agents, settings, entries, files and spending.
-    Entries are matched by tick, author and kind; ledgers, logs and journals are not compared.
-
-    Exit status: 1 for two organisations that differ, else 0.
-
-    \b
-    Examples:
-      lemming diff 40 now --stat
-      lemming diff 40 42 editor
-      lemming diff . ../what-if --ticks 10..20
-    """
-    if _is_folder(old) or _is_folder(new):
-        from lemming.commands.rehearse import compare  # with it come copies of organisations
-
-        if agent is not None or only_stat:
-            raise UsageError("AGENT and --stat are for two ticks, got a folder", hint=f"lemming diff {old} {new}")
-        compare(context, Path(old), Path(new), ticks)
-        return
-    if ticks is not None:
-        raise UsageError("--ticks is for two folders, got two ticks", hint=f"lemming diff {old} {new}")
-    base = context.org
-    if agent is not None:
-        require_agent_folder(base, agent)
-    past = open_past(base)
-    changes = past.changes_between(old, new, agent=agent or "")
-    if context.print_as_json("changes", {"from": old, "to": new, **_changes_to_json(changes, only_stat=only_stat)}):
-        return
-    if past.reliability_note:
-        print_notice(past.reliability_note)
-    print_changes(changes, only_stat=only_stat)
-
-
-def _is_folder(name: str) -> bool:
-    """Return True for a folder that is neither a tick number nor "now"."""
-    return name != "now" and parse_int(name, le=LAST_TICK) is None and Path(name).expanduser().is_dir()
-
-
-def _changes_to_json(changes: StateDiff, *, only_stat: bool) -> dict[str, Any]:
-    return {key: commit_row for key, commit_row in changes.as_json().items() if not (only_stat and key == "diff")}
 
 
 def fork(

@@ -1,104 +1,32 @@
-"""`lemming rehearse`: effects of a change; and the differences between two organisations, for `lemming diff`."""
+"""`lemming rehearse`: the effects of a change on recorded ticks."""
 
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from lemming.commands.command_context import CommandContext, Trust, option
-from lemming.commands.history import print_entry_difference, print_file_change
+from lemming.commands.diff import print_entry_difference, print_file_change
 from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import (
     format_count,
     format_usd,
-    one_line,
     print_data,
     print_json,
     print_notice,
     print_truncated,
 )
 from lemming.commands.trust import require_workspace_trust
-from lemming.evals.rehearsal.org_comparison import Comparison, ValueDifference
-from lemming.evals.rehearsal.org_comparison import compare_orgs as compare_orgs
 from lemming.evals.rehearsal.rehearsal import RehearsalOptions, RehearsalResult, find_recorded_span
 from lemming.evals.rehearsal.rehearsal import rehearse as run_rehearsal
 from lemming.evals.rehearsal.rehearsal_runtime import describe_skipped_calls
 from lemming.journal_tools.fork import SettingOverride
 from lemming.journal_tools.tick_ranges import parse_tick_range
 from lemming.kernel.access.code_guard import allow_code
-from lemming.kernel.base.errors import NotAnOrg, UsageError
-from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.org.format_version import require_known_format
-from lemming.kernel.org.organisation import Organisation
-
-_VALUE_WIDTH = 200
-
-
-def compare(context: CommandContext, before: Path, after: Path, ticks: str | None = None) -> None:
-    """Print the differences between two organisations. Exits with 1 if there are any."""
-    tick_range = parse_tick_range(ticks) if ticks else None
-    first_org, second_org = (_open_org(folder) for folder in (before, after))
-    comparison = compare_orgs(first_org, second_org, tick_range)
-    (_print_comparison_as_json if context.as_json else _print_comparison)(comparison)
-    if not comparison.is_same:
-        raise typer.Exit(1)
-    if not context.as_json:
-        print_notice("no differences")
-
-
-def _open_org(folder: Path) -> Organisation:
-    """Open the organisation in a folder. Raises `NotAnOrg` if there is none."""
-    org = Organisation.from_path(folder.expanduser().resolve())
-    if not (org.base / "agents").is_dir():
-        raise NotAnOrg("the folder has no agents/ folder", where=str(org.base), hint="name an organisation's folder")
-    require_known_format(org.base)
-    return org
-
-
-def _print_comparison_as_json(comparison: Comparison) -> None:
-    for name, side in comparison.agents.items():
-        print_json("agent_difference", {"agent": name, "only_in": side})
-    for value in comparison.values:
-        print_json("value_difference", asdict(value))
-    for entry in comparison.entries:
-        print_json("entry_difference", entry.as_json())
-    for file in comparison.files:
-        print_json("file_difference", asdict(file))
-    for spent in comparison.spent:
-        print_json("spent_difference", asdict(spent))
-
-
-def _print_comparison(comparison: Comparison) -> None:
-    for name, side in comparison.agents.items():
-        print_truncated(f"agent  {name}  only {side}", "bold")
-    for value in comparison.values:
-        _print_value(value)
-    for entry in comparison.entries:
-        print_entry_difference(entry)
-    for file in comparison.files:
-        print_file_change(file)
-    for spent in comparison.spent:
-        print_truncated(
-            f"spent  {spent.agent}  {_describe_spending(spent.before)} before, {_describe_spending(spent.after)} after",
-            "bold",
-        )
-
-
-def _print_value(value: ValueDifference) -> None:
-    print_truncated(f"{value.file}:{value.pointer}", "bold")
-    for sign, setting in (("-", value.before), ("+", value.after)):
-        if setting is not None:
-            print_truncated(f"  {sign}{one_line(to_line(setting), _VALUE_WIDTH)}", "red" if sign == "-" else "green")
-
-
-def _describe_spending(spent: dict[str, Any]) -> str:
-    turns, credits = format_count(spent["turns"], "turn"), format_count(spent["credits"], "credit")
-    return f"{turns}, {credits}, {format_usd(spent['cost_usd'])}"
-
+from lemming.kernel.base.errors import UsageError
 
 _LAST_TICK_BOUND = 10**12
 
