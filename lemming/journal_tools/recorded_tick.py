@@ -80,7 +80,6 @@ class ToolUse:
     success: bool | None = None
     output: str = ""
     files: list[str] = field(default_factory=list)
-    reached_outside: bool = False
     is_unknown: bool = False
     outcome: Literal[Outcome, ""] = ""
     code: str = ""
@@ -271,7 +270,7 @@ def _build_tool_uses(records: list[Record], replayed: ReplayedTurn | None) -> li
     for record in records:
         match record:
             case ToolStarted(index=index):
-                tool_uses[index] = ToolUse(index=index, tool=record.tool, args=record.args, reached_outside=True)
+                tool_uses[index] = ToolUse(index=index, tool=record.tool, args=record.args)
             case ToolFinished(index=index):
                 tool_use, result = tool_uses.get(index), restore_result(record)
                 tool_uses[index] = ToolUse(
@@ -281,7 +280,6 @@ def _build_tool_uses(records: list[Record], replayed: ReplayedTurn | None) -> li
                     success=record.success,
                     output=record.output,
                     files=[effect.path_key for effect in result.effects],
-                    reached_outside=tool_use is not None,
                     is_unknown=result.outcome == "interrupted",
                     outcome=result.outcome,
                     code=OUTCOME_CODES[result.outcome],

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from callers import SECRET, TOKEN, Caller, served
+from channel_polls import poll_once
 from doorway import answer_to, arrived, noted, with_channel
 from patience import PATIENCE_S, until
 
 from lemming.capabilities.channels.channel import wrap_provider_errors
-from lemming.capabilities.channels.channel_service import poll_once
 from lemming.capabilities.channels.channel_status import get_channel_statuses
 from lemming.capabilities.channels.email_parser import (
     extract_mail_text,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from callers import SECRET
+from channel_polls import poll_once
 from sampling import EVERYTHING
 
-from lemming.capabilities.channels.channel_service import poll_once
 from lemming.capabilities.channels.http_routes import serve_http
 from lemming.engine import run_once
 from lemming.kernel.base.jsontext import dump_pretty

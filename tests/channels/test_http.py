@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from callers import SECRET, TOKEN, Caller, receiver, served
+from channel_polls import poll_once
 from doorway import answer_to, arrived, noted, with_channel
 from patience import PATIENCE_S
 
 from lemming.capabilities.channels import http_routes
-from lemming.capabilities.channels.channel_service import poll_once
 from lemming.engine import run_once
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import ConfigError, OrgBusy, Problem, UsageError

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from channel_polls import poll_once
 from doorway import answer_to, arrived, noted, with_channel
 from mail_servers import BOX, PASSWORD, UNREADABLE, USER, Imap, imap_server, mail, smtp_server
 
-from lemming.capabilities.channels.channel_service import poll_once
 from lemming.capabilities.channels.email_parser import get_sender
 from lemming.engine import run_once
 from lemming.kernel.base.clock import SystemClock

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from callers import receiver
+from channel_polls import poll_once
 from doorway import noted
 from dripping_server import dripping
 from patience import PATIENCE_S
 
-from lemming.capabilities.channels.channel_service import poll_once, run_channel_server
+from lemming.capabilities.channels.channel_service import run_channel_server
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation

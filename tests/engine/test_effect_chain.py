@@ -31,7 +31,7 @@ from lemming.ext import (
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor
 from lemming.kernel.turn.live_effects import LIVE_EFFECTS
-from lemming.kernel.turn.turn_effects import EFFECT_TYPES, UNCOMPARED, WRITES, LiveEffect
+from lemming.kernel.turn.turn_effects import UNCOMPARED, WRITES, LiveEffect
 
 MEMORY = WriteMemory(memory_key="k", value="v")
 CALL = CallTool(tool="bell", args={"n": 1})
@@ -240,9 +240,8 @@ def test_an_effect_changed_in_place_is_not_performed(form: str, change_in_place:
 
 
 def test_a_write_is_any_effect_that_leaves_content_behind() -> None:
-    assert {kind.__name__ for kind in EFFECT_TYPES if kind.__name__.startswith(("Write", "Seal"))} == {
-        kind.__name__ for kind in WRITES
-    }
+    kinds = [*Effect.__subclasses__(), *LiveEffect.__subclasses__()]
+    assert {kind for kind in kinds if kind.__name__.startswith(("Write", "Seal"))} == {*WRITES}
     assert all(issubclass(kind, LiveEffect) for kind in LIVE_EFFECTS)
     assert not any(issubclass(kind, UNCOMPARED) for kind in WRITES)
 

@@ -203,10 +203,3 @@ def _poll_loop(
         ended.wait(POLL_S)
     ended.wait()
     channels.wait(SHUTDOWN_S)
-
-
-def poll_once(org: Organisation, current_time: CurrentTime, report: ReportProblem) -> None:
-    """Poll every channel not handled by the engine once, and wait for receipt and delivery."""
-    channels = org.get_cache(ServedChannelGateway)
-    channels.start_polls(load_config(org), survey_agents(org), current_time, report)
-    channels.wait()

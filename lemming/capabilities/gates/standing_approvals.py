@@ -22,7 +22,6 @@ from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
 Json = dict[str, Any]
-_LIMIT_BYTES = 1 << 20
 _LINE = re.compile(r"(?P<file>[^#]+)#/gates/(?P<place>[0-9]+)")
 
 

@@ -12,8 +12,6 @@ RequestOutcomes = dict[tuple[str, str], tuple[str, str]]
 """The end of each sub-request and the entry that ended it, by `SubRequest.key`."""
 EntryLister = Callable[[str, int], Iterable[OutboxEntry]]
 """Yields an author's entries since a tick that may move or end a request."""
-EntryReader = Callable[[str], OutboxEntry | None]
-"""Returns the entry of an identity, or None."""
 
 
 class RequestPolicy(Protocol):

@@ -7,30 +7,14 @@ An action is a JSON object with `name` and `arguments`. Turns of later versions 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse, to_line
-from lemming.kernel.base.untrusted_quoting import escape_markers
-from lemming.kernel.providers import Message
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 
 SEND, DONE = "send_message", "done"
 
-_END = re.compile(r"<(?=\s*/?\s*tool_(?:response|call))", re.IGNORECASE)
 _FENCED = re.compile(r"(?:<tool_call>|```(?:json)?)(.*?)(?:</tool_call>|```|\Z)", re.DOTALL)
-
-
-def results_message(results: Iterable[Mapping[str, Any]]) -> Message:
-    """Return the message with the results of the last action, within the turn."""
-    # A result must neither end its block nor begin a call of its own.
-    lines = [_END.sub("\\\\u003c", escape_markers(to_line(_response(result)))) for result in results]
-    text = "\n".join(f"<tool_response>\n{line}\n</tool_response>" for line in lines)
-    return {"role": "user", "content": text}
-
-
-def _response(result: Mapping[str, Any]) -> dict[str, Any]:
-    trust = {"trust": result["trust"]} if "trust" in result else {}
-    return {"name": result["tool"], **trust, "content": result["output"]}
 
 
 def to_reply_text(text: str, kinds: Sequence[str]) -> str:

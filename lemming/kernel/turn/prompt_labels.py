@@ -10,7 +10,6 @@ from lemming.kernel.inboxes.turn_task import RequestOutcome
 from lemming.kernel.messages import OutboxEntry
 
 Json = dict[str, Any]
-NOTHING: Mapping[str, str] = {}
 
 
 class PromptLabels:

@@ -283,10 +283,6 @@ class EndTurn(Effect):
 
 WRITES = (WriteEntry, WriteMemory, WriteFile, WriteNotes, Seal)
 """Effects that leave something behind. An interceptor lets through only what the rest of the chain has seen."""
-EFFECT_TYPES: tuple[type[Effect], ...] = (
-    CallTool, TakeResult, WriteEntry, WriteMemory, WriteFile, WriteNotes, Withdraw, Seal, ShowResult,
-    CheckEntries, TakeReply, BindFiles, CarryOut, AskModel, AskPerson, EndTurn,
-)  # fmt: skip
 
 
 # --- outcomes ---------------------------------------------------------------------------------------
