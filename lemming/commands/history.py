@@ -9,7 +9,6 @@ from lemming.commands.command_context import CommandContext, argument, option, r
 from lemming.commands.diff import OneAgent, OnlyStat, changes_to_json, print_changes, summarize_files
 from lemming.commands.terminal import (
     format_count,
-    format_usd,
     one_line,
     print_data,
     print_json,
@@ -31,16 +30,8 @@ from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.queries.screens.commits import COMMITS, DEFAULT_COMMITS
 
-COLUMNS = {
-    "COMMIT": "short",
-    "WHEN (UTC)": lambda commit_row: commit_row["at"][:16].replace("T", " "),
-    "CHANGE": "subject",
-    "AGENTS": lambda commit_row: ", ".join(commit_row["agents"]),
-    "SPENT": lambda row: (
-        f"{format_count(row['credits'], 'credit')}, {format_usd(row['cost_usd'])}" if row["calls"] else ""
-    ),
-}
 
 
 def history(
@@ -49,7 +40,7 @@ def history(
         str | None,
         argument("[AGENT|on|off]", 'Agent to filter by, or "on" / "off" to switch the history.', completes_agents=True),
     ] = None,
-    number: Annotated[int, option("-n --limit N", "Show the newest N commits; 0 shows all.", min=0)] = 20,
+    number: Annotated[int, option("-n --limit N", "Show the newest N commits; 0 shows all.", min=0)] = DEFAULT_COMMITS,
 ) -> None:
     """Show the history of ticks, or turn it on or off. Each line is a tick with changes, or edits by hand.
 
@@ -67,12 +58,7 @@ def history(
     if what in ("on", "off"):
         _set_history_mode(base, is_on=what == "on", as_json=context.as_json)
         return
-    if what is not None:
-        require_agent_folder(base, what, other_words=("on", "off"))
-
-    commits = GitHistory(Path(base)).list_commits(agent=what or "", limit=number or None)[::-1]
-    facts = [commit if context.as_json else {**commit.as_json(), "short": commit.short} for commit in commits]
-    context.print_list("commit", facts, COLUMNS, empty_text="no commits yet")
+    context.print_screen(COMMITS, COMMITS.load(base, {"agent": what or "", "number": number}))
 
 
 def _set_history_mode(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
@@ -142,7 +128,7 @@ def show_tick(
     number = parse_int(tick, le=LAST_TICK)
     commit = past.resolve_state(tick).commit if number is None else past.find_commit(number)
     changes = past.diff_commit(commit, agent=agent or "") if commit else StateDiff([], "")
-    header = {"of": tick, "commit": commit.as_json() if commit else None}
+    header = {"of": tick, "commit": COMMITS.to_json(commit) if commit else None}
     if context.print_as_json("changes", {**header, **changes_to_json(changes, only_stat=only_stat)}):
         return
     if commit is None:

@@ -9,7 +9,6 @@ from lemming.commands.command_context import (
     AgentListGroup,
     AgentName,
     CommandContext,
-    Limit,
     argument,
     make_command_group,
     require_agent_folder,
@@ -18,23 +17,14 @@ from lemming.commands.terminal import print_notice, print_pretty_json, to_text
 from lemming.kernel import memory as store
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
+from lemming.queries.screens.memory import MEMORY
 
 Key = Annotated[str, argument("KEY", "Key of the memory.")]
 
 app = make_command_group("Show and change an agent's memory.", cls=AgentListGroup)
 
 
-@app.subcommand("list")
-def list_memories(context: CommandContext, agent: AgentName, limit: Limit = None) -> None:
-    """List an agent's memories."""
-    base = context.org
-    require_agent_folder(base, agent)
-    memories = store.load_memories(base, agent)
-    rows = [{"agent": agent, "key": key, "value": value} for key, value in memories.values.items()]
-    columns = {"KEY": "key", "VALUE": lambda row: to_text(row["value"])}
-    context.print_list("memory", rows, columns, limit, empty_text=f"{agent} has no memories")
-    for problem in memories.problems:
-        print_notice(f"ignored: {problem}", style="yellow")
+app.add_screen("list", MEMORY)
 
 
 @app.subcommand("get")

@@ -20,6 +20,7 @@ from typing import Any, Literal, TextIO
 from lemming.kernel.base.invisible_text import INVISIBLE
 from lemming.kernel.base.wording import format_count as format_count
 from lemming.kernel.base.wording import format_usd as format_usd
+from lemming.kernel.base.wording import to_text as to_text
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 
@@ -300,13 +301,6 @@ def describe_totals(totals: Mapping[str, Any]) -> str:
     if duration := totals.get("duration_ms"):
         parts.append(f"{duration / 1000:.1f}s")
     return ", ".join(parts)
-
-
-def to_text(value: Any) -> str:
-    """Return a string unchanged, and any other value as JSON on one line."""
-    from lemming.kernel.base.jsontext import dump_compact
-
-    return value if isinstance(value, str) else dump_compact(value).decode()
 
 
 def format_duration(seconds: float) -> str:

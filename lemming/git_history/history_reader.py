@@ -67,20 +67,25 @@ class Commit:
         """Return True if the commit can continue from an older commit: ticks only grow."""
         return older.last_finished_tick < self.first_tick
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the commit as JSON values."""
-        trailers = self.trailers
-        return {
-            "commit": self.id,
-            "at": self.at,
-            "subject": self.subject,
-            "tick": None if self.is_by_hand else self.tick,
-            "before_tick": self.tick if self.is_by_hand else None,
-            "agents": [name for name in trailers.get("Agents", "").split(", ") if name],
-            "calls": int(trailers.get("Calls", 0)),
-            "credits": float(trailers.get("Credits", 0)),
-            "cost_usd": float(trailers["Cost-USD"]) if "Cost-USD" in trailers else None,
-        }
+    @property
+    def agents(self) -> list[str]:
+        """The agents that took turns."""
+        return [name for name in self.trailers.get("Agents", "").split(", ") if name]
+
+    @property
+    def calls(self) -> int:
+        """Number of model calls."""
+        return int(self.trailers.get("Calls", 0))
+
+    @property
+    def credits(self) -> float:
+        """Credits spent."""
+        return float(self.trailers.get("Credits", 0))
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Cost in dollars, or None if no price is known."""
+        return float(self.trailers["Cost-USD"]) if "Cost-USD" in self.trailers else None
 
 
 @dataclass(frozen=True)

@@ -96,16 +96,7 @@ OUTPUT_TYPES: Mapping[str, Any] = {
         id=str, tick=int, agent=str, kind=str, payload=Json, tags=Names, created_at=str,
         is_unread=NotRequired[bool],
     ),
-    "memory": _make_typed_dict(agent=str, key=str, value=Any),
-    "commit": _make_typed_dict(
-        commit=str, at=str, subject=str, tick=int | None, before_tick=int | None, agents=Names, calls=int,
-        credits=float, cost_usd=Number,
-    ),
     "finding": _make_typed_dict(kind=str, agents=Names, text=str, since_tick=int, evidence=Names, fix=str),
-    "job": _make_typed_dict(
-        name=str, agent=str, text=str, when=str, next_at=Text, paused=str, last_request=Text,
-        last_tick=int | None, last_end=Text,
-    ),
     "metric": _make_typed_dict(name=str, kind=str, labels=dict[str, str], value=Number),
     "node": _make_typed_dict(
         name=str, title=str, model=str, speaks=str, reads_all=bool, paused=bool, wrote=int

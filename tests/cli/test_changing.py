@@ -355,7 +355,7 @@ def test_a_word_to_an_agent_is_an_urgent_message(lemming: Lemming, base: Path) -
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("adda", "x", 'agent "adda" does not exist'),
+        ("adda", "x", 'there is no agent "adda"'),
         ("human", "x", "human takes no turns"),
         ("deaf", "x", "deaf may not read human"),
         ("ada", "", "the message is empty"),

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lemming.capabilities.mcp.mcp_lock_file import LOCK_FILE, LockedServer, find_differences, load_lock, save_lock
-from lemming.capabilities.mcp.mcp_settings import PREFIX, McpConfig, McpServerSettings, load_mcp_config, require_sdk
+from lemming.capabilities.mcp.mcp_settings import PREFIX, McpConfig, load_mcp_config, require_sdk
 from lemming.capabilities.mcp.mcp_tools import to_text
+from lemming.capabilities.mcp.servers_screen import SERVERS
 from lemming.commands.command_context import (
     CommandContext,
     Limit,
@@ -41,12 +42,6 @@ app = make_command_group("Manage MCP servers, or serve this organisation over MC
 
 ServerName = Annotated[str | None, argument("SERVER", "Name of a server; default: all servers.")]
 
-NONE = 'no servers; add some to config/mcp.json, such as {"servers": {"time": {"command": ["mcp-server-time"]}}}'
-COLUMNS = {
-    "SERVER": "server", "TRANSPORT": "reached_by",
-    "TOOLS": lambda server_row: "unknown" if server_row["tools"] is None else len(server_row["tools"]), "FILE": "file",
-}  # fmt: skip
-
 
 @app.subcommand("list")
 def list_servers(context: CommandContext, name: ServerName = None, limit: Limit = None) -> None:
@@ -61,13 +56,11 @@ def list_servers(context: CommandContext, name: ServerName = None, limit: Limit 
       lemming mcp list files
     """
     base = context.org
-    config, locked_servers = _load_mcp_config(base), load_lock(base).servers
-    server_names = _select_servers(config, name)
     if context.as_json or name is None:
-        facts = [_build_server_row(server, config, locked_servers.get(server)) for server in server_names]
-        context.print_list("mcp_server", facts, COLUMNS, limit, empty_text=NONE)
+        context.print_screen(SERVERS, SERVERS.load(base, {"server": name}), limit)
         return
-    tools = locked_servers.get(name, LockedServer()).tools
+    _select_servers(_load_mcp_config(base), name)
+    tools = load_lock(base).servers.get(name, LockedServer()).tools
     if not tools:
         print_notice(f"no tools of {name} are accepted yet; the first use or `lemming mcp accept {name}` accepts them")
     for tool, server_row in context.limit_rows([*tools.items()], limit):
@@ -225,20 +218,6 @@ def _select_servers(config: McpConfig, name: str | None) -> list[str]:
     if name is not None:
         config.get_server(name)
     return list(config.servers) if name is None else [name]
-
-
-def _build_server_row(name: str, config: McpConfig, locked_server: LockedServer | None) -> dict[str, Any]:
-    server = config.servers[name]
-    tools = (
-        {f"{PREFIX}{name}.{tool}": server_row.description for tool, server_row in locked_server.tools.items()}
-        if locked_server
-        else None
-    )
-    return {"server": name, "file": config.files[name], "reached_by": _format_address(server), "tools": tools}
-
-
-def _format_address(server: McpServerSettings) -> str:
-    return server.url or one_line(" ".join(server.command), 80)
 
 
 def _test_server(base: Organisation, name: str, listed: ServerListing, *, as_json: bool) -> LockedServer | None:

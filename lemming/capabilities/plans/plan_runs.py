@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from lemming.capabilities.plans.foreach_step import describe_items
 from lemming.capabilities.plans.plan_format import (
@@ -29,6 +28,7 @@ from lemming.obligations.current_requests import load_requests
 class RunStatus:
     """Status of a run: request, start, current step and awaited events."""
 
+    agent: str
     request: str
     asker: str
     status: str
@@ -37,10 +37,6 @@ class RunStatus:
     step: str
     waits_for: str
     steps_begun: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the status as JSON values."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,18 +81,19 @@ def _iter_runs(org: Organisation, agent: str) -> Iterator[RunStatus]:
             run = parse_run(value)
         except ValueError as error:
             problem = f"memory/{key}.json is not a valid run: {error}"
-            yield RunStatus(request=key.removeprefix(PREFIX), asker="", status="broken", began=0, ended=None,
+            yield RunStatus(agent=agent, request=key.removeprefix(PREFIX), asker="", status="broken", began=0, ended=None,
                          step="", waits_for=problem, steps_begun=0)  # fmt: skip
             continue
         requests = requests or load_requests(org).requests
         matching = [request for request in requests.find_matches(run.request) if request.asker == run.asker]
         is_gone = run.status == "running" and len(matching) == 1 and not matching[0].is_open
-        yield _run_status(run, str(matching[0].end) if is_gone else run.status)
+        yield _run_status(agent, run, str(matching[0].end) if is_gone else run.status)
 
 
-def _run_status(run: PlanRun, status: str) -> RunStatus:
+def _run_status(agent: str, run: PlanRun, status: str) -> RunStatus:
     waits = [description for name, state in run.doing.items() if (description := _describe_wait(name, state))]
     return RunStatus(
+        agent=agent,
         request=run.request,
         asker=run.asker,
         status=status,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 def format_count(number: int | float, noun: str, plural: str = "") -> str:
     """Return a number with the noun.
@@ -21,3 +23,10 @@ def format_usd(amount: float | None, *, calls: int = 1, unpriced: int = 0) -> st
     if amount is None:
         return "$ unknown" if calls else "-"
     return f"${amount:.4f}{' or more' if unpriced else ''}"
+
+
+def to_text(value: Any) -> str:
+    """Return a string unchanged, and any other value as JSON on one line."""
+    from lemming.kernel.base.jsontext import dump_compact
+
+    return value if isinstance(value, str) else dump_compact(value).decode()

@@ -168,6 +168,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "permissions": {"mcp": ".mcp_capability:iter_permissions"},
                 "formats": {"mcp": ".mcp_settings:McpSettings", "mcp_lock": ".mcp_lock_file:McpLock"},
                 "commands": {"mcp": ".mcp_command:app"},
+                "screens": {"mcp": ".servers_screen:SERVERS"},
             },
         ),
         CapabilitySpec(
@@ -179,7 +180,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "computed_providers": {"clock": ".clock_provider:ClockProvider"},
                 "tools": {"keep_job": ".keep_job_tool:KeepJobTool"},
                 "formats": {"calendar": ".calendar_file:Calendar"},
-                "commands": {"calendar": ".calendar_command:calendar"},
+                "screens": {"calendar": ".calendar_screen:CALENDAR"},
                 "facts": {"calendars.add_job": ".calendar_command:add_job"},
             },
             files={"config/calendar.json": "settings"},
@@ -217,6 +218,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "permissions": {"plans": ".plans_capability:iter_permissions"},
                 "formats": {"plan": ".plan_format:AgentPlan"},
                 "commands": {"plans": ".plans_command:app"},
+                "screens": {"plans": ".plans_screen:PLANS"},
             },
             files={"agents/*/memory/run-*.json": "temporary"},
         ),
@@ -305,6 +307,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "call_reviews": {"merge": ".merge_review:REVIEW"},
                 "permissions": {"workers": ".workers_capability:iter_permissions"},
                 "commands": {"workers": ".workers_command:app"},
+                "screens": {"workers": ".workers_screen:WORKERS"},
                 "facts": {
                     "workers.find_line": ".recorded_merges:find_line",
                     "workers.merge_problems": ".recorded_merges:find_merge_problems",

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from lemming.queries.screens.screen import Screen
 
 OWN_SCREENS = {
+    "history": "lemming.queries.screens.commits:COMMITS",
+    "memory": "lemming.queries.screens.memory:MEMORY",
     "credits": "lemming.queries.screens.credits:CREDITS",
 }
 """The screens of the package, in the order of the page, each with the import path of the declaration."""
