@@ -33,7 +33,6 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.queries.screens.commits import COMMITS, DEFAULT_COMMITS
 
 
-
 def history(
     context: CommandContext,
     what: Annotated[

@@ -13,7 +13,6 @@ from lemming.commands.command_context import CommandContext, describe_engine, op
 from lemming.commands.terminal import (
     describe_totals,
     format_count,
-    format_usd,
     one_line,
     print_data,
     print_notice,
@@ -21,15 +20,14 @@ from lemming.commands.terminal import (
     style_text,
 )
 from lemming.kernel.agents import Survey
-from lemming.kernel.base.clock import SystemClock, parse_timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.times.format_times import format_remaining_time
 from lemming.kernel.org.config import Config
 from lemming.kernel.tick.firing_plan import format_pause
 from lemming.obligations.waiting_items import summarize_inbox
 from lemming.queries.checks.health_checks import HealthIssue
-from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
+from lemming.queries.org_status import OrgStatus, load_org_status
 from lemming.queries.pending import describe_pending
+from lemming.queries.screens.status import STATUS, status_to_json
 
 _MAX_FACTS_SHOWN = 8
 
@@ -77,13 +75,11 @@ def status(
 
     findings = count_findings(base, org_status.config) if org_status.last_commit else 0
     if limit is not None:
-        failing_agents = org_status.issue_subjects
         lines = sorted(
-            org_status.agent_statuses,
-            key=lambda line: (line.agent not in failing_agents, not describe_pending(line.state)),
+            org_status.agent_statuses, key=lambda line: (not line.has_issue, not describe_pending(line.state))
         )
         org_status = replace(org_status, agent_statuses=[*context.limit_rows(lines, limit)])
-    if not context.print_as_json("status", {**org_status.as_json(), "findings": findings}):
+    if not context.print_as_json("status", {**status_to_json(org_status), "findings": findings}):
         _print_status(org_status, summarize_inbox(org_status.waiting), findings)
         if check:
             problem_count = f"{format_count(len(org_status.issues), 'thing')} wrong"
@@ -130,7 +126,10 @@ def _print_status(org_status: OrgStatus, waiting_line: str, findings: int | None
     if findings is None:
         print_data(style_text("findings are not counted in large journals; run `lemming findings`", "dim"))
     print_data()
-    _print_lines(org_status.agent_statuses, org_status.issue_subjects)
+    if org_status.agent_statuses:
+        print_table(*STATUS.to_table(org_status.agent_statuses).as_text)
+    else:
+        print_data(STATUS.empty)
     _print_issues(org_status.issues, org_status.survey)
     for problem in org_status.misplaced:
         print_notice(one_line(str(problem), 400), style="yellow")
@@ -156,49 +155,6 @@ def _print_pauses(survey: Survey, config: Config) -> None:
         print_data(f"{style_text(one_line(format_pause(config.org.paused), 400), 'yellow')}; `lemming unpause` ends it")
     for name, text in survey.paused_agents.items():
         print_data(f"{name} is {one_line(format_pause(text), 400)}; `lemming unpause {name}` ends it")
-
-
-def _format_next_turn(line: AgentStatus) -> str:
-    if line.next_at is None:
-        return "-" if line.next_tick is None else str(line.next_tick)
-    return format_remaining_time(parse_timestamp(line.next_at), SystemClock().now())
-
-
-def _format_last_turn(line: AgentStatus) -> str:
-    """Return the outcome and the tick of the latest turn."""
-    state = line.state
-    ending = f", {state.end.replace('_', ' ')}" if state.end not in ("", "waits") else ""
-    return f"{state.status}{ending} ({state.tick})" if state.status else "-"
-
-
-def _print_lines(lines: list[AgentStatus], failing_agents: set[str]) -> None:
-    if not lines:
-        print_data("no agents yet: `lemming agents new NAME` creates one")
-        return
-    rows = [_format_row(line, is_failing=line.agent in failing_agents) for line in lines]
-    print_table(["AGENT", "MODEL", "NEXT", "LAST", "TURNS", "CREDITS", "COST", ""], rows)
-
-
-def _format_row(line: AgentStatus, *, is_failing: bool) -> list[str]:
-    state, limit = line.state, "" if line.max_credits is None else f" of {line.max_credits:g}"
-    if not line.model:  # its resume, which holds the limits, is broken
-        limit = " of ?"
-    return [
-        line.agent,
-        line.model or "-",
-        _format_next_turn(line),
-        _format_last_turn(line),
-        f"{state.turns}" + (f" ({state.failed} failed)" if state.failed else ""),
-        f"{state.consumed_credits:g}{limit}",
-        format_usd(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls),
-        _format_state(line, is_failing=is_failing),
-    ]
-
-
-def _format_state(line: AgentStatus, *, is_failing: bool) -> str:
-    if is_failing or line.problem:
-        return "PROBLEM"
-    return "paused" if line.reason_code == "paused" else describe_pending(line.state)
 
 
 def _print_issues(issues: list[HealthIssue], survey: Survey) -> None:

@@ -15,6 +15,7 @@ from lemming.operations.health import HOST, PATH, Health, serve_health
 from lemming.operations.systemd_notify import EngineProgress, SystemdNotifier, SystemdStatusReporter, run_watchdog
 from lemming.queries.checks.health_checks import HealthIssue
 from lemming.queries.org_status import load_org_status
+from lemming.queries.screens.status import status_to_json
 
 
 @contextlib.contextmanager
@@ -53,7 +54,7 @@ class _HealthProbe:
         org_status = load_org_status(
             self._org, max_age_s=_parse_max_age(query), extra_issues=hang_issues if silent_s else []
         )
-        return Health(not org_status.issues, {"type": "status", **org_status.as_json()})
+        return Health(not org_status.issues, {"type": "status", **status_to_json(org_status)})
 
 
 def _parse_max_age(query: dict[str, str]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +19,6 @@ from lemming.kernel.journal.turn_report import ReasonCode, TurnReason
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capability_table import JUDGES
 from lemming.kernel.tick.firing_plan import TickPlan, make_plan
 from lemming.kernel.tick.next_tick import summarize_progress
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
@@ -30,7 +29,6 @@ from lemming.operations.engine_progress import find_running_engine, is_tick_inco
 from lemming.queries.checks.check_registry import CheckScope
 from lemming.queries.checks.health_checks import HealthIssue, find_health_issues, seconds_since_tick
 from lemming.queries.next_turn import find_next_turn
-from lemming.queries.pending import describe_pending
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_hooks import CapabilityStatus
@@ -41,7 +39,8 @@ class AgentStatus:
     """Status of an agent: its next turn, the outcome of its last turn, and its spending.
 
     `next_tick` and `next_at` (for agents with a clock schedule) are None if the agent is never due. `reason_code`: the
-    reason for a turn, or for no turn, in the next tick; `reason` is the description, possibly empty.
+    reason for a turn, or for no turn, in the next tick; `reason` is the description, possibly empty. `has_issue`: a health
+    issue is about the agent.
     """
 
     agent: str
@@ -53,31 +52,7 @@ class AgentStatus:
     reason_code: ReasonCode = "broken"
     reason: str = ""
     problem: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the status as JSON values."""
-        state = self.state
-        return {
-            "agent": self.agent,
-            "model_key": self.model,
-            "next_tick": self.next_tick,
-            "next_at": self.next_at,
-            "why": self.reason_code,
-            "reason": self.reason,
-            "waits": describe_pending(state),
-            "last_tick": state.tick if state.status else None,
-            "last_status": state.status or None,
-            "last_end": state.end or None,
-            "turns": state.turns,
-            "failed_turns": state.failed,
-            "credits": state.credits,
-            "used_up": state.consumed_credits,
-            "judged_credits": state.aside.get(JUDGES, 0.0),
-            "max_credits": self.max_credits,
-            "cost_usd": state.cost_usd,
-            "unpriced_calls": state.unpriced_calls,
-            "problem": self.problem,
-        }
+    has_issue: bool = False
 
 
 class TickStatus(NamedTuple):
@@ -139,28 +114,6 @@ class OrgStatus:
         """The agents and other subjects of the health issues."""
         return {issue.about for issue in self.issues}
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the status as JSON values."""
-        return {
-            "org": str(self.base),
-            "tick": self.tick,
-            "is_interrupted": self.is_interrupted,
-            **self.progress,
-            "engine": self.engine,
-            "paused": self.config.org.paused,
-            "last_tick": {"tick": self.last_commit.tick, "totals": self.last_commit.totals}
-            if self.last_commit
-            else None,
-            "agents": [agent_status.as_json() for agent_status in self.agent_statuses],
-            "troubles": [issue.as_json() for issue in self.issues],
-            "waiting": len(self.waiting),
-            "warnings": len(self.survey.warnings),
-            "misplaced": [problem.as_json() for problem in self.misplaced],
-            "capabilities": {
-                name: [fact._asdict() for fact in facts] for name, facts in self.capability_status.items()
-            },
-        }
-
 
 def load_org_status(
     base: OrgPath, *, max_age_s: float | None = None, extra_issues: Sequence[HealthIssue] = ()
@@ -178,6 +131,8 @@ def load_org_status(
     reported = {issue.about for issue in issues}
     unreported = (status for status in agent_statuses if status.problem and status.agent not in reported)
     issues += [HealthIssue(agent_status.problem, about=agent_status.agent) for agent_status in unreported]
+    subjects = {issue.about for issue in issues}
+    agent_statuses = [replace(status, has_issue=status.agent in subjects) for status in agent_statuses]
     return OrgStatus(
         base=base,
         tick=tick,

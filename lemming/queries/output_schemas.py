@@ -19,6 +19,7 @@ from lemming.queries.cost_report import Cost
 from lemming.queries.credit_accounts import AgentPresence
 from lemming.queries.screens.credits import CREDITS
 from lemming.queries.screens.screen_registry import iter_screens
+from lemming.queries.screens.status import STATUS
 
 
 def _make_typed_dict(base_type: type | None = None, /, **fields: Any) -> Any:
@@ -45,11 +46,6 @@ _COST: Any = {key: _IN_JSON.get(kind, kind) for key, kind in get_type_hints(Cost
 _COST["cached_share"] = Number
 _PLANNED: Any = {"not_due": Names, "skipped": dict[str, str], "broken": dict[str, str]}
 _TOTALS = _make_typed_dict(done=int, waiting=int, skipped=int, failed=int, entries=int, **_SPENT)
-_AGENT_LINE = _make_typed_dict(
-    agent=str, model_key=str, next_tick=int | None, next_at=Text, why=str, reason=str, waits=str,
-    last_tick=int | None, last_status=Text, last_end=Text, turns=int, failed_turns=int, credits=float,
-    used_up=float, judged_credits=float, max_credits=Number, cost_usd=Number, unpriced_calls=int, problem=str,
-)  # fmt: skip
 _TURN = _make_typed_dict(
     agent=str, status=str, end=str, reason=str, error=str, attempts=int, stops=int, request=str,
     saw=_make_list_type(_make_typed_dict(ShownEntry)), results=list[Json], prompt_chars=int, prompt=NotRequired[list[Json]],
@@ -63,7 +59,7 @@ OUTPUT_TYPES: Mapping[str, Any] = {
     "status": _make_typed_dict(
         org=str, tick=int, is_interrupted=bool, answers_kept=NotRequired[int],
         answers_missing=NotRequired[int], turns_left=NotRequired[Names], engine=Json | None, paused=str,
-        agents=_make_list_type(_AGENT_LINE), waiting=int, warnings=int,
+        agents=_make_list_type(STATUS.row_type), waiting=int, warnings=int,
         last_tick=_make_typed_dict(tick=int, totals=_TOTALS) | None,
         troubles=_make_list_type(_make_typed_dict(about=str, text=str, fix=str, since_tick=int | None, since=str)),
         misplaced=list[Json],
@@ -109,7 +105,7 @@ OUTPUT_TYPES: Mapping[str, Any] = {
 def list_output_schemas() -> dict[str, Schema]:
     """Return the schema of each object by its `type`: those of declared screens come from their columns."""
     schemas = {kind: type_schema(form) for kind, form in OUTPUT_TYPES.items()}
-    return {**schemas, **{screen.kind: screen.schema() for screen in iter_screens()}}
+    return {**schemas, **{screen.kind: screen.schema() for screen in iter_screens() if not screen.inside}}
 
 
 def build_output_schema() -> Schema:

@@ -7,48 +7,23 @@ they cover the newest journals, and are not counters. Labels are agents, models,
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, get_args
 
 from lemming.kernel.base.errors import error_code
 from lemming.kernel.base.version import __version__
 from lemming.kernel.journal.journal_file import is_committed, read_journal, started_journals
 from lemming.kernel.journal.journal_records import ModelReplied, ToolFinished, TurnEnded
-from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import STATUSES, ReasonCode
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_table import JUDGES
 from lemming.queries.checks.health_checks import seconds_since_tick
 from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
+from lemming.queries.screens.status import STATUS
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
 """Number of journals for durations, or fewer if they hold as many answers."""
 
 QUANTILES = (0.5, 0.9, 1.0)
-
-_COUNTERS: Mapping[str, tuple[str, Callable[[AgentState], float | int | None]]] = {
-    "lemming_turns_total": ("Completed turns of the agent.", lambda agent_state: agent_state.turns),
-    "lemming_failed_turns_total": ("Failed turns of the agent.", lambda agent_state: agent_state.failed),
-    "lemming_credits_total": ("Credits the agent has spent.", lambda agent_state: agent_state.credits),
-    "lemming_judging_credits_total": (
-        "Of the credits, those of judges.",
-        lambda agent_state: agent_state.aside.get(JUDGES, 0.0),
-    ),
-    "lemming_credits_passed_on_total": (
-        "Credits transferred to agents that it created.",
-        lambda agent_state: agent_state.passed_on,
-    ),
-    "lemming_cost_dollars_total": (
-        "Cost of the agent's calls in dollars, where prices are known.",
-        lambda agent_state: agent_state.cost_usd,
-    ),
-    "lemming_unpriced_calls_total": (
-        "Number of model calls without a price.",
-        lambda agent_state: agent_state.unpriced_calls,
-    ),
-    "lemming_input_tokens_total": ("Tokens sent to models.", lambda agent_state: agent_state.input_tokens),
-    "lemming_output_tokens_total": ("Tokens that models wrote.", lambda agent_state: agent_state.output_tokens),
-}
 
 
 def render_metrics(org: Organisation) -> str:
@@ -96,9 +71,10 @@ def _iter_agent_metrics(status: OrgStatus) -> Iterator[MetricFamily]:
     yield MetricFamily("lemming_agent_trouble", "gauge", "1 while the agent fails or its resume is broken.", trouble)
     limits = _make_samples((line.agent, line.max_credits) for line in status.agent_statuses)
     yield MetricFamily("lemming_credits_limit", "gauge", "Credit limit of the agent.", limits)
-    for name, (about, total) in _COUNTERS.items():
-        totals = ((line.agent, total(line.state)) for line in status.agent_statuses if _has_ledger(line))
-        yield MetricFamily(name, "counter", about, _make_samples(totals))
+    for column in STATUS.columns:
+        if column.metric:
+            totals = ((line.agent, column.get(line)) for line in status.agent_statuses if _has_ledger(line))
+            yield MetricFamily(column.metric, "counter", column.about, _make_samples(totals))
 
 
 def _has_ledger(line: AgentStatus) -> bool:

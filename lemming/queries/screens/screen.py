@@ -105,7 +105,7 @@ class Screen:
 
     `kind`: the `type` of its JSON objects. `title`: the heading on the page. `row`: class of the rows, for the types of
     its attributes. `empty`: the text in place of an empty table. `command`: the command, if not `lemming NAME`. `tool`:
-    name of its MCP tool.
+    name of its MCP tool. `inside`: key of the object that holds the rows, if the command prints a single object.
     """
 
     name: str
@@ -117,6 +117,7 @@ class Screen:
     empty: str = ""
     command: str = ""
     tool: str = ""
+    inside: str = ""
 
     @cached_property
     def keys(self) -> list[Column]:

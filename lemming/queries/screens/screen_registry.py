@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lemming.queries.screens.screen import Screen
 
 OWN_SCREENS = {
+    "status": "lemming.queries.screens.status:STATUS",
     "history": "lemming.queries.screens.commits:COMMITS",
     "memory": "lemming.queries.screens.memory:MEMORY",
     "credits": "lemming.queries.screens.credits:CREDITS",

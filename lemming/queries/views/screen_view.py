@@ -13,7 +13,7 @@ Json = dict[str, Any]
 MAX_ROWS = 500
 
 
-def build_screen_view(org: OrgPath, *, screen: str = "credits", **parameters: str) -> Json:
+def build_screen_view(org: OrgPath, *, screen: str = "status", **parameters: str) -> Json:
     """Return a screen with its table, for the values of the query's parameters; without required values, no table."""
     shown = load_screen(screen)
     forms = _describe_parameters(shown)
