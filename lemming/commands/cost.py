@@ -34,7 +34,7 @@ from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import OrgPath
 from lemming.queries.cost_report import REMOVED, By, Cost, CostReport, compute_costs
 from lemming.queries.credit_accounts import AgentPresence, find_presence, load_account
-from lemming.queries.screens.credits import CREDITS
+from lemming.queries.screens.credits_screen import CREDITS
 from lemming.queries.screens.screen import format_value
 
 GROUPS = ("agent", "model", "request", "tick", "day")

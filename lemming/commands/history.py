@@ -30,7 +30,7 @@ from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.queries.screens.commits import COMMITS, DEFAULT_COMMITS
+from lemming.queries.screens.commits_screen import COMMITS, DEFAULT_COMMITS
 
 
 def history(

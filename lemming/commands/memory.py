@@ -17,7 +17,7 @@ from lemming.commands.terminal import print_notice, print_pretty_json, to_text
 from lemming.kernel import memory as store
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
-from lemming.queries.screens.memory import MEMORY
+from lemming.queries.screens.memory_screen import MEMORY
 
 Key = Annotated[str, argument("KEY", "Key of the memory.")]
 

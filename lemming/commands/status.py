@@ -27,7 +27,7 @@ from lemming.obligations.waiting_items import summarize_inbox
 from lemming.queries.checks.health_checks import HealthIssue
 from lemming.queries.org_status import OrgStatus, load_org_status
 from lemming.queries.pending import describe_pending
-from lemming.queries.screens.status import STATUS, status_to_json
+from lemming.queries.screens.status_screen import STATUS, status_to_json
 
 _MAX_FACTS_SHOWN = 8
 

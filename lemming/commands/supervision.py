@@ -15,7 +15,7 @@ from lemming.operations.health import HOST, PATH, Health, serve_health
 from lemming.operations.systemd_notify import EngineProgress, SystemdNotifier, SystemdStatusReporter, run_watchdog
 from lemming.queries.checks.health_checks import HealthIssue
 from lemming.queries.org_status import load_org_status
-from lemming.queries.screens.status import status_to_json
+from lemming.queries.screens.status_screen import status_to_json
 
 
 @contextlib.contextmanager

@@ -17,9 +17,9 @@ from lemming.obligations.request_json import RequestJson
 from lemming.obligations.waiting_items import PersonInboxItem
 from lemming.queries.cost_report import Cost
 from lemming.queries.credit_accounts import AgentPresence
-from lemming.queries.screens.credits import CREDITS
+from lemming.queries.screens.credits_screen import CREDITS
 from lemming.queries.screens.screen_registry import iter_screens
-from lemming.queries.screens.status import STATUS
+from lemming.queries.screens.status_screen import STATUS
 
 
 def _make_typed_dict(base_type: type | None = None, /, **fields: Any) -> Any:

@@ -18,7 +18,7 @@ from lemming.kernel.journal.turn_report import STATUSES, ReasonCode
 from lemming.kernel.org.organisation import Organisation
 from lemming.queries.checks.health_checks import seconds_since_tick
 from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
-from lemming.queries.screens.status import STATUS
+from lemming.queries.screens.status_screen import STATUS
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
 """Number of journals for durations, or fewer if they hold as many answers."""

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from lemming.queries.screens.screen import Screen
 
 OWN_SCREENS = {
-    "status": "lemming.queries.screens.status:STATUS",
-    "history": "lemming.queries.screens.commits:COMMITS",
-    "memory": "lemming.queries.screens.memory:MEMORY",
-    "credits": "lemming.queries.screens.credits:CREDITS",
+    "status": "lemming.queries.screens.status_screen:STATUS",
+    "history": "lemming.queries.screens.commits_screen:COMMITS",
+    "memory": "lemming.queries.screens.memory_screen:MEMORY",
+    "credits": "lemming.queries.screens.credits_screen:CREDITS",
 }
 """The screens of the package, in the order of the page, each with the import path of the declaration."""
 

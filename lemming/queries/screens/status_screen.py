@@ -80,7 +80,10 @@ STATUS = Screen(
         ),
         Column("next_tick", "NEXT", "Tick of the next turn, or null.", text=_format_next_turn),
         Column("next_at", about="Time of the next turn, or null without a clock schedule."),
-        Column("why", about="Code of the reason for a turn, or for none, in the next tick.", value=lambda status: status.reason_code),
+        Column(
+            "why", about="Code of the reason for a turn, or for none, in the next tick.",
+            value=lambda status: status.reason_code,
+        ),
         Column("reason", about="The same reason in words."),
         Column(
             "last_status", "LAST", "Status of the last turn, or null.", str | None,
@@ -90,7 +93,10 @@ STATUS = Screen(
             "last_tick", about="Tick of the last turn, or null.", type=int | None,
             value=lambda status: status.state.tick if status.state.status else None,
         ),
-        Column("last_end", about="End of the last turn, or null.", type=str | None, value=lambda status: status.state.end or None),
+        Column(
+            "last_end", about="End of the last turn, or null.", type=str | None,
+            value=lambda status: status.state.end or None,
+        ),
         Column(
             "turns", "TURNS", "Completed turns of the agent.", int, value=_ledger("turns"), text=_format_turns,
             metric="lemming_turns_total",
