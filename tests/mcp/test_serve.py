@@ -18,6 +18,7 @@ from lemming.capabilities.mcp.mcp_server import make_server
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.messages import write_person_entry
+from lemming.queries.screens.screen_registry import iter_screens
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 
@@ -56,7 +57,8 @@ def test_who_may_only_look_has_no_tool_that_writes(base: Path) -> None:
     async def names(client: Any) -> dict[str, Any]:
         return {it.name: it.annotations.read_only_hint for it in (await client.list_tools()).tools}
 
-    looking = dict.fromkeys(["status", "plan", "why", "cost", "outbox", "requests"], True)
+    declared = [screen.tool for screen in iter_screens() if screen.tool]
+    looking = dict.fromkeys(["status", "plan", "why", "outbox", "requests", *declared], True)
     assert talking(make_server(base), names) == looking
     writing = dict.fromkeys(["ask", "send", "answer"], False)
     assert talking(make_server(base, writes=True), names) == looking | writing
