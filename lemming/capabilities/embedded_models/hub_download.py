@@ -1,34 +1,26 @@
-"""Download of weights from the Hugging Face hub, or from a mirror named by `HF_ENDPOINT`.
+"""Download of weights from the Hugging Face hub, or from a mirror named by `HF_ENDPOINT`, with the hub's own library.
 
-Protocol: GET `<endpoint>/<repository>/resolve/main/<file>`, with possible redirects, and with `Range` (RFC
-9110, section 14) to resume an earlier attempt.
+Of the library, `http_get` is used: its `hf_hub_download` begins anew after a failure, and keeps files in a cache of its
+own.
 """
 
 from __future__ import annotations
 
-import http.client
+import contextlib
 import os
-import re
-import urllib.error
-import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from lemming.ext import ConfigError
-from lemming.kernel.base.errors import Unavailable
-from lemming.kernel.base.integers import to_int
+from lemming.kernel.base.errors import Unavailable, UsageError
+from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.files import fs
 
 HUB = "https://huggingface.co"
 ENDPOINT_ENV = "HF_ENDPOINT"
-READ_TIMEOUT_S = 60.0
-"""A server that says nothing for so long is given up."""
-MAX_FRUITLESS_TRIES = 3
-_CHUNK_BYTES = 1 << 20
-_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 Progress = Callable[[str, int, int], None]
 
@@ -53,77 +45,82 @@ def download_file(
     """Download a file to `folder/part_name`, after the bytes already there, up to `size_bytes`, unchecked.
 
     A cut connection is resumed. After a failure the partial file stays for the next attempt. Raises
-    `Unavailable`, `ConfigError`, `DiskError`.
+    `Unavailable`, `ConfigError`, `UsageError` without the package, `DiskError`.
     """
-    address, tries = build_download_url(repository, file), 0
-    while (start := _file_size(folder / part_name)) != size_bytes:
-        if start > size_bytes:
-            fs.remove(folder, part_name)
-            continue
-        problem = _resume_download(address, folder, part_name, start, size_bytes, progress)
-        tries = 0 if _file_size(folder / part_name) > start else tries + 1
-        if tries >= MAX_FRUITLESS_TRIES:
-            raise Unavailable(problem, where=strip_userinfo(address), hint=_HINT)
+    address, http_get = build_download_url(repository, file), _load_http_get()
+    where = strip_userinfo(address)
+    from httpx2 import HTTPError
+    from huggingface_hub.errors import HfHubHTTPError
+
+    with fs.AppendFile(folder, part_name) as file_part:
+        if file_part.size > size_bytes:
+            file_part.truncate(0)
+        part = _PartFile(file_part, where, size_bytes, progress)
+        try:
+            # Uncompressed: `Range` counts bytes on the wire. Without a token: the files are public.
+            http_get(
+                address, part, resume_size=file_part.size, expected_size=size_bytes, tqdm_class=part.require_total,
+                headers={"user-agent": "lemming", "accept-encoding": "identity"},
+            )  # fmt: skip
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            if status == 416:  # the partial file does not begin this one
+                file_part.truncate(0)
+            is_missing = status in (401, 403, 404)
+            reason = f"HTTP {status}{': the file does not exist' if is_missing else ''}"
+            raise Unavailable(reason, where=where, hint=_HINT) from None
+        except (HTTPError, OSError) as error:
+            reason = "the connection was cut" if file_part.size else "cannot be reached"
+            raise Unavailable(f"{reason}: {type(error).__name__}", where=where, hint=_HINT) from None
+        finally:
+            file_part.sync()
+            if not file_part.size:
+                fs.remove(folder, part_name)
 
 
 _HINT = f"run it again to continue the download; set {ENDPOINT_ENV} to use a mirror"
 
 
-def _resume_download(
-    address: str, folder: Path, part_name: str, start: int, size_bytes: int, progress: Progress
-) -> str:
-    """Append the server's bytes from `start` on; return the reason for the end."""
-    # Uncompressed: `Range` counts bytes on the wire.
-    headers = {"user-agent": "lemming", "accept-encoding": "identity"}
-    if start:
-        headers["range"] = f"bytes={start}-"
-    request = urllib.request.Request(address, headers=headers)  # noqa: S310 - the scheme was looked at
+def _load_http_get() -> Any:
+    """Return the function of the hub's library that downloads a file after the bytes that are there."""
     try:
-        with urllib.request.urlopen(request, timeout=READ_TIMEOUT_S) as response:  # noqa: S310
-            response_start = _parse_range_start(response, size_bytes, address)
-            if response_start != start:
-                fs.remove(folder, part_name)
-                if response_start:
-                    message = "the server sent another part of the file than requested"
-                    raise Unavailable(message, where=strip_userinfo(address))
-            return _append_response(response, folder, part_name, size_bytes, progress)
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code == 416:  # the partial file does not begin the new one
-            fs.remove(folder, part_name)
-        if error.code in (401, 403, 404):
-            message = f"HTTP {error.code}: the file does not exist"
-            raise Unavailable(message, where=strip_userinfo(address), hint=_HINT) from None
-        return f"HTTP {error.code}"
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        return f"the connection was cut: {reason}" if start else f"cannot be reached: {reason}"
+        from huggingface_hub.file_download import http_get
+        from huggingface_hub.utils.logging import set_verbosity_error
+    except ImportError as error:
+        message = "a download from the hub needs the package huggingface_hub, which is not installed"
+        raise UsageError(message, hint=install_command("local")) from error
+    set_verbosity_error()  # a warning would show the address of a mirror with its password
+    return http_get
 
 
-def _parse_range_start(response: Any, size_bytes: int, address: str) -> int:
-    """Return the first byte's position in the response. Raises `Unavailable` for another file."""
-    match = _RANGE.fullmatch(response.headers.get("content-range", "")) if response.status == 206 else None
-    start = to_int(match[1]) if match else 0
-    length = response.headers.get("content-length")
-    total = match[2] if match else length
-    if total and total.isdigit() and to_int(total) != size_bytes:
-        message = f"the file must have {size_bytes:,} bytes, got {to_int(total):,}"
-        raise Unavailable(message, where=strip_userinfo(address))
-    return start
+class _PartFile:
+    """The partial file as the hub's library writes it, with its size checked and its progress told."""
 
+    def __init__(self, file: fs.AppendFile, where: str, size_bytes: int, progress: Progress) -> None:
+        self._file, self._where, self._size_bytes, self._progress = file, where, size_bytes, progress
+        self._position = 0
 
-def _append_response(response: Any, folder: Path, part_name: str, size_bytes: int, progress: Progress) -> str:
-    with fs.AppendFile(folder, part_name) as target:
-        try:
-            while chunk := response.read(_CHUNK_BYTES):
-                if target.size + len(chunk) > size_bytes:
-                    return "the server sent more bytes than the file has"
-                target.append(chunk)
-                progress("downloading", target.size, size_bytes)
-        finally:
-            target.sync()
-    return "the connection was closed"
+    @contextlib.contextmanager
+    def require_total(self, *, total: int | None = None, **_: object) -> Iterator[_PartFile]:
+        """Stand in for the library's progress bar. Raises `Unavailable` for a file of another size."""
+        if total not in (None, self._size_bytes):
+            message = f"the file must have {self._size_bytes:,} bytes, got {total:,}"
+            raise Unavailable(message, where=self._where)
+        yield self
 
+    def update(self, _: int) -> None:
+        """Ignore the progress, which `write` tells."""
 
-def _file_size(file: Path) -> int:
-    return file.stat().st_size if file.is_file() else 0
+    def write(self, chunk: bytes) -> None:
+        self._file.append(chunk)
+        self._progress("downloading", self._file.size, self._size_bytes)
+
+    def tell(self) -> int:
+        return self._file.size
+
+    def seek(self, position: int) -> None:
+        self._position = position
+
+    def truncate(self) -> None:
+        """Start anew: the server has ignored the range."""
+        self._file.truncate(self._position)
