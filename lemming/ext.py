@@ -23,22 +23,20 @@ _NAMES = {
     "lemming.kernel.tick.tick_counter": "load_tick",
     "lemming.kernel.tick.validation.inventory": "Inventory PointerProblem",
     "lemming.kernel.turn.approved_calls": "list_grants",
-    "lemming.kernel.turn.check_subjects": "AgentCheck CheckSubject OrgCheck ReferenceCheck ResumeCheck to_problems",
     "lemming.kernel.turn.descriptions":
-        "AuxiliaryPrompt ClockSchedule DescribeQuery ExpiredMemory OptionalReadPath OrgQuery OutsideFile OutsideRoot "
-        "ReadPath ScheduleQuery TickView ToolReference",
+        "AgentCheck AuxiliaryPrompt CheckSubject ClockSchedule DescribeQuery ExpiredMemory OptionalReadPath OrgCheck OrgQuery "
+        "OutsideFile OutsideRoot ReadPath ReferenceCheck ResumeCheck ScheduleQuery TickView ToolReference to_problems",
     "lemming.kernel.turn.effect_chain": "Interceptor",
-    "lemming.kernel.turn.forms.task_wording": "describe_task",
-    "lemming.kernel.turn.guards": "SharedResource",
-    "lemming.kernel.turn.live_effects": "CheckResult RunTool SendRequest StartTool",
-    "lemming.kernel.turn.live_phase": "LivePhase TickScope",
-    "lemming.kernel.turn.preparation": "Block Continue Due Preparation Wake Watch",
+    "lemming.kernel.turn.forms.form_user_message": "describe_task",
+    "lemming.kernel.turn.guards": "SharedResource VERDICT_SCHEMA",
+    "lemming.kernel.turn.live_phase": "CheckResult LivePhase RunTool SendRequest StartTool TickScope",
+    "lemming.kernel.turn.preparation":
+        "Block CapabilityStatus Continue Due Preparation RetentionHold RunTurn SkipReason TurnContext Wake Watch",
     "lemming.kernel.turn.preparation_effects":
         "BuildPrompt LabelPrompt ReceiveEntry SelectContext ShowEarlierResult ShowEntry ShowFile ShowMemory",
-    "lemming.kernel.turn.prompt_labels": "PLAIN PromptLabels",
+    "lemming.kernel.turn.prompt_input": "PLAIN PromptLabels",
     "lemming.kernel.turn.prompt_prefix": "TickContext",
     "lemming.kernel.turn.tool_results": "render_result",
-    "lemming.kernel.turn.turn_context": "CapabilityStatus RetentionHold RunTurn SkipReason TurnContext",
     "lemming.kernel.turn.turn_effects":
         "Allowed AskModel AskPerson BindFiles CallTool CarriedOut CarryOut CheckEntries Deferred Effect EffectFinished "
         "EffectPerformed EffectStarted EndTurn Event Interception LiveEffect Outcome Rejected Replaced Seal ShowResult "
@@ -46,7 +44,6 @@ _NAMES = {
     "lemming.kernel.turn.turn_hooks": "Capability",
     "lemming.kernel.turn.turn_values": "Steps TurnInputs",
     "lemming.kernel.turn.turn_view": "TurnView",
-    "lemming.kernel.turn.verdict": "VERDICT_SCHEMA",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -73,7 +70,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from lemming.kernel.tick.tick_counter import load_tick as load_tick
     from lemming.kernel.tick.validation.inventory import Inventory as Inventory, PointerProblem as PointerProblem
     from lemming.kernel.turn.approved_calls import list_grants as list_grants
-    from lemming.kernel.turn.check_subjects import (
+    from lemming.kernel.turn.descriptions import (
         AgentCheck as AgentCheck, CheckSubject as CheckSubject, OrgCheck as OrgCheck, ReferenceCheck as
         ReferenceCheck, ResumeCheck as ResumeCheck, to_problems as to_problems,
     )
@@ -84,9 +81,9 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
         TickView as TickView, ToolReference as ToolReference,
     )
     from lemming.kernel.turn.effect_chain import Interceptor as Interceptor
-    from lemming.kernel.turn.forms.task_wording import describe_task as describe_task
+    from lemming.kernel.turn.forms.form_user_message import describe_task as describe_task
     from lemming.kernel.turn.guards import SharedResource as SharedResource
-    from lemming.kernel.turn.live_effects import (
+    from lemming.kernel.turn.live_phase import (
         CheckResult as CheckResult, RunTool as RunTool, SendRequest as SendRequest, StartTool as StartTool,
     )
     from lemming.kernel.turn.live_phase import LivePhase as LivePhase, TickScope as TickScope
@@ -99,10 +96,10 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
         SelectContext, ShowEarlierResult as ShowEarlierResult, ShowEntry as ShowEntry, ShowFile as ShowFile,
         ShowMemory as ShowMemory,
     )
-    from lemming.kernel.turn.prompt_labels import PLAIN as PLAIN, PromptLabels as PromptLabels
+    from lemming.kernel.turn.prompt_input import PLAIN as PLAIN, PromptLabels as PromptLabels
     from lemming.kernel.turn.prompt_prefix import TickContext as TickContext
     from lemming.kernel.turn.tool_results import render_result as render_result
-    from lemming.kernel.turn.turn_context import (
+    from lemming.kernel.turn.preparation import (
         CapabilityStatus as CapabilityStatus, RetentionHold as RetentionHold, RunTurn as RunTurn, SkipReason as
         SkipReason, TurnContext as TurnContext,
     )
@@ -119,7 +116,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from lemming.kernel.turn.turn_hooks import Capability as Capability
     from lemming.kernel.turn.turn_values import Steps as Steps, TurnInputs as TurnInputs
     from lemming.kernel.turn.turn_view import TurnView as TurnView
-    from lemming.kernel.turn.verdict import VERDICT_SCHEMA as VERDICT_SCHEMA
+    from lemming.kernel.turn.guards import VERDICT_SCHEMA as VERDICT_SCHEMA
 # isort: on
 # fmt: on
 

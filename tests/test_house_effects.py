@@ -27,7 +27,7 @@ MOST_HOOKS = 12
 MOST_COLUMNS = 8
 CAPABILITIES = [name for name in TREES if name.startswith("capabilities/")]
 STATE = "lemming.kernel.turn.turn_state"
-VIEWS = {"TurnView", "LiveTurn", "Preparation"}
+VIEWS = {"TurnView", "Preparation"}
 MUTATORS = {
     "add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault",
     "sort", "update",

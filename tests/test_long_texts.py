@@ -21,7 +21,7 @@ from lemming.kernel.base.contract import extract_object
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.redaction.secrets import redact_content
 from lemming.kernel.base.untrusted_quoting import escape_markers
-from lemming.kernel.turn.action_form import to_reply_text
+from lemming.kernel.turn.replies import to_reply_text
 from lemming.libraries.front_matter import InvalidFrontMatter
 from lemming.queries.findings.false_claims import _CALL_CLAIM, _FILE_CLAIM, _SENTENCE
 

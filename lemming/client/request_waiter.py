@@ -30,8 +30,8 @@ from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
 from lemming.kernel.turn.descriptions import OrgQuery
+from lemming.kernel.turn.preparation import SkipReason
 from lemming.kernel.turn.preparation_chain import agent_capabilities
-from lemming.kernel.turn.turn_hooks import SkipReason
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.operations.engine_progress import find_running_engine

@@ -34,7 +34,7 @@ from lemming.kernel.tick.firing_plan import WITH_TOOLS, has_model_turns, is_pers
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
-from lemming.kernel.turn.check_subjects import AgentCheck
+from lemming.kernel.turn.descriptions import AgentCheck
 from lemming.operations.settings_lists import append_to_resume
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.structure_validation import find_order_conflicts

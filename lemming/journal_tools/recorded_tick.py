@@ -244,7 +244,7 @@ def _build_turn(recorded: RecordedTick, key: str) -> TurnRecord:
 def _replay_turn(started: TurnStarted, recorded: RecordedTick) -> ReplayedTurn:
     # Here, as all that takes turns comes with it, which whoever only asks for records does without.
     from lemming.journal_tools.turn_replay import ReplayedTurn
-    from lemming.kernel.turn.recorded_inputs import from_record
+    from lemming.kernel.turn.turn_inputs import from_record
 
     return ReplayedTurn(from_record(started, recorded.tick), recorded)
 

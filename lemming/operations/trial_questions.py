@@ -17,11 +17,10 @@ from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message, Reply, require_usable_finish
 from lemming.kernel.tools import Tool, ToolResult
-from lemming.kernel.turn.forms.first_messages import make_first_messages
-from lemming.kernel.turn.forms.form_choice import FormChoice, ModelFeatures, choose_form
+from lemming.kernel.turn.forms.form_choice import FormChoice, ModelFeatures, choose_form, make_first_messages
 from lemming.kernel.turn.forms.form_user_message import describe_user_message
+from lemming.kernel.turn.forms.reply_form import TurnFacts
 from lemming.kernel.turn.forms.reply_reader import parse_form_reply
-from lemming.kernel.turn.forms.turn_actions import TurnFacts
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import describe_native_tools
 from lemming.kernel.turn.reply_schemas import PayloadSchema

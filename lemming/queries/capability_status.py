@@ -23,9 +23,9 @@ from lemming.kernel.plugins.provider_errors import describe_exception, locate_er
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.validation.agent_validation import validate_survey
-from lemming.kernel.turn.check_subjects import AgentCheck, OrgCheck
-from lemming.kernel.turn.descriptions import OrgQuery
-from lemming.kernel.turn.turn_hooks import Capability, CapabilityStatus
+from lemming.kernel.turn.descriptions import AgentCheck, OrgCheck, OrgQuery
+from lemming.kernel.turn.preparation import CapabilityStatus
+from lemming.kernel.turn.turn_hooks import Capability
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from lemming.queries.checks.health_checks import HealthIssue, find_health_issues
 from lemming.queries.next_turn import find_next_turn
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_hooks import CapabilityStatus
+    from lemming.kernel.turn.preparation import CapabilityStatus
 
 
 @dataclass(frozen=True)

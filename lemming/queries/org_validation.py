@@ -34,7 +34,7 @@ from lemming.kernel.tick.retention import max_retention
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
 from lemming.kernel.turn.forms.form_choice import CONTRACT_KEYS
-from lemming.kernel.turn.forms.turn_actions import MEMORY_WRITE, is_granted
+from lemming.kernel.turn.forms.reply_form import MEMORY_WRITE, is_granted
 from lemming.queries.capability_status import (
     list_capability_names,
     validate_agent_use,

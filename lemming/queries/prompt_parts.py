@@ -13,8 +13,8 @@ from typing import Any
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.inboxes.inbox import NO_INBOX
 from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.turn_prompt import make_user_message
 from lemming.kernel.turn.turn_values import TurnInputs
-from lemming.kernel.turn.user_message import make_user_message
 from lemming.queries.sent import REPLY_FORM, PromptPart, SentPrompt
 from lemming.queries.tick_preview import PreparedPrompt
 

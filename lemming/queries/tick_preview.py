@@ -31,7 +31,7 @@ from lemming.kernel.tick.named_agents import choose_agents
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.recorded_inputs import from_record
+from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_values import TurnInputs
 
 

@@ -30,7 +30,7 @@ from lemming.ext import (
 )
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor
-from lemming.kernel.turn.live_effects import LIVE_EFFECTS
+from lemming.kernel.turn.live_phase import LIVE_EFFECTS
 from lemming.kernel.turn.turn_effects import UNCOMPARED, WRITES, LiveEffect
 
 MEMORY = WriteMemory(memory_key="k", value="v")

@@ -16,7 +16,7 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.kernel.tools.listing import ACTIONS, load_found_tools
-from lemming.kernel.turn.forms.discovered_tools import list_found_tools, offer_found_tools
+from lemming.kernel.turn.forms.form_question import list_found_tools, offer_found_tools
 from lemming.kernel.turn.forms.reply_form import ENGINE_ACTIONS
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 

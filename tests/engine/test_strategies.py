@@ -20,8 +20,7 @@ from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.react import react
-from lemming.kernel.turn.strategy import Turn
+from lemming.kernel.turn.strategy import Turn, react
 from lemming.kernel.turn.turn_loop import finish_turn
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Answer, Steps, TurnInputs

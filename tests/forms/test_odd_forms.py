@@ -14,14 +14,18 @@ from lemming.kernel.agents import load_agent
 from lemming.kernel.base.contract import NewEntry, parse_reply
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.payload_text import quote_payload
-from lemming.kernel.turn.forms.first_messages import make_first_messages
-from lemming.kernel.turn.forms.form_choice import FormChoice, ModelFeatures, choose_form
+from lemming.kernel.turn.forms.form_choice import FormChoice, ModelFeatures, choose_form, make_first_messages
 from lemming.kernel.turn.forms.form_question import ReplyPrompt, correct_prompt
-from lemming.kernel.turn.forms.reply_form import ReplyForm
+from lemming.kernel.turn.forms.reply_form import ReplyForm, TurnFacts
 from lemming.kernel.turn.forms.reply_reader import parse_form_reply
-from lemming.kernel.turn.forms.signatures import Action, action_schema, actions_schema, describe_action, sample_action
-from lemming.kernel.turn.forms.turn_actions import TurnFacts
-from lemming.kernel.turn.reply_schemas import PayloadSchema
+from lemming.kernel.turn.reply_schemas import (
+    Action,
+    PayloadSchema,
+    action_schema,
+    actions_schema,
+    describe_action,
+    sample_action,
+)
 from lemming.kernel.turn.turn_values import Answer
 from lemming.testing import make_org, resume
 

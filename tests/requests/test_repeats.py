@@ -16,7 +16,7 @@ from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.repeated_calls import RepeatDetector
+from lemming.kernel.turn.loop_breaker import RepeatDetector
 from lemming.obligations.current_requests import load_requests
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 

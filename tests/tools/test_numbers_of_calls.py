@@ -13,7 +13,7 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.messages import read_outbox_entries
-from lemming.kernel.turn.call_numbers import CallNumbers
+from lemming.kernel.turn.turn_state_values import CallNumbers
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 
 pytestmark = pytest.mark.usefixtures("untried")

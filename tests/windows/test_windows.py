@@ -16,7 +16,7 @@ from lemming.kernel.journal.journal_records import ModelReplied, TurnStarted
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory, save_memory
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.recorded_inputs import from_record
+from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import take_turn
 from lemming.kernel.turn.turn_values import Answer, AnswerSource
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say

@@ -20,7 +20,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.forms.form_user_message import describe_result
-from lemming.kernel.turn.notices import without_notices
+from lemming.kernel.turn.tool_results import without_notices
 
 REASON_CHARS = 8000
 _GIVEN_UP = ("failed", "refused")

@@ -34,7 +34,7 @@ from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.forms.form_user_message import describe_result
-from lemming.kernel.turn.notices import without_notices
+from lemming.kernel.turn.tool_results import without_notices
 from lemming.kernel.turn.turn_values import Act
 
 if TYPE_CHECKING:

@@ -54,9 +54,7 @@ from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import REQUESTS
 from lemming.kernel.turn.current_request import OWN_REQUESTS, CurrentRequest
-from lemming.kernel.turn.loop_breaker import loop_limits
-from lemming.kernel.turn.turn_values import Purpose
-from lemming.kernel.turn.visible_requests import has_answer
+from lemming.kernel.turn.loop_breaker import loop_limits, select_request_counts
 from lemming.obligations.current_requests import load_requests
 
 
@@ -87,7 +85,7 @@ class RequestsCapability(Capability):
         """Return the agent's agenda of requests."""
         return build_agenda(view, context.agent.name, context.state.requests, policy, request_policy)
 
-    def purpose(self, context: TurnContext, task: Task) -> Purpose:
+    def purpose(self, context: TurnContext, task: Task) -> CurrentRequest:
         """Return the current request of a turn, with its payload if the agent can hand the request off."""
         team = get_team(context.agent)
         can_hand_off = team is not None and bool(team.hand_to)
@@ -134,7 +132,7 @@ class TurnTeam:
         """Fill answers into the results of earlier calls, and add the tools of the team."""
         match effect:
             case SelectContext():
-                self._task, self._has_answer = effect.task, has_answer(effect, self._turn.context)
+                self._task, self._has_answer = effect.task, _has_answer(effect, self._turn.context)
                 return (yield replace(effect, tools=[*effect.tools, *self._tools.values()]))
             case ShowEarlierResult() if effect.outcomes:
                 return (yield replace(effect, result=fill_answer(effect.result, effect.outcomes[-1], effect.labels)))
@@ -144,6 +142,20 @@ class TurnTeam:
         """Return the facts about the team and about an awaited answer."""
         facts = collect_team_facts(self._turn.context.tick_context, self._turn.agent, self._task, self._tools)
         return {**facts, "answered": True} if self._has_answer else facts
+
+
+def _has_answer(selected: SelectContext, context: TurnContext) -> bool:
+    """Return True if a repeatedly asking agent is shown a new entry that may be an answer.
+
+    A model without a turn for the request answers with any kind of entry, and may omit the target.
+    """
+    if not (context.state.loops and select_request_counts(context.state.loops)):
+        return False
+    name = context.agent.name
+    payloads = [item.answer_payload for item in selected.task.outcomes] if selected.task else []
+    relevant_entries = (item for item in selected.inbox.unread if item.kind not in ("request", "status"))
+    payloads += [item.payload for item in relevant_entries if not item.targets or name in item.targets]
+    return any(payload is not None and payload.get("status") != "failed" for payload in payloads)
 
 
 def build_current_request(

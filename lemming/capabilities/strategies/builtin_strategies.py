@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lemming.capabilities.strategies import plan_execute, reflexion
-from lemming.kernel.turn.react import react
+from lemming.kernel.turn.strategy import react
 from lemming.libraries.strategy_registry import RegisteredStrategy
 
 REACT = RegisteredStrategy("react", react)

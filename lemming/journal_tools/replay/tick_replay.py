@@ -31,7 +31,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import Runtime, open_org
 from lemming.kernel.tick.state_merge import join_outcome
 from lemming.kernel.tick.tick_counter import load_counter, persist_tick
-from lemming.kernel.turn.recorded_inputs import from_record
+from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import take_turn
 
 

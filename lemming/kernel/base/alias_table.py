@@ -77,7 +77,7 @@ NAMES = _pairs(
     "Mail=MailView Message=InboundMessage "
     "NamedOnly=InboxAgenda NamedStrategy=RegisteredStrategy "
     "Org=OrgSettings Outgoing=OutgoingEntry OwnFolders=OwnFolderCheck "
-    "Paid=PricedAnswer Platter=DurableDisk Point=CrashPoint "
+    "Platter=DurableDisk Point=CrashPoint "
     ""
     "Soon=PollResult TakesBatches=BatchProvider "
     ""

@@ -31,8 +31,7 @@ from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.state_merge import TurnRow, can_run_concurrently, to_further_state
 from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.turn.interceptor_chain import resume_blocker
-from lemming.kernel.turn.recorded_inputs import begin_turn, from_record
-from lemming.kernel.turn.turn_inputs import GatheredInputs
+from lemming.kernel.turn.turn_inputs import GatheredInputs, begin_turn, from_record
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 from lemming.kernel.turn.wake_check import FurtherTurn
 

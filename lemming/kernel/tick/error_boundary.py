@@ -54,7 +54,7 @@ def to_turn_error(error: Exception) -> TurnBroke:
         return TurnBroke(error.message, where=error.where, hint=error.hint)
     if isinstance(error, LemmingError):
         raise error
-    from lemming.kernel.turn.capability_errors import HookError  # only imported with a turn that failed
+    from lemming.kernel.turn.effect_chain import HookError  # only imported with a turn that failed
 
     hint = "fix the capability, or remove its block; the other agents continue"
     if isinstance(error, HookError):  # the message has the place

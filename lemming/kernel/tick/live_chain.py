@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor, Steps
-from lemming.kernel.turn.live_effects import LIVE_EFFECTS, CheckResult, RunTool, SendRequest
-from lemming.kernel.turn.live_phase import LivePhase
-from lemming.kernel.turn.live_turn import LiveTurn
+from lemming.kernel.turn.live_phase import LIVE_EFFECTS, CheckResult, LivePhase, RunTool, SendRequest
 from lemming.kernel.turn.turn_effects import (
     Allowed,
     AskPerson,
@@ -23,6 +21,7 @@ from lemming.kernel.turn.turn_effects import (
     Rejected,
     Suspended,
 )
+from lemming.kernel.turn.turn_view import TurnView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +87,7 @@ def _perform(effect: Effect) -> Any:
 
 
 def _make_interceptor(phase: LivePhase, capability: Capability) -> Interceptor:
-    turn = LiveTurn(capability.name, phase, phase.inputs.given.get(capability.name, {}))
+    turn = TurnView(capability.name, phase, phase.inputs.given.get(capability.name, {}))
     intercept = partial(capability.intercept, turn=turn)
     return Interceptor(capability.name, capability.handles, capability.facts, intercept, capability.may_ask)
 

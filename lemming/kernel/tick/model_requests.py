@@ -133,7 +133,7 @@ class ModelRequests:
         live, self._steps = self._get_live(), None
         if live is None:
             return request
-        from lemming.kernel.turn.live_effects import SendRequest  # imported only if needed
+        from lemming.kernel.turn.live_phase import SendRequest  # imported only if needed
 
         chain, phase = live
         if SendRequest not in chain:

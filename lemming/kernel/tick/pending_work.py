@@ -20,10 +20,10 @@ from lemming.kernel.org.resume import Agent
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.turn.preparation import TurnContext
 from lemming.kernel.turn.preparation_chain import PreparationChain, prepare_context
-from lemming.kernel.turn.turn_context import TurnContext
+from lemming.kernel.turn.tool_results import is_news
 from lemming.kernel.turn.wake_check import WakeCheck, check_wake
-from lemming.kernel.turn.wake_conditions import is_news
 
 
 @dataclass

@@ -21,7 +21,7 @@ from lemming.kernel.tick.recorded_answers import restore_result
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tools import get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.turn.recorded_inputs import from_record
+from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_values import TurnInputs
 
 NO_LONGER_ALLOWED = "NoLongerAllowed"

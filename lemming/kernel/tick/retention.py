@@ -30,8 +30,8 @@ from lemming.kernel.plugins.capability_table import REPLY_HOLDS
 from lemming.kernel.tick.firing_plan import find_channels, find_people
 from lemming.kernel.tick.gateways import Gateways
 from lemming.kernel.turn.descriptions import OrgQuery
+from lemming.kernel.turn.preparation import RetentionHold
 from lemming.kernel.turn.preparation_chain import active_capabilities, agents_without_requests
-from lemming.kernel.turn.turn_context import RetentionHold
 
 # A reader that is seldom due gets two more turns; ten periods bound what a stopped reader can hold.
 EXTRA_TURNS, MAX_RETENTIONS = 2, 10

@@ -56,8 +56,8 @@ from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_waits
 from lemming.kernel.tick.turn_progress import TurnProgress
 from lemming.kernel.turn.preparation_chain import active_capabilities
-from lemming.kernel.turn.recorded_inputs import from_record
 from lemming.kernel.turn.turn_hooks import Capability
+from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import take_turn
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 

@@ -28,8 +28,7 @@ from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.workspace_secrets import can_leave_files, redact_workspace
 from lemming.kernel.turn.guards import CheckFinding
-from lemming.kernel.turn.live_effects import CheckResult, RunTool, StartTool
-from lemming.kernel.turn.live_phase import LivePhase
+from lemming.kernel.turn.live_phase import CheckResult, LivePhase, RunTool, StartTool
 from lemming.kernel.turn.tool_results import INTERRUPTED
 from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Outcome, Rejected
 

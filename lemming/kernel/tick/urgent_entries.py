@@ -19,10 +19,10 @@ from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.forms.form_user_message import describe_entry
 from lemming.kernel.turn.interceptor_chain import find_trust_labeler
+from lemming.kernel.turn.preparation import TurnContext
 from lemming.kernel.turn.preparation_chain import PreparationChain, prepare_context
 from lemming.kernel.turn.preparation_effects import LabelPrompt, ReceiveEntry, ShowEntry
-from lemming.kernel.turn.prompt_labels import PromptLabels
-from lemming.kernel.turn.turn_context import TurnContext
+from lemming.kernel.turn.prompt_input import PromptLabels
 from lemming.kernel.turn.turn_values import TurnInputs
 
 URGENT = "urgent"

@@ -1,40 +1,90 @@
-"""The current request of a turn: complete the turn's entries, detect the answer, and carry state forward.
-
-Pure.
-"""
+"""The current request of a turn: complete the turn's entries, detect the answer, and carry state forward. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor
-from typing import Any
+from typing import Any, Protocol
 
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.inboxes.answer_payload import ANSWER_KINDS
 from lemming.kernel.inboxes.payload_references import parse_references
-from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.journal.recorded_dialogue import Dialogue
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.llm.call_cost import CostBound
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.budgets import BudgetAmount, Unit, get_budget
-from lemming.kernel.obligations.request_deadlines import parse_deadline_time
-from lemming.kernel.obligations.request_payloads import get_count
-from lemming.kernel.turn.outgoing_requests import find_sub_requests, is_question
-from lemming.kernel.turn.turn_values import PricedAnswer
+from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_deadline_time
+from lemming.kernel.obligations.request_payloads import get_count, required_answers
 
 MAX_TURNS = 50
 """Maximum turns for one request, whatever they cost; then it has failed."""
 MAX_FAILURES = 3
 """Maximum consecutive turns without a result for one request."""
-NO_CALLS: Mapping[str, int] = {}
-NO_PENDING_STATES: Mapping[str, dict[str, Any]] = {}
 TOLERANCE = 1e-6
 """Shares of a budget are rounded to so much."""
 NOT_ANSWERED = "the request is not answered: write one entry of kind response"
+
+
+def is_question(entry: OutboxEntry) -> bool:
+    """Return True if an entry asks an agent or person and is not a handoff of a request."""
+    return entry.kind == "request" and bool(entry.targets) and "hands_on" not in entry.payload
+
+
+def find_sub_requests(
+    entries: Sequence[OutboxEntry],
+    calls: Mapping[str, int],
+    pending_states: Mapping[str, dict[str, Any]],
+    first_group: int,
+) -> tuple[list[SubRequest], list[int]]:
+    """Return the sub-requests of the entries, and the number of outcomes required by each group.
+
+    An entry with several targets is a separate group; all entries with a single target form one group. `join`
+    says how many outcomes of a group are enough: "all", "first" or a number. An entry with a pending state is
+    also a separate group.
+    """
+    questions = [entry for entry in entries if is_question(entry)]
+    separate = [entry for entry in questions if len(entry.targets) > 1 or entry.identity in pending_states]
+    together = [entry for entry in questions if entry not in separate]
+    sub_requests, required_counts = list[SubRequest](), list[int]()
+    for group, members in enumerate([*([entry] for entry in separate), *([together] if together else [])], first_group):
+        recipients = [(entry, to) for entry in members for to in sorted(entry.targets)]
+        for entry, to in recipients:
+            call, pending_state = calls.get(entry.identity, 0), pending_states.get(entry.identity, {})
+            sub_requests.append(make_sub_request(entry, to, pending_state, group=group, call=call))
+        payload = next((entry.payload for entry in members if "join" in entry.payload), {})
+        required_counts.append(required_answers(payload, len(recipients)))
+    return sub_requests, required_counts
+
+
+def make_sub_request(
+    entry: OutboxEntry, to: str, pending_state: dict[str, Any], *, group: int = 0, call: int = 0
+) -> SubRequest:
+    """Return the sub-request by which an entry asks an agent or person, with the pending state of capabilities."""
+    until, not_after = get_last_tick(entry), parse_deadline_time(entry.payload)
+    return SubRequest(
+        request=entry.identity, to=to, until=until, group=group, call=call, held=pending_state, not_after=not_after
+    )
+
+
+class PricedAnswer(Protocol):
+    """A model's answer with its cost, as a turn or a journal has it."""
+
+    @property
+    def input_tokens(self) -> int:
+        """Number of input tokens."""
+
+    @property
+    def output_tokens(self) -> int:
+        """Number of output tokens."""
+
+    @property
+    def credits(self) -> float:
+        """Cost in credits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +173,8 @@ class CurrentRequest:
 
         Requests written by the model are excluded: an answer to such a request approves no call.
         """
-        sub_requests = (
-            sub_request for sub_request in self.begun.asked if sub_request.call and sub_request.end == "answered"
-        )
-        return tuple((sub_request.request, sub_request.answer) for sub_request in sub_requests)
+        sub_requests = (item for item in self.begun.asked if item.call and item.end == "answered")
+        return tuple((item.request, item.answer) for item in sub_requests)
 
     @property
     def reference(self) -> str:
@@ -135,22 +183,18 @@ class CurrentRequest:
 
     def as_json(self) -> dict[str, Any]:
         """Return the current request as stored in the journal."""
-        record: dict[str, Any] = {"request": self.request, "asker": self.asker}
-        if self.until is not None:
-            record["until"] = self.until
-        if self.max_calls:
-            record["max_calls"] = self.max_calls
-        optional_fields = {
-            key: getattr(self, key) for key in ("conversation", "reply_to", "hops", "path", "asked", "not_after")
+        fields: dict[str, Any] = {
+            "until": self.until,
+            **{key: getattr(self, key) or None for key in ("max_calls", "conversation", "reply_to", "hops")},
+            "path": [*self.path] or None,
+            "asked": self.asked or None,
+            "not_after": self.not_after or None,
         }
-        record |= {key: value for key, value in optional_fields.items() if value}
-        if self.path:
-            record["path"] = [*self.path]
         if self.budget is not None:
-            record |= {"budget": self.budget, "spent": self.spent, "at": self.at}
-            record |= {"unit": self.unit} if self.unit != "credits" else {}
-            record |= {} if self.allotted is None else {"allotted": self.allotted}
-        return {**record, "begun": self.begun.as_json()}
+            fields |= {"budget": self.budget, "spent": self.spent, "at": self.at}
+            fields |= {"unit": None if self.unit == "credits" else self.unit, "allotted": self.allotted}
+        present = {key: value for key, value in fields.items() if value is not None}
+        return {"request": self.request, "asker": self.asker, **present, "begun": self.begun.as_json()}
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> CurrentRequest:
@@ -159,9 +203,7 @@ class CurrentRequest:
         return current
 
     def sub_request_blocker(self, agent: str, targets: Iterable[str]) -> str:
-        """Return the reason an agent cannot ask these targets (a target waits for the request), or an empty
-        text.
-        """
+        """Return the reason an agent cannot ask these targets (a target waits for it), or an empty text."""
         ancestors = (*self.path, agent)
         repeated = next((name for name in sorted(targets) if name in ancestors), None)
         if repeated is None:
@@ -171,18 +213,15 @@ class CurrentRequest:
     def make_handoff(self, message: str, target: str, tick: int) -> NewEntry:
         """Return the entry for a handoff of the request to another agent, which then owes the answer."""
         payload: dict[str, Any] = {"text": message, "target": target, "hands_on": self.reference, "owed_to": self.asker}
-        if self.conversation:
-            payload["conversation"] = self.conversation
-        if self.until is not None:
-            payload["deadline"] = self.until - tick
-        if self.not_after:
-            payload["not_after"] = self.not_after
-        if self.path:
-            payload["path"] = [*self.path]
-        original_payload = {
-            key: value for key, value in (self.asked or {}).items() if key not in payload or key == "text"
+        optional = {
+            "conversation": self.conversation or None,
+            "deadline": None if self.until is None else self.until - tick,
+            "not_after": self.not_after or None,
+            "path": [*self.path] or None,
         }
-        return NewEntry("request", {**payload, "hops": self.hops + 1, "asked": original_payload}, [])
+        payload |= {key: value for key, value in optional.items() if value is not None}
+        earlier = {key: value for key, value in (self.asked or {}).items() if key not in payload or key == "text"}
+        return NewEntry("request", {**payload, "hops": self.hops + 1, "asked": earlier}, [])
 
     def complete_entry(self, new_entry: NewEntry, tick: int, agent: str) -> NewEntry:
         """Return an entry with the fields known to the engine: the request answered, or the parent request."""
@@ -190,20 +229,18 @@ class CurrentRequest:
             return new_entry
         payload = {key: value for key, value in new_entry.payload.items() if value is not None}
         match new_entry.kind:
-            case "response":
+            case "response" | "status":
                 payload = {"reply_to": self.reference, **payload}
             case "request" if payload.get("target"):
                 payload = {**payload, "parent": self.reference, "path": [*self.path, agent]}
                 if self.until is not None:
                     # a sub-request never outlasts the request itself
                     own_deadline, remaining_ticks = get_count(payload, "deadline"), max(0, self.until - tick)
-                    payload["deadline"] = (
-                        remaining_ticks if own_deadline is None else min(own_deadline, remaining_ticks)
+                    payload["deadline"] = min(
+                        remaining_ticks, remaining_ticks if own_deadline is None else own_deadline
                     )
                 if self.not_after:
                     payload["not_after"] = min(parse_deadline_time(payload) or self.not_after, self.not_after)
-            case "status":
-                payload = {"reply_to": self.reference, **payload}
         return new_entry._replace(payload=self._address_to_asker(payload))
 
     def _address_to_asker(self, payload: dict[str, Any]) -> dict[str, Any]:
@@ -215,7 +252,7 @@ class CurrentRequest:
 
     def is_answered(self, entries: Sequence[OutboxEntry]) -> bool:
         """Return True if one of the entries answers the request."""
-        return any(self._is_about_request(entry, "response") for entry in entries)
+        return bool(self.find_answers(entries))
 
     def find_answers(self, entries: Sequence[OutboxEntry]) -> list[OutboxEntry]:
         """Return the entries that answer the request."""
@@ -237,9 +274,7 @@ class CurrentRequest:
         return any(name in (self.reference, self.request) for name in parse_references(payload.get("reply_to")))
 
     def mark_answer(self, entries: list[OutboxEntry]) -> list[OutboxEntry] | None:
-        """Return the entries with the last suitable entry turned into the answer, or None without such an
-        entry.
-        """
+        """Return the entries with the last suitable entry turned into the answer, or None without such an entry."""
         for index in reversed(range(len(entries))):
             entry = entries[index]
             if entry.kind in ANSWER_KINDS and entry.targets <= {self.asker}:
@@ -263,11 +298,8 @@ class CurrentRequest:
             return entries
         parts = sum(len(entry.targets) if self.counts_open_budgets else 1 for entry in entries if is_question(entry))
         remaining = self.make_amount(max(round(self.budget - self.spent - cost, 6), 0.0))
-        share = (
-            remaining.split_budget(parts + 1).number
-            if self.counts_open_budgets
-            else self._legacy_share(remaining.number, parts)
-        )
+        share = remaining.split_budget(parts + 1).number
+        share = share if self.counts_open_budgets else self._legacy_share(remaining.number, parts)
         entries = [self._add_share(entry, share) if is_question(entry) else entry for entry in entries]
         charged = self.compute_charge(entries, cost)
         return [self._add_remainder(entry, charged) for entry in entries]
@@ -315,11 +347,9 @@ class CurrentRequest:
         `counts`: True for a useless model reply, False if no model could be asked. `calls`: the number of
         model calls in the turn.
         """
-        other_requests = [candidate for candidate in open_requests if candidate.key != self.begun.key]
-        open_request = next(
-            (candidate for candidate in open_requests if candidate.key == self.begun.key),
-            OpenRequest(request=self.request),
-        )
+        other_requests = [item for item in open_requests if item.key != self.begun.key]
+        matches = (item for item in open_requests if item.key == self.begun.key)
+        open_request = next(matches, OpenRequest(request=self.request))
         spent = round(open_request.spent + cost, 6) if self.budget is not None else 0.0
         total_calls = open_request.calls + calls if self.max_calls else 0
         failed = replace(open_request, failures=open_request.failures + counts, spent=spent, calls=total_calls)
@@ -329,17 +359,18 @@ class CurrentRequest:
         self,
         entries: Sequence[OutboxEntry],
         results: Sequence[dict[str, Any]],
-        calls: Mapping[str, int] = NO_CALLS,
+        *,
+        calls: Mapping[str, int],
+        pending_states: Mapping[str, dict[str, Any]],
+        keep_dialogue: Callable[[], Dialogue | None],
         cost: float = 0.0,
-        pending_states: Mapping[str, dict[str, Any]] = NO_PENDING_STATES,
-        failed_attempts: Mapping[str, int] = NO_CALLS,
+        failed_attempts: Mapping[str, int] | None = None,
         model_calls: int = 0,
-        keep_dialogue: Callable[[], Dialogue | None] | None = None,
     ) -> OpenRequest:
         """Return the open request after a turn without an answer.
 
         `calls`: the index (from 1) of the result awaiting each entry's answer, by the entry's identity.
-        `pending_states`: the pending state of capabilities, by the same identity. `make_dialogue`: returns
+        `pending_states`: the pending state of capabilities, by the same identity. `keep_dialogue`: returns
         the dialogue of the turn.
         """
         sub_requests, enough = find_sub_requests(entries, calls, pending_states, first_group=len(self.begun.enough))
@@ -357,8 +388,8 @@ class CurrentRequest:
             turns=self.begun.turns + 1,
             spent=round(self.begun.spent + cost, 6) if self.budget is not None else 0.0,
             calls=self.begun.calls + model_calls if self.max_calls else 0,
-            in_vain={**failed_attempts},
-            dialogue=keep_dialogue() if has_pending and keep_dialogue else None,
+            in_vain={**(failed_attempts or {})},
+            dialogue=keep_dialogue() if has_pending else None,
         )
 
 

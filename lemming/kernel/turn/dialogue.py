@@ -22,13 +22,11 @@ from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.recorded_dialogue import Dialogue
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.forms.discovered_tools import attach_found_tools, list_found_tools
-from lemming.kernel.turn.forms.form_question import render_action_results
+from lemming.kernel.turn.forms.form_question import attach_found_tools, list_found_tools, render_action_results
 from lemming.kernel.turn.forms.form_user_message import describe_results, describe_sub_request
 from lemming.kernel.turn.forms.reply_form import ReplyForm
-from lemming.kernel.turn.notices import extract_notices, notices_message, without_notices
-from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.prompt_labels import PromptLabels
+from lemming.kernel.turn.prompt_input import PromptInput, PromptLabels
+from lemming.kernel.turn.tool_results import extract_notices, notices_message, without_notices
 from lemming.kernel.turn.turn_prompt import (
     ANSWERS_TITLE,
     describe_outcome,

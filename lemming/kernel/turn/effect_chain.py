@@ -1,15 +1,19 @@
-"""Take an effect through the interceptors of its type, one after another, and perform it at the end."""
+"""Take an effect through the interceptors of its type, one after another, and perform it at the end.
+
+An interceptor that breaks the rules for hooks fails the turn, with capability, file and line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
 
 from lemming.kernel.base.json_equality import is_equal_json
-from lemming.kernel.turn.capability_errors import HookError, capability_error
-from lemming.kernel.turn.live_effects import CheckResult, RunTool, StartTool
+from lemming.kernel.turn.live_phase import CheckResult, RunTool, StartTool
 from lemming.kernel.turn.turn_effects import (
     UNCOMPARED,
     WRITES,
@@ -23,6 +27,7 @@ from lemming.kernel.turn.turn_effects import (
     Event,
     Interception,
     Outcome,
+    Refusal,
     Rejected,
     Replaced,
     Suspended,
@@ -31,6 +36,7 @@ from lemming.kernel.turn.turn_effects import (
     effect_content,
 )
 
+E = TypeVar("E", bound=Effect)
 Perform = Callable[[Any], Any]
 """Performs an effect and returns the answer, or an outcome if the kernel itself refuses the effect."""
 
@@ -79,6 +85,11 @@ class EffectChain:
                 outcome: Outcome = stop.value
                 return outcome
             answer = self._perform(request)
+
+    def decide(self, effect: E) -> E | Refusal:
+        """Return an effect as its interceptors passed it on and it was performed, or the outcome against it."""
+        outcome = self.dispatch(effect)
+        return cast("E | Refusal", outcome.effect if isinstance(outcome, Allowed) else outcome)
 
     def begin(self, effect: Effect) -> Steps:
         """Take an effect through all interceptors of its type. Yields the effects to perform, which all agreed to."""
@@ -280,3 +291,54 @@ def _changeable(effect: Effect) -> Any:
 
 def _refuse_change(interceptor: Interceptor) -> Rejected:
     return Rejected(f"{interceptor.name} changed an effect in place: yield a changed copy")
+
+
+# --- errors in the code of a capability: with capability, file and line
+
+
+PAGE = "docs/capabilities.md"
+
+
+class HookError(TypeError):
+    """A hook of a capability breaks the rules for hooks. It fails the turn; the message has the place."""
+
+
+def capability_error(name: str, hook: Callable[..., Any], problem: str) -> HookError:
+    """Return the error that fails a turn because a hook of a capability breaks the rules for hooks."""
+    while isinstance(hook, partial):
+        hook = hook.func
+    return HookError(f"{name}.{getattr(hook, '__name__', 'intercept')}{find_place(hook)} {problem}")
+
+
+def check_json(name: str, hook: Callable[..., Any], value: Any, expected: str) -> None:
+    """Check that a hook returned a JSON object.
+
+    Raises:
+        HookError: The value is another one, or holds one that JSON does not have.
+    """
+    if not isinstance(value, dict):
+        got = type(value).__name__
+        raise capability_error(name, hook, f"must return {expected}, got {got}: see {PAGE}")
+    for problem in _find_non_json(value, ""):
+        raise capability_error(name, hook, f"must return {expected}, got {problem}")
+
+
+def _find_non_json(value: Any, pointer: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                yield f"the key {key!r} of type {type(key).__name__} at {pointer or '/'}: keys are texts"
+            yield from _find_non_json(item, f"{pointer}/{key}")
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from _find_non_json(item, f"{pointer}/{number}")
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield f"{value} at {pointer}: JSON has no such number"
+    elif not (value is None or isinstance(value, (str, bool, int, float))):
+        yield f"{type(value).__name__} at {pointer}: convert it to JSON"
+
+
+def find_place(value: Any) -> str:
+    """Return file and line of a function, in brackets, or an empty text."""
+    code = getattr(value, "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno})" if code else ""

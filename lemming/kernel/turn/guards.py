@@ -75,18 +75,15 @@ class CallBatcher(Protocol):
 
     def add_turns(self, turns: int = 1) -> None:
         """Count turns that may start, before the first model call."""
-        ...
 
     def remove_turn(self) -> None:
         """Count a finished turn. Turns unblocked by the end have been added before."""
-        ...
 
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
         """Return a model's answer.
 
         Raises the errors of a live call, and `Unavailable` when the engine stops.
         """
-        ...
 
 
 class SharedResource(NamedTuple):
@@ -111,16 +108,20 @@ class TrustLabeler(Protocol):
 
     def normalize(self, label: str) -> str:
         """Return the label if it exists, else the least trusted label."""
-        ...
 
     def lowest(self, labels: Iterable[str]) -> str:
         """Return the least trusted of several labels."""
-        ...
 
     def entry_label(self, entry: OutboxEntry) -> str:
         """Return the trust label of an entry."""
-        ...
 
     def memory_labels(self, agent_name: str, memories: Memories) -> Mapping[str, str]:
         """Return the trust labels of an agent's labelled memories, by key."""
-        ...
+
+
+VERDICT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"passes": {"type": "boolean"}, "reason": {"type": "string"}},
+    "required": ["passes", "reason"],
+    "additionalProperties": False,
+}

@@ -1,28 +1,81 @@
-"""Capabilities that take part in a turn, called hook by hook in their order (`turn.turn_hooks`)."""
+"""Capabilities that take part in a turn: their effect chain, what they wrap, and the states they keep."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
+from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
-from lemming.kernel.turn.check_subjects import ResumeCheck
-from lemming.kernel.turn.descriptions import AuxiliaryPrompt
+from lemming.kernel.turn.descriptions import AuxiliaryPrompt, ResumeCheck
+from lemming.kernel.turn.effect_chain import EffectChain, check_json
 from lemming.kernel.turn.guards import TrustLabeler
+from lemming.kernel.turn.preparation import RunTurn
 from lemming.kernel.turn.preparation_chain import agent_capabilities
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_capabilities import NO_CAPABILITIES, TurnCapabilities
+from lemming.kernel.turn.turn_effects import AskModel, CallTool, EffectPerformed
 from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_values import Purpose, TurnInputs
+from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.kernel.turn.turn_view import TurnView
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState
+
+
+class TurnCapabilities:
+    """Capabilities of a turn, in the order in which they are called.
+
+    `chain` is None if none of them handles an effect, and `wraps` has what runs around the turn, outermost first.
+    """
+
+    def __init__(
+        self, capabilities: Iterable[Capability], snapshots: Mapping[str, Json], turn_state: TurnState | None
+    ) -> None:
+        self.chain: EffectChain | None = None
+        self.wraps: list[Callable[[RunTurn], End]] = []
+        self._members: list[tuple[Capability, TurnView]] = []
+        if turn_state is None:
+            return
+        for capability in capabilities:
+            snapshot = snapshots.get(capability.name, {})
+            view = TurnView(capability.name, turn_state, snapshot, frozenset(capability.handles))
+            self._members.append((capability, view))
+            if capability.wraps_turns:
+                self.wraps.append(partial(capability.wrap_turn, view))
+        links = [capability.interceptor(view) for capability, view in self._members]
+        if any(link.handles for link in links):
+            self.chain = EffectChain(links, turn_state.perform, turn_state.events.append)
+
+    def reduce_states(self, states: Mapping[str, Json], *, is_applied: bool) -> dict[str, Json]:
+        """Return the states for the ledger, by capability, after the events of the turn that count.
+
+        `is_applied`: all events count. Of a failed turn only calls and answers of models do. A capability gets the events
+        of the types it handles, whatever others handle.
+        """
+        reduced = {**states}
+        for capability, view in self._members:
+            if not capability.reduces_events:
+                continue
+            state = states.get(capability.name, {})
+            for event in view.iter_events():
+                is_outside = isinstance(event, EffectPerformed) and isinstance(event.effect, (CallTool, AskModel))
+                if is_applied or is_outside:
+                    state = capability.reduce(state, event, view)
+            if capability.name not in LISTED and is_applied:  # a failed turn must keep the states of the others
+                check_json(capability.name, capability.reduce, state, "the state to keep, a JSON object")
+            reduced[capability.name] = state
+        return {name: state for name, state in reduced.items() if state}
+
+
+NO_CAPABILITIES = TurnCapabilities((), {}, None)
+"""The capabilities of a plain turn."""
 
 
 def find_turn_capabilities(turn_state: TurnState, plugins: Sequence[str] | None = None) -> TurnCapabilities:
@@ -92,14 +145,6 @@ def resume_blocker(inputs: TurnInputs, tick_context: TickContext) -> str:
         for problem in item.check(ResumeCheck(inputs, tick_context)):
             return problem.message
     return ""
-
-
-def parse_purpose(raw: Json) -> Purpose:
-    """Return the purpose of a turn from the record. Raises `ValueError` for invalid JSON."""
-    from lemming.kernel.turn.current_request import CurrentRequest  # most turns have none
-
-    purpose: Purpose = CurrentRequest.from_json(raw)
-    return purpose
 
 
 def auxiliary_prompts(snapshots: Mapping[str, Json]) -> Iterator[AuxiliaryPrompt]:

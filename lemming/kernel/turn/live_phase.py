@@ -1,10 +1,20 @@
-"""The live phase of a turn: the tick, the files as they are, and the records up to now."""
+"""The live phase of a turn: its effects, and the tick, files and records as they are.
+
+    RunTool (may the call run?)  ->  StartTool (it starts)  ->  the tool, CheckResult  ->  recorded result
+    SendRequest (may the model be asked?)  ->  the model  ->  recorded answer
+
+Outcomes are part of the recorded result and are not computed again, so an interceptor of these effects may read files
+as they are now.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.turn.turn_effects import Effect, LiveEffect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,11 +23,71 @@ if TYPE_CHECKING:
     from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ToolFinished
     from lemming.kernel.journal.verdicts import GateVerdict
     from lemming.kernel.journal.write_offs import WriteOff
+    from lemming.kernel.org.model_entries import ModelEntry
     from lemming.kernel.org.organisation import OrgPath
-    from lemming.kernel.tools import ToolResult
-    from lemming.kernel.turn.live_effects import RunTool
+    from lemming.kernel.providers import Request
+    from lemming.kernel.tools import Tool, ToolResult
+    from lemming.kernel.tools.tool_context import ToolContext
+    from lemming.kernel.turn.current_request import CurrentRequest
     from lemming.kernel.turn.prompt_prefix import TickContext
-    from lemming.kernel.turn.turn_values import Purpose, TurnInputs
+    from lemming.kernel.turn.turn_values import TurnInputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTool(LiveEffect):
+    """A call about to run. The outcome's answer is the `ToolResult`.
+
+    An interceptor that answers without yielding the effect prevents the run: with `Rejected`, `Deferred`, or `Allowed`
+    and a result of its own. Neighbouring calls of tools that may run in parallel are all decided first, in order.
+    """
+
+    call: ToolCall
+    tool: Tool
+    context: ToolContext
+
+    def with_args(self, args: Any) -> RunTool:
+        """Return the effect with other arguments."""
+        return self if args is self.call.args else replace(self, call=self.call._replace(args=args))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartTool(LiveEffect):
+    """A call that starts now, decided and as it is made. The outcome's answer is the `ToolResult`.
+
+    `tool` is None for a call of a tool that the agent does not have, which fails.
+    """
+
+    call: ToolCall
+    tool: Tool | None
+    context: ToolContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckResult(LiveEffect):
+    """The whole result of a call, before it is cut to its limit and stored. Arrives on the tool's thread."""
+
+    call: ToolCall
+    tool: Tool
+    context: ToolContext
+    result: ToolResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendRequest(LiveEffect):
+    """A request about to be sent to a model. The outcome's answer is the `Reply`.
+
+    `key`: the model's key in `config/models.json`. `number`: the call's number in the tick, from 0 in the first turn. A
+    call that may have been billed and is made again is an effect of its own, for which a changed `request` is ignored.
+    """
+
+    key: str
+    entry: ModelEntry
+    request: Request
+    number: int
+
+
+LIVE_EFFECTS: Sequence[type[Effect]] = (RunTool, StartTool, CheckResult, SendRequest)
+
 
 T = TypeVar("T")
 
@@ -27,7 +97,6 @@ class EarlierTurns(Protocol):
 
     def wait_for_earlier(self, name: str) -> bool:
         """Wait until these turns of other agents are over. Return False if the engine is to end."""
-        ...
 
 
 @dataclass
@@ -75,7 +144,7 @@ class LivePhase:
     _caches: dict[object, Any] = field(default_factory=dict)
 
     @property
-    def task(self) -> Purpose | None:
+    def task(self) -> CurrentRequest | None:
         """The request that the turn serves, or None."""
         return self.inputs.task
 

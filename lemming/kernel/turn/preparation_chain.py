@@ -35,15 +35,12 @@ from lemming.kernel.plugins.capability_table import (
     find_asked_capabilities,
     find_key_owners,
 )
-from lemming.kernel.turn.capability_errors import check_json
-from lemming.kernel.turn.effect_chain import EffectChain
+from lemming.kernel.turn.effect_chain import EffectChain, check_json
 from lemming.kernel.turn.loop_breaker import select_request_counts
-from lemming.kernel.turn.preparation import Block, Continue, Preparation, Wake, Watch
+from lemming.kernel.turn.preparation import Block, Continue, Preparation, TurnContext, Wake, Watch
 from lemming.kernel.turn.preparation_effects import ReceiveEntry
-from lemming.kernel.turn.turn_context import TurnContext
 from lemming.kernel.turn.turn_effects import Allowed, Deferred, Effect, Event, Rejected
 from lemming.kernel.turn.turn_hooks import Capability
-from lemming.kernel.turn.turn_values import Purpose
 
 T = TypeVar("T", bound=Effect)
 
@@ -275,12 +272,6 @@ def prepare_context(context: TurnContext, view: ReaderView) -> PreparationChain:
     for open_request in context.state.requests:
         names = names.union({REQUESTS}, (name for sub_request in open_request.asked for name in sub_request.held))
     return PreparationChain(_make_preparations(names, context), context.agent.name) if names else NO_PREPARATION
-
-
-def find_purpose(context: TurnContext, task: Task) -> Purpose:
-    """Return the recorded purpose of a turn for a request."""
-    purpose: Purpose = get_capability(REQUESTS).purpose(context, task)
-    return purpose
 
 
 def _should_load_requests(names: AbstractSet[str], policy: TurnPolicy, view: ReaderView) -> bool:

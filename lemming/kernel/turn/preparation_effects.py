@@ -17,8 +17,7 @@ from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tools import Tool
-from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
+from lemming.kernel.turn.prompt_input import PLAIN, PromptInput, PromptLabels
 from lemming.kernel.turn.reply_schemas import PayloadSchema
 from lemming.kernel.turn.turn_effects import PreparationEffect
 

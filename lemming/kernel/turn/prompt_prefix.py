@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import is_
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.entry_kinds import MessageKind
@@ -24,15 +24,20 @@ from lemming.kernel.providers import LLMProvider, Message, available_providers, 
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool, list_tools
 from lemming.kernel.tools.toolset import FOR_EVERYBODY, Toolset
-from lemming.kernel.turn.forms.first_messages import make_first_messages
-from lemming.kernel.turn.forms.form_choice import FORM_PROMPTS, FormChoice, ModelFeatures, choose_form
-from lemming.kernel.turn.forms.native_names import make_native_names
-from lemming.kernel.turn.forms.reply_form import ReplyForm
-from lemming.kernel.turn.forms.signatures import Action
-from lemming.kernel.turn.forms.turn_actions import MEMORY_READ, TurnFacts, is_granted
+from lemming.kernel.turn.forms.form_choice import (
+    FORM_PROMPTS,
+    FormChoice,
+    ModelFeatures,
+    choose_form,
+    make_first_messages,
+)
+from lemming.kernel.turn.forms.reply_form import MEMORY_READ, ReplyForm, TurnFacts, is_granted
 from lemming.kernel.turn.loop_breaker import loop_limits
-from lemming.kernel.turn.reply_schemas import PayloadSchema, reply_schema
+from lemming.kernel.turn.reply_schemas import Action, PayloadSchema, make_native_names, reply_schema
 from lemming.kernel.turn.turn_prompt import full_prefix
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.preparation_effects import SelectContext
 
 T = TypeVar("T")
 PREFIX_KEYS = ("instructions", "examples")
@@ -51,42 +56,34 @@ class TickContext(Protocol):
     @property
     def org(self) -> Organisation:
         """The organisation."""
-        ...
 
     @property
     def config(self) -> Config:
         """The settings."""
-        ...
 
     @property
     def toolset(self) -> Toolset:
         """The organisation's tools."""
-        ...
 
     @property
     def mail(self) -> MailView:
         """The mail with visibility rules."""
-        ...
 
     @property
     def tick(self) -> int:
         """The tick's number."""
-        ...
 
     @property
     def at(self) -> str:
         """The tick's wall-clock time."""
-        ...
 
     @property
     def since(self) -> str:
         """The time up to which earlier ticks went, or an empty string if not needed."""
-        ...
 
     @property
     def chosen(self) -> Sequence[str]:
         """Agents named for this tick: they take a turn even without news."""
-        ...
 
     @property
     def reports(self) -> Mapping[str, TurnReport]:
@@ -94,16 +91,13 @@ class TickContext(Protocol):
 
         A turn may use only reports of awaited turns: other turns may finish sooner by chance.
         """
-        ...
 
     def get_cache(self, kind: Callable[[TickContext], T]) -> T:
         """Return a cache bound to this context, made once per kind."""
-        ...
 
     @property
     def survey(self) -> Survey:
         """The agents."""
-        ...
 
 
 class PromptPrefix(NamedTuple):
@@ -142,18 +136,16 @@ class PromptPrefixCache:
         agent: Agent,
         entry: ModelEntry,
         allocation: AgentCredits,
-        sections: tuple[str, ...],
-        payload_schemas: Sequence[PayloadSchema],
+        selected: SelectContext | None,
         get_facts: Callable[[], TurnFacts],
-        turn_tools: Iterable[Tool],
     ) -> PromptPrefix:
         """Return the agent's prompt prefix, rebuilt if any object of the basis has changed.
 
-        `payload_schemas`: schemas of the turn's entries. `turn_tools`: tools that depend on the resume
-        alone.
+        `selected`: sections, schemas of the turn's entries, and tools that depend on the resume alone.
         """
         plugins = tick_context.config.org.plugins
         basis = agent, tick_context.config, tick_context.toolset, available_providers(plugins)
+        sections, payload_schemas = (selected.sections, selected.payload_schemas) if selected else ((), ())
         cached = self._by_agent.get(agent.name)
         facts: TurnFacts | None = None
         is_same = (
@@ -172,72 +164,52 @@ class PromptPrefixCache:
         # Finding this out creates a provider: agents with the same model share the result.
         if key not in self._features:
             self._features[key] = _probe_features(entry, self._base, plugins)
-        if self._features[key].prompt in FORM_PROMPTS:
-            facts = facts or get_facts()
-        prefix = _build_prefix(
-            basis,
-            sections,
-            payload_schemas,
-            facts,
-            turn_tools,
-            tick_context,
-            agent,
-            entry,
-            allocation,
-            self._features[key],
-        )
+        features = self._features[key]
+        facts = facts or get_facts() if features.prompt in FORM_PROMPTS else facts
+        prefix = _build_prefix(tick_context, agent, entry, allocation, selected, facts, features, basis)
         self._by_agent[agent.name] = prefix
         return prefix
 
 
 def _build_prefix(
-    basis: tuple[object, ...],
-    sections: tuple[str, ...],
-    payload_schemas: Sequence[PayloadSchema],
-    facts: TurnFacts | None,
-    turn_tools: Iterable[Tool],
     tick_context: TickContext,
     agent: Agent,
     entry: ModelEntry,
     allocation: AgentCredits,
+    selected: SelectContext | None,
+    facts: TurnFacts | None,
     features: ModelFeatures,
+    basis: tuple[object, ...],
 ) -> PromptPrefix:
-    settings = tick_context.config.org
+    settings, sections = tick_context.config.org, selected.sections if selected else ()
+    payload_schemas = selected.payload_schemas if selected else ()
     allowed = tick_context.toolset.allowed_tools(agent, settings)
     listing = list_tools(allowed, agent, context_tokens=features.context_tokens, share=entry.tools_share)
-    tools = (*listing.listed, *turn_tools)
+    tools = (*listing.listed, *(selected.tools if selected else ()))
     limits, defaults = agent.turn, settings.defaults.turn
     instructed_agent = replace(agent, instructions="\n\n".join([agent.instructions, *sections])) if sections else agent
-    limit = entry.max_output_tokens
-    choice = choose_form(agent, features, limit, facts, payload_schemas, tools) if facts else None
-    if not choice:
-        tools = tuple(tool for tool in tools if _is_in_contract(tool, agent))
-    messages = (
-        make_first_messages(instructed_agent, choice)
-        if choice
-        else _contract_messages(instructed_agent, tools, features)
-    )
-    is_native = features.calls_tools and (choice.form.style == "native" if choice else features.prompt == "full")
-    if is_native and (actions := choice.actions if choice else [*map(_to_action, tools)]):
-        messages[0]["tools"] = describe_native_tools(actions, choice.form if choice else None)
+    choice = choose_form(agent, features, entry.max_output_tokens, facts, payload_schemas, tools) if facts else None
+    schema: Mapping[str, Any] | None = choice.schema if choice else None
     if choice:
-        schema: Mapping[str, Any] | None = choice.schema
+        messages = make_first_messages(instructed_agent, choice)
+        is_native, actions = choice.form.style == "native", choice.actions
     else:
-        schema = (
-            _contract_schema(agent, () if features.calls_tools else tools, payload_schemas)
-            if features.takes_schema
-            else None
-        )
+        tools = tuple(tool for tool in tools if _is_in_contract(tool, agent))
+        is_program, is_native = features.prompt == "values", features.prompt == "full"
+        messages = [] if is_program else full_prefix(instructed_agent, None if features.calls_tools else tools)
+        actions = [*map(_to_action, tools)]
+        if features.takes_schema:
+            schema = _contract_schema(agent, () if features.calls_tools else tools, payload_schemas)
+    if features.calls_tools and is_native and actions:
+        messages[0]["tools"] = describe_native_tools(actions, choice.form if choice else None)
     loops = loop_limits(agent, settings.loops)
-    max_steps = (
-        limits.max_steps or defaults.max_steps or _default_max_steps(limits, choice, is_multi_step=features.calls_tools)
-    )
+    default_steps = _default_max_steps(limits, choice, is_multi_step=features.calls_tools)
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.as_json.items() if key not in PREFIX_KEYS},
         "model": _to_recorded_entry(entry),
         "allocation": vars(allocation),
-        "max_steps": max_steps,
+        "max_steps": limits.max_steps or defaults.max_steps or default_steps,
         "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
         "loops": vars(loops),
         **({"form": choice.form.to_json()} if choice else {}),
@@ -272,21 +244,16 @@ def _to_recorded_entry(entry: ModelEntry) -> dict[str, Any]:
     return {key: value for key, value in vars(entry).items() if key not in omitted_keys}
 
 
-def _contract_messages(agent: Agent, tools: Iterable[Tool], features: ModelFeatures) -> list[Message]:
-    """Return the first messages for a model that is asked for the whole contract; a program needs none."""
-    return [] if features.prompt == "values" else full_prefix(agent, None if features.calls_tools else tools)
-
-
 def _contract_schema(
     agent: Agent, tools: Sequence[Tool], payload_schemas: Sequence[PayloadSchema]
 ) -> Mapping[str, Any]:
+    kinds, max_entries = tuple(agent.turn.kinds), agent.turn.max_entries
     if not payload_schemas:
-        return _schema(tuple(agent.turn.kinds), tuple(tools), agent.turn.max_entries)
-    extra_kinds = {kind for schema in payload_schemas for kind in schema.kinds}.difference(agent.turn.kinds)
+        return _schema(kinds, tuple(tools), max_entries)
+    extra_kinds = {kind for schema in payload_schemas for kind in schema.kinds}.difference(kinds)
     arguments = {tool.name: tool.parameters for tool in tools}
-    kinds = [*agent.turn.kinds, *extra_kinds]
     return reply_schema(
-        kinds=kinds, tools=arguments, max_entries=agent.turn.max_entries, payload_schemas=payload_schemas
+        kinds=[*kinds, *extra_kinds], tools=arguments, max_entries=max_entries, payload_schemas=payload_schemas
     )
 
 
@@ -297,11 +264,8 @@ def _probe_features(entry: ModelEntry, base: Path, plugins: list[str]) -> ModelF
     except ConfigError as error:
         raise Unusable(error.message, where=error.where, hint=error.hint) from error
     if entry.tools == "native" and not (provider.takes_tools and entry.prompt in NATIVE_TOOL_PROMPTS):
-        reason = (
-            "the provider has no tools of its own"
-            if entry.prompt in NATIVE_TOOL_PROMPTS
-            else f'prompt is "{entry.prompt}"'
-        )
+        is_possible = entry.prompt in NATIVE_TOOL_PROMPTS
+        reason = "the provider has no tools of its own" if is_possible else f'prompt is "{entry.prompt}"'
         message = f'{entry.provider} {entry.model} cannot use "tools": "native": {reason}'
         raise Unusable(message, where=MODELS_FILE)
     prompt = entry.prompt or ("full" if provider.writes_contract else "fit")

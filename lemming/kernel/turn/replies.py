@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply, has_contract, parse_reply
 from lemming.kernel.base.errors import ContractError
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.providers import require_usable_finish
-from lemming.kernel.turn.action_form import to_reply_text
 from lemming.kernel.turn.effect_chain import EffectChain
-from lemming.kernel.turn.forms.discovered_tools import map_found_names
+from lemming.kernel.turn.forms.form_question import map_found_names
 from lemming.kernel.turn.forms.reply_reader import parse_form_reply
 from lemming.kernel.turn.forms.reply_shapes import extract_calls
-from lemming.kernel.turn.forms.signatures import list_actions
+from lemming.kernel.turn.reply_schemas import list_actions
 from lemming.kernel.turn.turn_effects import Allowed, CheckEntries, TakeReply
 from lemming.kernel.turn.turn_prompt import native_tools
 from lemming.kernel.turn.turn_values import Answer, TurnInputs
@@ -23,7 +24,7 @@ from lemming.kernel.turn.turn_values import Answer, TurnInputs
 def read_reply(
     inputs: TurnInputs,
     chain: EffectChain | None,
-    requests: Any,
+    require_content: Callable[[TurnReply], None] | None,
     answer: Answer,
     *,
     keep: Keep = "all",
@@ -32,8 +33,8 @@ def read_reply(
 ) -> TurnReply:
     """Return the reply in an answer. Raises `ContractError` for an invalid reply.
 
-    `requests`: the turn's `TurnRequests`, or None. `has_written`: the turn has written an entry already. `found_tools`: tools
-    found by a search of the turn.
+    `require_content`: raises `ContractError` for a reply that answers nothing, or None. `has_written`: the turn has
+    written an entry already. `found_tools`: tools found by a search of the turn.
     """
     require_usable_finish(answer.finish, answer.text)
     limits = inputs.agent.turn
@@ -43,10 +44,13 @@ def read_reply(
         reply = _parse_answer(inputs, chain, answer, kinds, keep, has_written=has_written, found_tools=found_tools)
         if reply.tool_calls:
             reply = _limit_calls(reply, limits.max_tool_calls)
-        if keep == "all" and requests:
-            requests.require_content(reply)
+        if keep == "all" and require_content:
+            require_content(reply)
         if keep == "all" and chain and TakeReply in chain:
-            reply = _take_reply(chain, reply)
+            passed = chain.decide(TakeReply(reply=reply))
+            if not isinstance(passed, TakeReply):
+                raise ContractError(passed.reason)
+            reply = passed.reply
         if inputs.form and answer.finish == "length":
             # A plain text has no end that could be missed.
             remark = f"the reply was cut off at the token limit ({_cutoff_remedy(inputs)})"
@@ -98,14 +102,6 @@ def _parse_answer(
         reply = TurnReply(notes=answer.text.strip())
     calls = [ToolCall(native.get(call["tool"], call["tool"]), call["args"], call["id"]) for call in answer.calls]
     return reply._replace(tool_calls=(*calls, *reply.tool_calls))
-
-
-def _take_reply(chain: EffectChain, reply: TurnReply) -> TurnReply:
-    """Return a reply as the capabilities of the turn take it. Raises `ContractError` with the reason if they do not."""
-    outcome = chain.dispatch(TakeReply(reply=reply))
-    if isinstance(outcome, Allowed) and isinstance(outcome.effect, TakeReply):
-        return outcome.effect.reply
-    raise ContractError(getattr(outcome, "reason", "a person must decide about it first"))
 
 
 def _check_entries(chain: EffectChain, entries: list[NewEntry]) -> list[NewEntry | list[str]]:
@@ -162,3 +158,42 @@ def _limit_calls(reply: TurnReply, max_calls: int) -> TurnReply:
     omission = f"tool_calls: {excess} of {max_calls + excess} were left out"
     remark = f"{omission}, the limit is {max_calls} (turn.max_tool_calls)"
     return reply._replace(tool_calls=reply.tool_calls[:max_calls], left_out=(*reply.left_out, remark))
+
+
+SEND, DONE = "send_message", "done"
+
+_FENCED = re.compile(r"(?:<tool_call>|```(?:json)?)(.*?)(?:</tool_call>|```|\Z)", re.DOTALL)
+
+
+def to_reply_text(text: str, kinds: Sequence[str]) -> str:
+    """Return an action as a reply of four keys. Any other text is unchanged.
+
+    >>> to_reply_text('{"name": "file_read", "arguments": {"path": "x"}}', ["message"])
+    '{"tool_calls":[{"tool":"file_read","args":{"path":"x"}}]}'
+    >>> to_reply_text('<tool_call> {"name": "send_message", "arguments": {"text": "hi"}}', ["report"])
+    '{"outbox_entries":[{"kind":"report","payload":{"text":"hi"}}]}'
+    """
+    action = _find_action(text)
+    if action is None:
+        return text
+    name, arguments = action
+    if name == DONE:
+        return dump_compact({"outbox_entries": []}).decode()
+    if name == SEND:
+        kind = "message" if "message" in kinds else kinds[0]
+        return dump_compact({"outbox_entries": [{"kind": kind, "payload": arguments}]}).decode()
+    return dump_compact({"tool_calls": [{"tool": name, "args": arguments}]}).decode()
+
+
+def _find_action(text: str) -> tuple[str, Any] | None:
+    """Return the first action in a text (bare, fenced or in tags), or None."""
+    match = _FENCED.search(text)
+    for part in (text, match[1] if match else ""):
+        try:
+            raw = parse(part)
+        except JsonProblem:
+            continue
+        if isinstance(raw, dict) and isinstance(raw.get("name"), str):
+            arguments = raw.get("arguments", raw.get("parameters", {}))
+            return raw["name"], {} if arguments is None else arguments
+    return None

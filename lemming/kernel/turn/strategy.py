@@ -17,10 +17,16 @@ from lemming.kernel.base.errors import ContractError, Outcome, OutOfCredits
 from lemming.kernel.providers import Message
 from lemming.kernel.tools.toolset import turn_tool_names
 from lemming.kernel.turn.dialogue import HIDDEN_RESULT, render_results
-from lemming.kernel.turn.forms.discovered_tools import attach_found_tools, list_earlier_found_tools, offer_found_tools
-from lemming.kernel.turn.forms.form_question import ReplyPrompt, correct_prompt, narrow_prompt
+from lemming.kernel.turn.forms.form_question import (
+    ReplyPrompt,
+    attach_found_tools,
+    correct_prompt,
+    list_earlier_found_tools,
+    narrow_prompt,
+    offer_found_tools,
+)
 from lemming.kernel.turn.forms.reply_form import REMEMBER
-from lemming.kernel.turn.notices import without_notices
+from lemming.kernel.turn.tool_results import without_notices
 from lemming.kernel.turn.turn_prompt import correction_message, urgent_message
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Act, Answer, Ask, Step, Steps
@@ -345,3 +351,15 @@ def to_assistant_message(answer: Answer, max_calls: int) -> Message:
 
 if not TYPE_CHECKING:
     __getattr__ = old_names_of(__name__)
+
+
+def react(turn: Turn) -> Steps:
+    """Ask, carry out the reply, and ask again with the results, up to the turn's limit."""
+    messages = turn.prompt
+    while True:
+        reply = yield from turn.ask_reply(messages)
+        yield Act(reply)
+        if not turn.has_more_to_do or turn.is_finished:
+            return "done"
+        if turn.has_asked:
+            return "waits"

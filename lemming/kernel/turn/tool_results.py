@@ -1,14 +1,21 @@
-"""Results of tool calls in the form that prompts show. Pure."""
+"""Results of tool calls in the form that prompts show, and notices of the engine among them. Pure.
+
+A notice is stored among the results of calls until it is shown in the next prompt, as a message of its own, and so
+carries the trust of the turn. No call gave it, and the model is not asked again for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
+from lemming.kernel.base.contract import TurnReply
 from lemming.kernel.base.errors import OUTCOME_CODES
 from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.journal.turn_report import ToolUseJson
-from lemming.kernel.tools import ToolResult, interrupted_result
+from lemming.kernel.providers import Message
+from lemming.kernel.tools import Tool, ToolResult, interrupted_result
 from lemming.kernel.tools.listing import load_found_tools
 
 # Results are kept in the ledger until a prompt shows them. Without a limit, a turn of 64 calls would end in
@@ -61,3 +68,77 @@ def _shorten_args(args: Any) -> Any:
 def without_found_tools(result: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a result for the model, without the schemas of found tools."""
     return {key: result[key] for key in result if key != FOUND_KEY} if FOUND_KEY in result else result
+
+
+T = TypeVar("T", bound=Mapping[str, Any])
+NOTICE = "(notice)"
+"""Tool name in the result of a notice. No tool has such a name."""
+NOTICE_CHARS = 1000
+
+
+class Notices:
+    """Notices of a turn. `texts` are the notices not yet among the results."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._useless_replies = 0  # in a row
+
+    @property
+    def should_retry(self) -> bool:
+        """True if the model is asked again because of notices: once, after the first useless reply in a row."""
+        return self._useless_replies == 1
+
+    def add(self, text: str) -> None:
+        """Add a notice."""
+        self.texts.append(text)
+
+    def to_results(self, reply: TurnReply) -> list[dict[str, Any]]:
+        """Return the notices of an applied reply and the omissions as results."""
+        if reply.left_out:
+            self.add(f"In your last reply: {'; '.join(reply.left_out)}")
+        is_useful = reply.outbox_entries or reply.tool_calls or reply.memory_updates or not reply.left_out
+        self._useless_replies = 0 if is_useful else self._useless_replies + 1
+        notices = [*map(to_notice_result, self.texts)]
+        self.texts.clear()
+        return notices
+
+
+def to_notice_result(text: str) -> dict[str, Any]:
+    """Return a notice as a result among the results of calls.
+
+    The result carries the trust of the turn, is shown once, and does not continue the turn.
+    """
+    return {"tool": NOTICE, "args": {}, "success": False, "output": text[:NOTICE_CHARS]}
+
+
+def is_notice(result: Mapping[str, Any]) -> bool:
+    """Return True if a result is a notice of the engine."""
+    return bool(result["tool"] == NOTICE)
+
+
+def without_notices(results: Iterable[T]) -> list[T]:
+    """Return the results of calls without notices."""
+    return [result for result in results if not is_notice(result)]
+
+
+def extract_notices(results: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the texts of the notices among results, each as a line with a trust label."""
+    return [
+        f"{trust}{escape_markers(result['output'])}"
+        for result in results
+        if is_notice(result)
+        for trust in [f"[trust: {result['trust']}] " if "trust" in result else ""]
+    ]
+
+
+def notices_message(notices: Iterable[str]) -> Message:
+    """Return the message with the engine's notices to the model within a turn."""
+    return {"role": "user", "content": "\n".join(f"WARNING: {notice}" for notice in notices)}
+
+
+def is_news(result: Mapping[str, Any], tool: Tool | None) -> bool:
+    """Return True if a result justifies a model call. A tool that wrote as told gives no news."""
+    if is_notice(result):
+        return False
+    is_from_person = "call" in result
+    return is_from_person or not result["success"] or tool is None or tool.success_is_news

@@ -14,10 +14,15 @@ from lemming.kernel.journal.person_requests import SPEND
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.pending_approvals import NAME, PendingAction, parse_pending_action
-from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_deadline_time
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.approved_calls import list_grants, make_approved_calls, mark_calls_made
-from lemming.kernel.turn.entry_approvals import bind_entries, request_entry_approval
+from lemming.kernel.turn.approved_calls import (
+    bind_entries,
+    list_grants,
+    make_approved_calls,
+    mark_calls_made,
+    request_entry_approval,
+)
+from lemming.kernel.turn.current_request import make_sub_request
 from lemming.kernel.turn.turn_effects import AskModel, AskPerson, Outcome, Rejected, Suspended, WriteEntry
 
 if TYPE_CHECKING:
@@ -137,13 +142,7 @@ class TurnApprovals:
     def save_state(self, *, is_applied: bool, holds_all: bool) -> Json:
         """Return the state of requests outside of calls, the used preapprovals, and the denials."""
         new = [
-            SubRequest(
-                request=entry.identity,
-                to=to,
-                until=get_last_tick(entry),
-                held={NAME: parse_pending_action(entry.payload)},
-                not_after=parse_deadline_time(entry.payload),
-            )
+            make_sub_request(entry, to, {NAME: parse_pending_action(entry.payload)})
             for entry in (self._written_requests if is_applied else ())
             for to in sorted(entry.targets)
         ]

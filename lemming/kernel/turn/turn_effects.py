@@ -360,6 +360,7 @@ class EffectFinished:
     outcome: Outcome
 
 
+Refusal = Rejected | Suspended | Deferred
 Event = EffectStarted | EffectPerformed | EffectFinished
 Interception = Generator[Effect, Any, Outcome | None] | Outcome | None
 """Result of `intercept`: an outcome, None to take no part, or a generator that yields effects.

@@ -25,12 +25,26 @@ from lemming.kernel.turn.loop_breaker import (
     requests_loop,
     select_request_counts,
 )
-from lemming.kernel.turn.notices import without_notices
-from lemming.kernel.turn.tool_results import RESULTS_CHARS, render_result
-from lemming.kernel.turn.turn_effects import Allowed, EndTurn
+from lemming.kernel.turn.tool_results import RESULTS_CHARS, render_result, without_notices
+from lemming.kernel.turn.turn_effects import EndTurn
 from lemming.kernel.turn.turn_state import TurnState
-from lemming.kernel.turn.turn_statuses import end_repeating_turn, is_applied
 from lemming.kernel.turn.turn_values import Answer, TurnInputs, TurnOutcome
+
+REPETITION_REMARK = "the same call was made again and again, and gave the same"
+
+
+def is_applied(status: Status) -> bool:
+    """Return True if the files of a turn with this status are written."""
+    return status in ("done", "waiting")
+
+
+def end_repeating_turn(turn_state: TurnState, end: End) -> End:
+    """End a turn whose calls only repeat earlier ones, so that no further turn is taken for their results."""
+    if turn_state.get_status(end) != "waiting" or turn_state.pending_indexes or not turn_state.repeats.is_cycling:
+        return end
+    turn_state.shown_count = len(turn_state.results)  # no news for its next turn
+    turn_state.remarks.append(REPETITION_REMARK)
+    return "repeats"
 
 
 def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = None) -> TurnOutcome:
@@ -40,9 +54,8 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     requests = turn_state.requests
     end = requests.end_turn(end, error) if requests else end_repeating_turn(turn_state, end)
     if turn_state.chain and EndTurn in turn_state.chain:
-        outcome = turn_state.chain.dispatch(EndTurn(end=end, error=error))
-        if isinstance(outcome, Allowed) and isinstance(outcome.effect, EndTurn):
-            end = outcome.effect.end
+        ended = turn_state.chain.decide(EndTurn(end=end, error=error))
+        end = ended.end if isinstance(ended, EndTurn) else end
     if turn_state.remaining_work and not (turn_state.task or turn_state.pending_indexes):
         # For the agent's next turn, as a result.
         turn_state.results.append(render_result("strategy", {}, ToolResult(True, turn_state.remaining_work)))

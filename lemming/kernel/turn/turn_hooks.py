@@ -16,42 +16,21 @@ from typing import Any
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.plugins.capability_table import LISTED
-from lemming.kernel.turn.check_subjects import AgentCheck, CheckSubject, OrgCheck, ReferenceCheck
-from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
-from lemming.kernel.turn.effect_chain import Interceptor
+from lemming.kernel.turn.descriptions import CheckSubject, DescribeQuery
+from lemming.kernel.turn.effect_chain import PAGE, Interceptor, find_place
 from lemming.kernel.turn.guards import TrustLabeler
-from lemming.kernel.turn.preparation import Due, Preparation
-from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_context import (
-    CapabilityStatus,
+from lemming.kernel.turn.preparation import (
+    Due,
     NoSettings,
+    Preparation,
     RunTurn,
-    SkipReason,
-    TurnContext,
 )
+from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_effects import AskPerson, Effect, Event, Interception, PreparationEffect
 from lemming.kernel.turn.turn_view import TurnView
-
-__all__ = [
-    "AgentCheck",
-    "Capability",
-    "CapabilityStatus",
-    "CheckSubject",
-    "DescribeQuery",
-    "NoSettings",
-    "OrgCheck",
-    "OrgQuery",
-    "Preparation",
-    "ReferenceCheck",
-    "RunTurn",
-    "SkipReason",
-    "StateQuery",
-    "TurnContext",
-]  # fmt: skip
 
 
 @accept_old_names
@@ -98,9 +77,7 @@ class Capability:
     @classmethod
     def check_declaration(cls, capability: Capability) -> None:
         """Raise `TypeError` for a misspelled hook, a hook with other parameters, or a wrong attribute."""
-        from lemming.kernel.turn.capability_errors import check_declaration
-
-        check_declaration(capability, Capability)
+        _check_declaration(capability)
 
     def due(self, turn: Preparation) -> Iterable[Due]:
         """Yield reasons for a turn, requests that wait or continue, and files whose change is news.
@@ -184,3 +161,58 @@ class Capability:
     def describe(self, query: DescribeQuery) -> Iterator[Any]:
         """Yield descriptions of the kind that an `OrgQuery` or a `StateQuery` asks for, one of `describes`. Read-only."""
         yield from ()
+
+
+def _check_declaration(capability: Capability) -> None:
+    """Check the class of a plugin's capability.
+
+    Raises:
+        TypeError: A hook or attribute is misspelled, has other parameters, or an attribute has a wrong type.
+    """
+    from difflib import get_close_matches  # only imported with a plugin
+
+    kind: Any = type(capability)
+    base = Capability
+    members = {
+        name: vars(item)[name] for item in reversed(kind.__mro__) if item not in base.__mro__ for name in vars(item)
+    }
+    public = [name for name in vars(base) if not name.startswith("_")] + ["name"]
+    for name, value in members.items():
+        if name.startswith("_") or name in public:
+            continue
+        if matches := get_close_matches(name, public, 1, 0.8):
+            raise _declaration_error(kind, f"has no hook {name!r}: did you mean {matches[0]!r}?", value)
+    if not isinstance(getattr(capability, "name", None), str):
+        raise _declaration_error(kind, 'must have a name: write `name = "..."` in the class')
+    for name in ("handles", "after", "facts", "reads", "describes"):
+        if not isinstance(value := getattr(capability, name), (tuple, list)):
+            raise _declaration_error(kind, f"must have a tuple as `{name}`, got {value!r}: write `({value!r},)`")
+    for effect in capability.handles:
+        if not (isinstance(effect, type) and issubclass(effect, Effect)):
+            raise _declaration_error(kind, f"must list classes of effects in `handles`, got {effect!r}")
+    _check_parameters(kind, base, members)
+    overrides = members.keys() & {"intercept", "interceptor", "preparer"}
+    if overrides == {"intercept"} and not capability.handles:
+        raise _declaration_error(kind, "has `intercept` and no `handles`: list the effects that it gets")
+    if capability.handles and not overrides and not (members.keys() & {"wrap_turn", "reduce"}):
+        raise _declaration_error(kind, "has `handles` and no `intercept`: the hook that gets these effects")
+
+
+def _check_parameters(kind: type, base: type, members: Mapping[str, Any]) -> None:
+    from inspect import isfunction, signature
+
+    for name in members.keys() & vars(base).keys():
+        function, original = members[name], vars(base)[name]
+        if name.startswith("_") or not (isfunction(function) and isfunction(original)):
+            continue
+        parameters = [*signature(original).parameters]
+        keywords = {"turn": None} if name == "intercept" else {}  # the kernel passes it by name
+        try:
+            signature(function).bind(*parameters[: len(parameters) - len(keywords)], **keywords)
+        except TypeError as error:
+            declaration = f"{name}({', '.join(parameters)})"
+            raise _declaration_error(kind, f"must declare {declaration}: {error}", function) from error
+
+
+def _declaration_error(kind: type, problem: str, value: Any = None) -> TypeError:
+    return TypeError(f"{kind.__module__}.{kind.__qualname__}{find_place(value)} {problem}; see {PAGE}")

@@ -1,39 +1,49 @@
 """Inputs of a due agent's turn: all content of the turn, gathered once.
 
-The inputs are written to the journal before the first model call: `lemming.kernel.turn.recorded_inputs`.
+They are written to the journal before the first model call, and read when an interrupted tick resumes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Agent, OwnFolderCheck
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.times.format_times import format_full_moment
+from lemming.kernel.base.turn_numbers import turn_key
 from lemming.kernel.inboxes.inbox import NO_INBOX, Inbox
 from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.turn_report import TurnReason
+from lemming.kernel.journal.turn_start import load_loop_settings, recorded_agent, recorded_allocation, recorded_model
 from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy
+from lemming.kernel.org.settings_blocks import LoopSettings
+from lemming.kernel.plugins.capability_loader import get_capability
+from lemming.kernel.plugins.capability_table import REQUESTS
 from lemming.kernel.tools.toolset import Toolset
+from lemming.kernel.turn.addressing import Readers
 from lemming.kernel.turn.dialogue import continue_dialogue, dialogue_style, find_dialogue, split_prompt_input
-from lemming.kernel.turn.entry_readers import Readers
-from lemming.kernel.turn.forms.turn_actions import TurnFacts
+from lemming.kernel.turn.forms.reply_form import ReplyForm, TurnFacts
 from lemming.kernel.turn.loop_breaker import loop_warnings
-from lemming.kernel.turn.preparation_chain import find_purpose, require_requested_capabilities
+from lemming.kernel.turn.preparation_chain import require_requested_capabilities
 from lemming.kernel.turn.preparation_effects import BuildPrompt
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import PromptPrefix, PromptPrefixCache, TickContext
 from lemming.kernel.turn.shown_context import select_context
+from lemming.kernel.turn.turn_prompt import make_user_message
 from lemming.kernel.turn.turn_values import TurnInputs
-from lemming.kernel.turn.user_message import make_user_message
 from lemming.kernel.turn.wake_check import (
     NO_FILES,
     FurtherTurn,
@@ -43,6 +53,10 @@ from lemming.kernel.turn.wake_check import (
     is_due_always,
     iter_news,
 )
+
+if TYPE_CHECKING:
+    from lemming.kernel.files.field_types import Json
+    from lemming.kernel.turn.current_request import CurrentRequest
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
@@ -82,46 +96,27 @@ def gather_inputs(
     check = check_wake(tick_context, agent, digest, unwritten_files, turn)
     if isinstance(check, TurnReason):
         return check
-    turn_context, allocation, memories, context = (
-        check.turn_context,
-        check.allocation,
-        check.memories,
-        check.context_texts,
-    )
-    view, agenda, chain = check.view, check.agenda, check.chain
-    agent, entry, state, settings = (
-        turn_context.agent,
-        turn_context.model,
-        turn_context.state,
-        tick_context.config.org,
-    )
+    turn_context, memories, chain, agenda = check.turn_context, check.memories, check.chain, check.agenda
+    agent, entry, state, settings = turn_context.agent, turn_context.model, turn_context.state, tick_context.config.org
     task = agenda.next_task(state.serving, turn.served_requests if turn else ()) if agenda else None
     if turn and not task:
         return NO_REQUEST
     inbox, requests = NO_INBOX, list[OutboxEntry]()
     if not task:
-        inbox = assemble_inbox(view, settings, entry, agenda)
+        inbox = assemble_inbox(check.view, settings, entry, agenda)
         requests = [*agenda.inbox_requests(inbox.unread)] if agenda else []
     if not (task or requests):
         require_requested_capabilities(inbox.unread, turn_context)
     chain = chain.with_requested(task, requests, turn_context)
-    values, selected = memories.values, None
+    values, context, allocation, selected = memories.values, check.context_texts, check.allocation, None
     results: Sequence[Mapping[str, Any]] = [*state.results, *task.open_request.results] if task else state.results
     if chain.names:
         selected = select_context(chain, task, requests, inbox, memories, context, results)
         task, requests, inbox, context = selected.task, selected.requests, selected.inbox, selected.context
         values, results = selected.memories.values, selected.results
     get_facts = partial(_collect_facts, tick_context, agent, task, requests, inbox, values)
-    prefix = tick_context.org.get_cache(PromptPrefixCache).get_prefix(
-        tick_context,
-        agent,
-        entry,
-        allocation,
-        selected.sections if selected else (),
-        selected.payload_schemas if selected else (),
-        get_facts,
-        selected.tools if selected else (),
-    )
+    prefixes = tick_context.org.get_cache(PromptPrefixCache)
+    prefix = prefixes.get_prefix(tick_context, agent, entry, allocation, selected, get_facts)
     dialogue = find_dialogue(task, agent, dialogue_style(prefix.form, prefix.messages)) if task else None
     # Said once, not in every prompt from here on.
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
@@ -136,22 +131,18 @@ def gather_inputs(
         context=context,
         sections=prefix.sections,
         results=results,
-        warnings=[
-            *_collect_warnings(allocation.soft_cap if warned else None, state),
-            *(loop_warnings(state.loops, prefix.loops) if state.loops else ()),
-        ],
+        warnings=_collect_warnings(allocation.soft_cap if warned else None, state, prefix.loops),
         memory_chars=settings.memory_chars,
         uses_wire_form=prefix.takes_schema,
         calls_tools=prefix.calls_tools,
         dialogue=dialogue,
     )
-    pending_indexes: Collection[int] = ()
     if selected:
         prompt_input.labels, prompt_input.omitted_count = selected.labels, selected.omitted_count
         prompt_input.leading_sections = selected.leading_sections
-        pending_indexes = selected.pending_indexes
         prompt_input = chain.complete(BuildPrompt(prompt=prompt_input, selected=selected)).prompt
         turn_context.prompt = prompt_input
+    pending_indexes = selected.pending_indexes if selected else ()
     prompt_input, awaited_results = split_prompt_input(prompt_input, state, pending_indexes)
     user_message = make_user_message(prompt_input, prefix.form, entry)
     prompt = [*map(dict, prefix.messages), {"role": "user", "content": "\n".join(user_message)}]
@@ -170,12 +161,12 @@ def gather_inputs(
         read=task.mark if task else inbox.mark,
         warned=warned,
         fingerprint=check.fingerprint,
-        task=find_purpose(turn_context, task) if task else None,
+        task=get_capability(REQUESTS).purpose(turn_context, task) if task else None,
         open_requests={request.identity: request.agent for request in requests},
         said_requests={} if task or not inbox.unread else _find_inbox_requests(agent, inbox.unread, requests),
         damaged=frozenset(PurePosixPath(problem.file).name.removesuffix(".json") for problem in memories.problems),
         given=chain.snapshots(),
-        memories_seen=check.memories.digests,
+        memories_seen=memories.digests,
         turn=turn.number if turn else 0,
     )
     if dialogue and awaited_results:
@@ -224,21 +215,20 @@ def _new_entry_ids(task: Task) -> list[str]:
 
 def _visible_memories(toolset: Toolset, values: dict[str, Any]) -> dict[str, Any]:
     """Return the memories for a prompt, without the private memories of tools."""
-    if toolset.own_memories:
-        # Most agents have none, and this is done for every turn.
-        return {key: value for key, value in values.items() if key not in toolset.own_memories}
-    return values
+    if not toolset.own_memories:  # as mostly
+        return values
+    return {key: value for key, value in values.items() if key not in toolset.own_memories}
 
 
-def _collect_warnings(soft_cap: float | None, state: AgentState) -> list[str]:
-    """Return warnings for the agent: soft cap reached, or entries expired unread."""
+def _collect_warnings(soft_cap: float | None, state: AgentState, limits: LoopSettings) -> list[str]:
+    """Return warnings for the agent: soft cap reached, entries expired unread, turns without progress."""
     warnings = []
     if soft_cap is not None:
         warnings.append(f"You have spent {state.credits:g} credits; the soft cap is {soft_cap:g}. Be sparing.")
     if count := state.expired_unread:
         entries = f"{count} entr{'y' if count == 1 else 'ies'}"
         warnings.append(f"{entries} expired unread: removed before you were shown them.")
-    return warnings
+    return warnings + loop_warnings(state.loops, limits) if state.loops else warnings
 
 
 def _time_lines(tick_context: TickContext, agent: Agent) -> Iterator[str]:
@@ -265,3 +255,71 @@ def turn_reason(tick_context: TickContext, agent: Agent, digest: str) -> TurnRea
         return TurnReason("due")
     news = iter_news(tick_context, state, check.fingerprint, check.view, check.agenda)
     return TurnReason("news", f"new to it: {', '.join(news)}")
+
+
+OPTIONAL_FIELDS = ("warned", "open_requests", "said_requests", "given", "turn", "dialogue")
+"""Fields of `TurnInputs` that a record holds if not empty."""
+_get_optional_fields = attrgetter(*OPTIONAL_FIELDS)
+
+
+def begin_turn(journal: Journal, gathered: GatheredInputs) -> None:
+    """Write the inputs of a turn to the journal."""
+    inputs, opening = gathered.inputs, gathered.prefix
+    ledger = inputs.state.written  # where the state stands as it is written here
+    state = ledger[1] if ledger else dump_compact(inputs.state.as_json())
+    encoded_fields = b'%b,"state":%b' % (dump_compact(_record_fields(gathered))[1:-1], state)
+    make_record = partial(to_record, gathered)
+    journal.begin_turn(
+        turn_key(inputs.agent.name, inputs.turn), make_record, opening.encoded, gathered.user_message, encoded_fields
+    )
+
+
+def to_record(gathered: GatheredInputs) -> TurnStarted:
+    """Return the journal record of a turn's inputs."""
+    inputs = gathered.inputs
+    state = inputs.state.as_json()
+    return TurnStarted(prompt=inputs.prompt, **gathered.prefix.fields, **_record_fields(gathered), state=state)
+
+
+def _record_fields(gathered: GatheredInputs) -> dict[str, Any]:
+    """Return the fields of a record besides prompt prefix, prompt and state."""
+    inputs = gathered.inputs
+    fields = {"agent": inputs.agent.name, "entries": gathered.entry_ids, "read": inputs.read.as_json()}
+    if inputs.fingerprint is not None:
+        fields["inputs"] = inputs.fingerprint
+    if inputs.damaged:
+        fields["damaged"] = sorted(inputs.damaged)
+    if inputs.task:
+        fields["task"] = inputs.task.as_json()
+    for key, value in zip(OPTIONAL_FIELDS, _get_optional_fields(inputs), strict=True):
+        if value:
+            fields[key] = value
+    return fields
+
+
+def from_record(record: TurnStarted, tick: int) -> TurnInputs:
+    """Return the inputs of an interrupted turn, with the original model and credits."""
+    return TurnInputs(
+        agent=recorded_agent(record),
+        tick=tick,
+        model=recorded_model(record),
+        allocation=recorded_allocation(record),
+        max_steps=record.max_steps,
+        repairs=record.repairs,
+        prompt=record.prompt,
+        loops=load_loop_settings(record),
+        schema=record.schema,
+        form=ReplyForm.from_json(record.form) if record.form else None,
+        state=AgentState.from_json(record.state),
+        read=ReadMark.from_json(record.read),
+        fingerprint=record.inputs,
+        damaged=frozenset(record.damaged),
+        task=_load_request(record.task) if record.task else None,
+        **{key: getattr(record, key) for key in OPTIONAL_FIELDS},
+    )
+
+
+def _load_request(raw: Json) -> CurrentRequest:
+    from lemming.kernel.turn.current_request import CurrentRequest  # most turns have none
+
+    return CurrentRequest.from_json(raw)

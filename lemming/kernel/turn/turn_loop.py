@@ -7,8 +7,7 @@ first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.kernel.base.errors import (
     ContractError,
@@ -23,17 +22,14 @@ from lemming.kernel.base.errors import (
 from lemming.kernel.journal.turn_report import ENDS, End
 from lemming.kernel.plugins.capability_table import APPROVALS
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
-from lemming.kernel.turn.interceptor_chain import find_turn_capabilities, has_requests
-from lemming.kernel.turn.react import react
-from lemming.kernel.turn.strategy import NoMoreReplies, Strategy, Turn
-from lemming.kernel.turn.turn_capabilities import NO_CAPABILITIES
-from lemming.kernel.turn.turn_context import RunTurn
+from lemming.kernel.turn.interceptor_chain import NO_CAPABILITIES, find_turn_capabilities, has_requests
+from lemming.kernel.turn.preparation import RunTurn
+from lemming.kernel.turn.strategy import NoMoreReplies, Strategy, Turn, react
+from lemming.kernel.turn.turn_approvals import TurnApprovals
 from lemming.kernel.turn.turn_end import build_outcome
+from lemming.kernel.turn.turn_requests import TurnRequests
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Act, Answer, AnswerSource, Ask, Step, Steps, TurnInputs, TurnOutcome
-
-if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_requests import TurnRequests
 
 MAX_ANSWERS = 1000
 """Maximum number of answers for a strategy: one that asks for more would never end."""
@@ -147,12 +143,10 @@ def finish_turn(
     """
     turn_state.capabilities = find_turn_capabilities(turn_state, plugins)
     turn_state.chain = turn_state.capabilities.chain
-    turn_state.make_requests = partial(_make_requests, turn_state)
+    turn_state.make_requests = TurnRequests
     if turn_state.capabilities is not NO_CAPABILITIES and has_requests(turn_state.inputs):
         turn_state.require_requests()
     if APPROVALS in turn_state.inputs.given:
-        from lemming.kernel.turn.turn_approvals import TurnApprovals  # most turns ask no person
-
         turn_state.approvals = TurnApprovals(turn_state)
     try:
         end = run_strategy(turn_state, strategy, plugins)
@@ -177,12 +171,6 @@ def finish_turn(
         return build_outcome(turn_state, "no_answer", error)
     except (StoppedByGate, StrategyFailed) as error:
         return build_outcome(turn_state, "failed", error)
-
-
-def _make_requests(turn_state: TurnState) -> TurnRequests:
-    from lemming.kernel.turn.turn_requests import TurnRequests  # most turns have none
-
-    return TurnRequests(turn_state)
 
 
 def _end_for_error(error: OutOfCredits) -> End:

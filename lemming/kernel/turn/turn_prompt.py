@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from lemming.kernel.agents import Agent
@@ -23,14 +24,36 @@ from lemming.kernel.base.untrusted_quoting import (
 )
 from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool
-from lemming.kernel.turn.notices import extract_notices, without_notices
-from lemming.kernel.turn.prompt_input import Lines, PromptInput
-from lemming.kernel.turn.prompt_labels import PLAIN, PromptLabels
-from lemming.kernel.turn.prompt_sections import Section, entries_section, render_section, text_section
-from lemming.kernel.turn.tool_results import without_found_tools
+from lemming.kernel.turn.forms.form_user_message import describe_user_message
+from lemming.kernel.turn.forms.reply_form import ReplyForm
+from lemming.kernel.turn.prompt_input import PLAIN, Lines, PromptInput, PromptLabels
+from lemming.kernel.turn.tool_results import extract_notices, without_found_tools, without_notices
+
+Section = tuple[str, Sequence[str], bytes, str]
+"""A title, the lines, their stand-in while the mark is computed, and the text without lines."""
+
+_digest_of = attrgetter("line_digest")
+
+
+def text_section(title: str, text: str, when_empty: str = "none") -> Section:
+    """Return a section of already quoted text."""
+    return title, text.split("\n") if text else (), text.encode("utf-8", "replace"), when_empty
+
+
+def entries_section(title: str, entries: Iterable[OutboxEntry], labels: PromptLabels) -> Section:
+    """Return a section of entries, one a line. The mark depends on the digests of the lines."""
+    return title, [*map(labels.line, entries)], b"".join(map(_digest_of, entries)), "none"
+
+
+def render_section(section: Section, begin_mark: str, end_mark: str) -> Sequence[str]:
+    """Return the lines of a section, with text of other authors between the marks."""
+    title, lines, _, when_empty = section
+    return (f"# {title}", begin_mark, *lines, f"{end_mark}\n") if lines else (f"# {title}\n({when_empty})\n",)
+
 
 ANSWERS_TITLE = "What you asked for it, and the answers"
 """Title of the answers to the agent's entries."""
@@ -318,3 +341,10 @@ def _tool_line(tool: Tool) -> str:
 
 def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
+
+
+def make_user_message(prompt_input: PromptInput, form: ReplyForm | None, entry: ModelEntry) -> Lines:
+    """Return the lines of the prompt's last message in the turn's reply form."""
+    if form:
+        return describe_user_message(prompt_input)
+    return values_message(prompt_input) if entry.prompt == "values" else full_message(prompt_input)

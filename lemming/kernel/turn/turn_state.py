@@ -11,21 +11,16 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply
-from lemming.kernel.base.errors import (
-    OutOfCredits,
-    ProviderError,
-    RequestOverLimit,
-    StoppedByGate,
-)
+from lemming.kernel.base.errors import OutOfCredits, ProviderError, RequestOverLimit, StoppedByGate
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.plugins.capability_loader import find_tool_entry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.listing import load_found_tools
-from lemming.kernel.turn.following_entries import entries_from_call
-from lemming.kernel.turn.forms.discovered_tools import list_earlier_found_tools
+from lemming.kernel.turn.forms.form_question import list_earlier_found_tools
 from lemming.kernel.turn.guards import PayloadWithDigests
 from lemming.kernel.turn.replies import read_reply
 from lemming.kernel.turn.turn_effects import (
@@ -142,15 +137,16 @@ class TurnState(TurnWrites):
 
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
-        has_written, earlier_tools = bool(self.entries), list_earlier_found_tools(self.inputs)
+        found_tools, has_written = [*list_earlier_found_tools(self.inputs), *self.found_tools], bool(self.entries)
+        require_content = self.requests.require_content if self.requests else None
         return read_reply(
             self.inputs,
             self.chain,
-            self.requests,
+            require_content,
             answer,
             keep=keep,
             has_written=has_written,
-            found_tools=[*earlier_tools, *self.found_tools],
+            found_tools=found_tools,
         )
 
     def stage_reply(self, reply: TurnReply, *, has_seen: bool = True) -> None:
@@ -196,7 +192,8 @@ class TurnState(TurnWrites):
                 self.remarks.append(f"{call.tool}: not called, {reason}")
                 continue
             number = self.call_numbers.get_reply_number(index)
-            if index + 1 < len(reply.tool_calls) and not self._decides_calls:  # in the order of display
+            # Where a capability decides about calls, none may start before the earlier ones have their results.
+            if index + 1 < len(reply.tool_calls) and (self.chain is None or CallTool not in self.chain):
                 parallel_calls = self.call_numbers.get_recorded_number(number, len(self.results))
                 self.source.start_calls(parallel_calls, reply.tool_calls[index:], at, self._staged_with_labels)
             self.call_tool(call, at, number)
@@ -227,11 +224,6 @@ class TurnState(TurnWrites):
                 bound: Sequence[PayloadWithDigests] = outcome.answer
                 return bound
         return [PayloadWithDigests(payload) for payload in payloads]
-
-    @property
-    def _decides_calls(self) -> bool:
-        """True if a capability decides about calls: none may then start before the earlier ones have their results."""
-        return self.chain is not None and CallTool in self.chain
 
     def perform(self, effect: Effect) -> Any:
         """Perform an effect that all interceptors agreed to, and return the answer."""
@@ -309,29 +301,24 @@ class TurnState(TurnWrites):
             self.staged.clear()
         return result
 
-    def _pass_result(self, call: ToolCall, result: ToolResult, at: str, *, had_side_effects: bool) -> ToolResult:
-        """Return the result of a call as the capabilities of the turn let it pass."""
-        assert self.chain is not None, "a turn without capabilities asks none"
-        effect = TakeResult(call=CallTool.from_call(call, at), result=result, had_side_effects=had_side_effects)
-        outcome = self.chain.dispatch(effect)
-        if isinstance(outcome, Allowed) and isinstance(outcome.effect, TakeResult):
-            return outcome.effect.result
-        reason = getattr(outcome, "reason", "a person must decide first")
-        return replace(result, success=False, output=f"[withheld: {reason}]")
-
     def _take_result(self, call: ToolCall, result: ToolResult, at: str) -> None:
         """Add the result of a call, and stage the files and entries that the call wrote."""
-        number = self.call_numbers.last
+        number, index = self.call_numbers.last, len(self.results)
+        had_side_effects = self.source.had_side_effects(number)
         if self.approvals:
-            self.approvals.record_result(result, had_side_effects=self.source.had_side_effects(number))
+            self.approvals.record_result(result, had_side_effects=had_side_effects)
         if self.chain is not None and TakeResult in self.chain:
-            result = self._pass_result(call, result, at, had_side_effects=self.source.had_side_effects(number))
-        index = len(self.results)
+            effect = TakeResult(call=CallTool.from_call(call, at), result=result, had_side_effects=had_side_effects)
+            passed = self.chain.decide(effect)
+            withheld = "" if isinstance(passed, TakeResult) else f"[withheld: {passed.reason}]"
+            result = (
+                passed.result if isinstance(passed, TakeResult) else replace(result, success=False, output=withheld)
+            )
         self.add_result(call.tool, call.args, result, call.id)
         if result.state:
             self.found_tools += load_found_tools(result.state)
         self._handle_result(index, call, result)
-        if self.source.had_side_effects(number):
+        if had_side_effects:
             self.external_results += [] if index in self.hidden_indexes else self.results[-1:]
             if result.outcome == "interrupted":
                 self.results[-1]["unknown"] = self.inputs.call_id(number)
@@ -342,7 +329,8 @@ class TurnState(TurnWrites):
             self.verdicts += map(GateVerdict.as_json, result.verdicts)
         if result.passed_on:
             self.transferred |= {effect.path_key: result.passed_on for effect in result.effects}
-        call_entries = entries_from_call(call) if result.success else ()
+        make_entry = find_tool_entry(call.tool) if result.success else None
+        call_entries = [make_entry(call)] if make_entry else ()
         if (excess := len(result.entries) - self.remaining_entries) > 0 and not result.entries_by:
             self.remarks.append(f"{call.tool}: {excess} entries beyond the turn's limit were not written")
         # A capability's entries (approval requests) always have room: the call would wait for nothing.
@@ -359,12 +347,13 @@ class TurnState(TurnWrites):
     def require_requests(self) -> Any:
         """Return the requests of the turn, a `TurnRequests`; the turn has some from here on."""
         if self.requests is None:
-            self.requests = self.make_requests()
+            assert self.make_requests, "the turn has not begun"
+            self.requests = self.make_requests(self)
         return self.requests
 
     def fail_request(self, reason: str) -> None:
         """Answer the turn's request with the reason for its failure."""
-        self.entries = self.require_requests().abandon(reason)
+        self.require_requests().abandon(reason)
 
     def write_for_capability(self, new: NewEntry, at: str, asked_by: ToolCall | None) -> OutboxEntry | None:
         """Write an entry for a capability; a question waits for the answer as the result of a call."""

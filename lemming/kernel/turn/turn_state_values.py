@@ -3,35 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import LemmingError, LimitReached, Paused, TurnTooLong
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.turn_report import STATUS_OF, End, Status, ToolUseJson
-from lemming.kernel.journal.write_offs import NO_WRITE_OFF
+from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.call_numbers import CallNumbers
-from lemming.kernel.turn.notices import Notices, without_notices
-from lemming.kernel.turn.repeated_calls import RepeatDetector
-from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Event, ShowResult
+from lemming.kernel.turn.loop_breaker import RepeatDetector
+from lemming.kernel.turn.tool_results import Notices, without_notices
+from lemming.kernel.turn.turn_effects import AskPerson, Event, ShowResult
 from lemming.kernel.turn.turn_values import Answer, AnswerSource, TurnInputs
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.current_request import CurrentRequest
+    from lemming.kernel.turn.effect_chain import EffectChain
+
+
+class CallNumbers:
+    """Numbers of a turn's calls. `result_count` is the number of results up to now.
+
+    `last`: number of the current or most recent call. `is_recorded` returns True if the journal has a call
+    with the number.
+    """
+
+    last = -1
+    _pending: int | None = None
+
+    def __init__(self, is_recorded: Callable[[int], bool]) -> None:
+        self._is_recorded = is_recorded
+        self._next = self._first = self._after_reply = 0
+
+    def next_free(self, result_count: int) -> int:
+        """Return the first unused number."""
+        return max(self._next, result_count)
+
+    def reserve(self, result_count: int) -> int:
+        """Return a number that no call has or will get, for another numbered item."""
+        number = max(self.next_free(result_count), self._after_reply)
+        self._next = number + 1
+        return number
+
+    def begin_reply(self, result_count: int, count: int) -> None:
+        """Number the calls of a reply in order."""
+        self._first = self.next_free(result_count)
+        self._after_reply = self._first + count
+
+    def get_reply_number(self, index: int) -> int:
+        """Return the number of the call at index `count` of the reply."""
+        return self._first + index
+
+    def set_pending(self, number: int | None) -> None:
+        """Set the number of the call under inspection, or None for a call outside a reply."""
+        self._pending = number
+
+    def assign(self, result_count: int) -> int:
+        """Assign a number to a call that runs or is finally refused, and return the journal's number."""
+        number = self.next_free(result_count) if self._pending is None else self._pending
+        self.last = self.get_recorded_number(number, result_count)
+        self._first += self.last - number
+        self._next = max(self._next, self.last + 1)
+        return self.last
+
+    def peek(self, result_count: int) -> int:
+        """Return the number that `assign` would give to the current call, without assigning it."""
+        number = self.next_free(result_count) if self._pending is None else self._pending
+        return self.get_recorded_number(number, result_count)
+
+    def get_recorded_number(self, number: int, result_count: int) -> int:
+        """Return the journal's number of the next call: `number`, or the count of results in old journals.
+
+        Up to 0.2.0 calls were numbered by their index among the results, so calls after an extra result have
+        a later number in journals of that time. Calls are recorded in order: a later number without this one
+        identifies an old journal, and the turn continues as recorded.
+        """
+        is_old_journal = result_count > number and self._is_recorded(result_count) and not self._is_recorded(number)
+        return result_count if is_old_journal else number
+
 
 DEFAULT_LOOP_SETTINGS = LoopSettings()
 """Default limits of the loop breaker, for records without them."""
 PAUSING_ERRORS = (LimitReached, Paused, TurnTooLong)
 
-if TYPE_CHECKING:
-    from lemming.kernel.turn.effect_chain import EffectChain
 
-
-def _no_requests() -> Any:
-    raise AssertionError("the turn has not begun")
-
-
+@dataclass(slots=True, eq=False)  # Python is slow at an object with more than thirty attributes outside slots
 class TurnStateValues:
     """Values of a turn's state.
 
@@ -42,123 +101,72 @@ class TurnStateValues:
     for the next turn.
     """
 
-    # Python is slow at an object with more than thirty attributes, and this one is made for every turn.
-    __slots__ = (
-        "accepted_count",
-        "answer_violation",
-        "answers",
-        "approvals",
-        "approved_questions",
-        "asks_persons",
-        "auxiliary_answers",
-        "call_ids",
-        "call_numbers",
-        "call_questions",
-        "capabilities",
-        "chain",
-        "check_count",
-        "conversation",
-        "entries",
-        "events",
-        "external_results",
-        "failed_attempts",
-        "failure_entries",
-        "forced_end",
-        "found_tools",
-        "has_answer",
-        "has_withdrawn",
-        "hidden_indexes",
-        "inputs",
-        "is_handed_off",
-        "loops",
-        "make_requests",
-        "may_skip_response",
-        "memory",
-        "misaddressed_entries",
-        "notes",
-        "notices",
-        "only_asks",
-        "pending_indexes",
-        "pending_states",
-        "plugins",
-        "remaining_work",
-        "remarks",
-        "repeats",
-        "report_fields",
-        "requests",
-        "results",
-        "shown_count",
-        "source",
-        "staged",
-        "stop_error",
-        "strategy_turn",
-        "task",
-        "told_entries",
-        "tools_used",
-        "transferred",
-        "trust_label",
-        "verdicts",
-        "write_off",
-        "written_ahead",
-    )  # fmt: skip
+    inputs: TurnInputs
+    source: AnswerSource
+    task: CurrentRequest | None = field(init=False)
+    capabilities: Any = None  # `TurnCapabilities`, once the turn is taken
+    chain: EffectChain | None = None  # of the capabilities that handle effects
+    approvals: Any = None  # `TurnApprovals`, where persons are asked, or have approved something
+    requests: Any = None  # `TurnRequests`, where the turn has any
+    make_requests: Callable[[Any], Any] | None = None  # makes them of this state
+    plugins: tuple[str, ...] | None = None
+    strategy_turn: Any = None  # the turn as strategies see it, once it runs
+    events: list[Event] = field(default_factory=list)  # of turns with capabilities
+    check_count: int = 0  # of check functions called
+    accepted_count: int = 0
+    shown_count: int = 0
+    failed_attempts: int = 0
+    notes: str = ""
+    remaining_work: str = ""
+    forced_end: End | None = None
+    stop_error: LemmingError | None = None
+    is_handed_off: bool = False
+    may_skip_response: bool = False  # it may end without a reply, and leave its request open
+    answer_violation: str = ""  # reason that the last reply's answer was rejected
+    write_off: WriteOff = NO_WRITE_OFF
+    answers: list[Answer] = field(default_factory=list)
+    auxiliary_answers: dict[str, list[Answer]] = field(default_factory=dict)  # of these, to questions of capabilities
+    # Outputs of the turn.
+    entries: list[OutboxEntry] = field(default_factory=list)
+    misaddressed_entries: dict[str, NewEntry] = field(default_factory=dict)  # by id, for agents that do not exist
+    staged: dict[str, FileEffect] = field(default_factory=dict)
+    written_ahead: dict[str, FileEffect] = field(default_factory=dict)
+    memory: dict[str, FileEffect] = field(default_factory=dict)
+    transferred: dict[str, float] = field(default_factory=dict)  # by the resume that says so
+    failure_entries: list[OutboxEntry] = field(default_factory=list)  # of a failed turn: that there is no answer
+    has_withdrawn: bool = False  # entries of an earlier reply, whose ids are free again
+    # Results of its calls.
+    results: list[dict[str, Any]] = field(default_factory=list)
+    call_ids: list[str] = field(default_factory=list)  # ids of the results at the provider
+    conversation: list[Message] | None = None  # with the model, since it was asked for a reply
+    found_tools: list[Mapping[str, Any]] = field(default_factory=list)  # by the calls, as models are told of them
+    call_numbers: CallNumbers = field(init=False)
+    call_questions: tuple[AskPerson, ...] = ()  # to persons, about the current call
+    approved_questions: int = 0  # of these
+    hidden_indexes: set[int] = field(default_factory=set)
+    tools_used: list[ToolUseJson] = field(default_factory=list)
+    external_results: list[dict[str, Any]] = field(default_factory=list)
+    notices: Notices = field(default_factory=Notices)  # of the current reply
+    loops: LoopSettings = field(init=False)
+    repeats: RepeatDetector = field(init=False)
+    told_entries: list[str] = field(default_factory=list)  # identities of urgent entries that a model has seen
+    trust_label: str = ""  # of the turn so far; empty without tracking
+    # For the report.
+    remarks: list[str] = field(default_factory=list)
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+    report_fields: dict[str, Any] = field(default_factory=dict)  # by capabilities, as fields of its report
+    # Requests.
+    only_asks: bool = False  # it asks persons, and shows no agent anything
+    asks_persons: bool = False  # because a question was stopped
+    has_answer: bool = False  # it shows something that may answer the agent's question
+    pending_indexes: dict[str, int] = field(default_factory=dict)  # entries that ask, with the number of the result
+    pending_states: dict[str, dict[str, Any]] = field(default_factory=dict)  # of capabilities, by entry that asks
 
-    def __init__(self, inputs: TurnInputs, source: AnswerSource) -> None:
-        self.inputs, self.source, self.task = inputs, source, inputs.task
-        self.capabilities: Any = None  # `TurnCapabilities`, once the turn is taken
-        self.chain: EffectChain | None = None  # of the capabilities that handle effects
-        self.approvals: Any = None  # `TurnApprovals`, where persons are asked, or have approved something
-        self.may_skip_response = False  # leaves its request open
-        self.make_requests: Callable[[], Any] = _no_requests
-        self.requests: Any = None  # `TurnRequests`, where the turn has any; it is built on this state
-        self.plugins: tuple[str, ...] | None = None
-        self.strategy_turn: Any = None  # the turn as strategies see it, once it runs
-        self.events: list[Event] = []  # of turns with capabilities
-        self.check_count = 0  # of check functions called
-        self.accepted_count = self.shown_count = self.failed_attempts = 0
-        self.notes = self.remaining_work = ""
-        self.forced_end: End | None = None
-        self.stop_error: LemmingError | None = None
-        self.is_handed_off = False
-        self.answer_violation = ""  # reason that the last reply's answer was rejected
-        self.write_off = NO_WRITE_OFF
-        self.answers: list[Answer] = []
-        self.auxiliary_answers: dict[str, list[Answer]] = {}  # of these, answers to questions of capabilities
-        # Outputs of the turn.
-        self.entries: list[OutboxEntry] = []
-        self.misaddressed_entries: dict[str, NewEntry] = {}  # of these, by id, entries for agents that do not exist
-        self.staged: dict[str, FileEffect] = {}
-        self.written_ahead: dict[str, FileEffect] = {}
-        self.memory: dict[str, FileEffect] = {}
-        self.transferred: dict[str, float] = {}  # by the resume that says so
-        # Results of its calls.
-        self.results: list[dict[str, Any]] = []
-        self.call_ids: list[str] = []  # ids of the results at the provider
-        self.conversation: list[Message] | None = None  # with the model, since it was asked for a reply
-        self.found_tools: list[Mapping[str, Any]] = []  # the tools that they found, as models are told of them
-        self.call_numbers = CallNumbers(source.has_call)
-        self.call_questions: tuple[AskPerson, ...] = ()  # to persons, about the current call
-        self.approved_questions = 0  # of these
-        self.hidden_indexes: set[int] = set()
-        self.tools_used: list[ToolUseJson] = []
-        self.external_results: list[dict[str, Any]] = []
-        self.notices = Notices()  # of the current reply
-        failed_calls = (inputs.task.begun if inputs.task else inputs.state).in_vain
-        self.loops = inputs.loops or DEFAULT_LOOP_SETTINGS
+    def __post_init__(self) -> None:
+        inputs, self.task = self.inputs, self.inputs.task
+        self.call_numbers, self.loops = CallNumbers(self.source.has_call), inputs.loops or DEFAULT_LOOP_SETTINGS
+        failed_calls = (self.task.begun if self.task else inputs.state).in_vain
         self.repeats = RepeatDetector(failed_calls, self.loops.stop_after)
-        self.has_withdrawn = False  # entries of an earlier reply, whose ids are free again
-        self.told_entries: list[str] = []  # identities of urgent entries that a model has seen
-        self.trust_label = ""  # of the turn so far; empty without tracking
-        # For the report.
-        self.remarks: list[str] = []
-        self.verdicts: list[dict[str, Any]] = []
-        self.report_fields: dict[str, Any] = {}  # by capabilities, as fields of its report
-        # Requests.
-        self.only_asks = False  # it asks persons, and shows no agent anything
-        self.asks_persons = False  # because a question was stopped
-        self.has_answer = False  # it shows something that may answer the agent's question
-        self.pending_indexes: dict[str, int] = {}  # entries that ask, with the number of the result
-        self.pending_states: dict[str, dict[str, Any]] = {}  # pending state of capabilities until an entry is answered
-        self.failure_entries: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
 
     @property
     def unshown_results(self) -> list[dict[str, Any]]:
@@ -198,11 +206,6 @@ class TurnStateValues:
         """Number of model calls, including calls without an answer."""
         return len(self.answers) + self.failed_attempts
 
-    @property
-    def can_skip_response(self) -> bool:
-        """True if the turn may end without a reply and leave the task open."""
-        return self.may_skip_response
-
     def get_status(self, end: End) -> Status:
         """Return the status of a turn with this end. Without an answer nothing can resume."""
         return "skipped" if end in ("out_of_credits", "paused") and not self.answers else STATUS_OF[end]
@@ -211,15 +214,9 @@ class TurnStateValues:
         """Return a result as the model sees it within the turn."""
         if self.chain is None or ShowResult not in self.chain:
             return result
-        outcome = self.chain.dispatch(ShowResult(result=result))
-        if isinstance(outcome, Allowed) and isinstance(outcome.effect, ShowResult):
-            return outcome.effect.result
-        return {**result, "output": f"[withheld: {getattr(outcome, 'reason', 'a person must decide first')}]"}
+        shown = self.chain.decide(ShowResult(result=result))
+        return shown.result if isinstance(shown, ShowResult) else {**result, "output": f"[withheld: {shown.reason}]"}
 
     def set_prompt(self, prompt: list[Message]) -> None:
         """Replace the prompt of the turn."""
         self.inputs = replace(self.inputs, prompt=prompt)
-
-    def set_dialogue(self, dialogue: Sequence[Message]) -> None:
-        """Put the messages of a dialogue behind the prompt of the turn."""
-        self.inputs = replace(self.inputs, dialogue=dialogue)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,12 +11,9 @@ from lemming.kernel.base.contract import ToolCall, TurnReply
 from lemming.kernel.base.errors import ProviderError
 from lemming.kernel.base.turn_numbers import first_number
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.turn_report import End, TurnReport
-from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.messages import OutboxEntry, entry_id
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
@@ -27,80 +24,9 @@ from lemming.kernel.turn.forms.reply_form import ReplyForm
 from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
 
 if TYPE_CHECKING:
-    from lemming.kernel.llm.call_cost import CostBound
     from lemming.kernel.tools.tool_context import ToolContext
+    from lemming.kernel.turn.current_request import CurrentRequest
     from lemming.kernel.turn.turn_effects import AskPerson
-
-
-class PricedAnswer(Protocol):
-    """A model answer with the cost."""
-
-    @property
-    def input_tokens(self) -> int:
-        """Number of input tokens."""
-        ...
-
-    @property
-    def output_tokens(self) -> int:
-        """Number of output tokens."""
-        ...
-
-    @property
-    def credits(self) -> float:
-        """Cost in credits."""
-        ...
-
-
-class Purpose(Protocol):
-    """Purpose of a turn that serves one request, as the responsible capability defines and records it.
-
-    `request_id`: identity of the request entry, empty for the agent's own undertaking. `asker`: agent that
-    expects the answer. `reference`: id that the answer refers to.
-    """
-
-    @property
-    def request(self) -> str:
-        """Identity of the request entry."""
-        ...
-
-    @property
-    def asker(self) -> str:
-        """Agent or person that expects the answer."""
-        ...
-
-    @property
-    def reference(self) -> str:
-        """Id that the answer refers to."""
-        ...
-
-    @property
-    def begun(self) -> OpenRequest:
-        """The open request behind the purpose."""
-        ...
-
-    @property
-    def answered_calls(self) -> tuple[tuple[str, str], ...]:
-        """Answered sub-requests of calls: pairs of request and response, by identity."""
-        ...
-
-    @property
-    def has_budget(self) -> bool:
-        """True if the request has a budget."""
-        ...
-
-    def over_budget_reason(
-        self, answers: Iterable[PricedAnswer], write_off: WriteOff, max_cost: CostBound | None = None
-    ) -> str:
-        """Return the reason a further call of this cost is not affordable, or an empty string.
-
-        `answers`: the answers of the turn. `write_off`: further credits that the turn may have spent.
-        `max_cost`: cost bound of the call.
-        """
-        ...
-
-    def as_json(self) -> Json:
-        """Return the purpose as JSON for the turn's record."""
-        ...
 
 
 @dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
@@ -123,7 +49,7 @@ class TurnInputs:
     fingerprint: dict[str, Any] | None = None
     damaged: frozenset[str] = frozenset()
     """Keys of memories whose files a person damaged, which are not overwritten."""
-    task: Purpose | None = None
+    task: CurrentRequest | None = None
     """The request of the turn, or None for a turn about the inbox."""
     open_requests: dict[str, str] = field(default_factory=dict)
     """The askers by identity of the open requests shown beside others."""
@@ -218,23 +144,19 @@ class AnswerSource(Protocol):
 
         `model` is a key of `config/models.json`, empty for the agent's own; `schema` as in `Ask`.
         """
-        ...
 
     @property
     def everyone(self) -> Collection[str]:
         """Names of the agents that existed as the tick began."""
-        ...
 
     def has_answer(self, call: int) -> bool:
         """Return True if model answer number `call` is recorded."""
-        ...
 
     def take_urgent(self, call: int, trust_label: str) -> Mapping[str, str]:
         """Return the urgent entries to show before model call number `call`: lines by identity.
 
         `trust_label`: label of the turn so far, empty without trust tracking.
         """
-        ...
 
     def start_calls(
         self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], dict[str, FileEffect]]
@@ -243,7 +165,6 @@ class AnswerSource(Protocol):
 
         `call_tool` returns and records their results in order; a call without a `call_tool` was never made.
         """
-        ...
 
     def call_tool(
         self,
@@ -258,21 +179,17 @@ class AnswerSource(Protocol):
 
         `approved`: number of those that they have approved already, for the record.
         """
-        ...
 
     def is_approved(
         self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], questions: Sequence[AskPerson]
     ) -> bool:
         """Return True if a person has approved the call that the last question is about, by the record or now."""
-        ...
 
     def refuse(self, index: int, call: ToolCall, refusal: ToolResult, approved: int = 0) -> None:
         """Record that the turn's tool call number `index` was refused before a tool ran. `approved` as in `call_tool`."""
-        ...
 
     def has_call(self, index: int) -> bool:
         """Return True if the turn's tool call number `index`, or the start, is recorded."""
-        ...
 
     def call_function(
         self, number: int, name: str, content: dict[str, Any], functions: CheckFunctions
@@ -281,17 +198,14 @@ class AnswerSource(Protocol):
 
         Raises `CheckFunctionError`.
         """
-        ...
 
     def run_check(
         self, number: int, name: str, run: Callable[[ToolContext], CheckFinding], at: str, staged: dict[str, FileEffect]
     ) -> CheckFinding:
         """Return the finding of a program, the turn's check number `number`. The staged files are written first."""
-        ...
 
     def had_side_effects(self, index: int) -> bool:
         """Return True if the call had side effects, before which `call_tool` wrote the staged files."""
-        ...
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long

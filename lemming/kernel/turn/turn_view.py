@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.turn.live_phase import LivePhase
 from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from lemming.kernel.tools.tool_context import ToolContext
     from lemming.kernel.turn.current_request import CurrentRequest
     from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
-    from lemming.kernel.turn.live_phase import LivePhase
     from lemming.kernel.turn.strategy import Turn
     from lemming.kernel.turn.turn_state import TurnState
     from lemming.kernel.turn.turn_values import Answer, TurnInputs
@@ -37,12 +37,14 @@ class TurnView:
     turn that is resumed or replayed shows the same.
     """
 
-    __slots__ = ("_folds", "_handles", "_owned", "_state", "name", "snapshot")
+    __slots__ = ("_folds", "_handles", "_live", "_owned", "_state", "name", "snapshot")
 
     def __init__(
-        self, name: str, state: TurnState, snapshot: Json, handles: Collection[type[Effect]] = frozenset()
+        self, name: str, state: TurnState | LivePhase, snapshot: Json, handles: Collection[type[Effect]] = frozenset()
     ) -> None:
-        self.name, self.snapshot, self._state, self._handles = name, snapshot, state, handles
+        self.name, self.snapshot, self._handles = name, snapshot, handles
+        self._live = state if isinstance(state, LivePhase) else None
+        self._state = cast("TurnState", state)  # of the live phase, a view shows the inputs alone
         self._folds: dict[Any, tuple[int, Any]] = {}
         self._owned: dict[Any, Any] = {}
 
@@ -64,7 +66,7 @@ class TurnView:
     @property
     def request(self) -> CurrentRequest | None:
         """The request that the turn serves, or None."""
-        return cast("CurrentRequest | None", self._state.task)
+        return self._state.task
 
     @property
     def remaining_entries(self) -> int:
@@ -79,7 +81,9 @@ class TurnView:
     @property
     def live(self) -> LivePhase:
         """The live phase, for `RunTool` and the other effects of `live_effects`. Raises `TypeError` elsewhere."""
-        raise TypeError("only interceptors of live effects may look at files and at the tick")
+        if self._live is None:
+            raise TypeError("only interceptors of live effects may look at files and at the tick")
+        return self._live
 
     @property
     def state(self) -> Json:
@@ -115,7 +119,7 @@ class TurnView:
     @property
     def can_skip_response(self) -> bool:
         """True if the turn may end without a reply and leave the request open."""
-        return self._state.can_skip_response
+        return self._state.may_skip_response
 
     @property
     def strategy_turn(self) -> Turn:

@@ -6,29 +6,32 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.contract import NewEntry, ToolCall
-from lemming.kernel.base.errors import (
-    LemmingError,
-    StoppedByGate,
-    ToolError,
-    TurnTooLong,
-)
+from lemming.kernel.base.errors import LemmingError, StoppedByGate, ToolError, TurnTooLong
+from lemming.kernel.base.errors import Outcome as ToolOutcome
 from lemming.kernel.base.times.parse_times import normalize_moment
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import decode_memory, make_memory_effect
-from lemming.kernel.messages import REMINDERS_FROM, WAITING_FROM, OutboxEntry, to_file_effect
+from lemming.kernel.messages import (
+    REMINDERS_FROM,
+    WAITING_FROM,
+    OutboxEntry,
+    decode_entry,
+    parse_file_names,
+    to_file_effect,
+)
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.addressing import find_unknown_targets
-from lemming.kernel.turn.file_effects import memory_key, parse_entry_file
-from lemming.kernel.turn.following_entries import next_entry_id
-from lemming.kernel.turn.repeated_calls import repetition_hint
+from lemming.kernel.turn.loop_breaker import repetition_hint
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, RESULTS_CHARS, render_result, tool_use_json
 from lemming.kernel.turn.turn_effects import (
     Allowed,
     Deferred,
     Outcome,
+    Refusal,
     Rejected,
     Seal,
     Withdraw,
@@ -78,8 +81,7 @@ class TurnWrites(TurnStateValues):
             new = completed
         if self.chain is None or by_engine:
             return self._write_entry(new, at)
-        effect = WriteEntry.from_new(new, at, grant=grant, is_independent=alone)
-        outcome = self.chain.dispatch(effect)
+        outcome = self.chain.dispatch(WriteEntry.from_new(new, at, grant=grant, is_independent=alone))
         if isinstance(outcome, Allowed):
             entry: OutboxEntry = outcome.answer
             return entry
@@ -95,14 +97,16 @@ class TurnWrites(TurnStateValues):
 
     def _report_stopped_entry(self, new: NewEntry, outcome: Outcome) -> None:
         """Tell the model why an entry is not written. A suspended one has its result from the question."""
-        args = {"kind": new.kind, "target": new.payload.get("target")}
-        match outcome:
-            case Rejected(reason, is_final):
-                if is_final:
-                    self.fail(StoppedByGate(reason[:2000]))
-                self.add_result(OUTBOX_ENTRIES, args, ToolResult(False, reason, outcome="refused"))
-            case Deferred(reason):
-                self.add_result(OUTBOX_ENTRIES, args, ToolResult(False, reason, outcome="deferred"))
+        if isinstance(outcome, Rejected | Deferred):
+            self._fail_if_final(outcome)
+            args = {"kind": new.kind, "target": new.payload.get("target")}
+            status: ToolOutcome = "refused" if isinstance(outcome, Rejected) else "deferred"
+            self.add_result(OUTBOX_ENTRIES, args, ToolResult(False, outcome.reason, outcome=status))
+
+    def _fail_if_final(self, refusal: Refusal) -> None:
+        """End the turn as failed if a capability said so."""
+        if isinstance(refusal, Rejected) and refusal.is_final:
+            self.fail(StoppedByGate(refusal.reason[:2000]))
 
     def _refuse_entry(self, new: NewEntry, args: Json, refusal: ToolResult) -> None:
         """Inform the model of a rejected entry. The same entry again counts like a repeated call."""
@@ -126,7 +130,10 @@ class TurnWrites(TurnStateValues):
     def next_id(self, first: int = 0) -> str:
         """Return the id of the next entry. Ids of withdrawn entries are free."""
         used_ids = [entry.id for entry in self.entries]
-        return next_entry_id(self.inputs, first + len(used_ids), used_ids)
+        number = first + len(used_ids)
+        while (identity := self.inputs.entry_id(number)) in used_ids:
+            number += 1
+        return identity
 
     def reveal_time(self, payload: dict[str, Any], at: str) -> str:
         """Return the future time before which an entry stays hidden, or an empty string."""
@@ -157,19 +164,16 @@ class TurnWrites(TurnStateValues):
 
     def _pass_memory(self, chain: EffectChain, key: str, value: Any, at: str) -> Any:
         """Return a memory's value as the capabilities of the turn let it pass. Raises `ToolError` if they do not."""
-        outcome = chain.dispatch(WriteMemory(memory_key=key, value=value, at=at))
-        if isinstance(outcome, Allowed):
-            return outcome.answer
-        if isinstance(outcome, Rejected) and outcome.is_final:
-            self.fail(StoppedByGate(outcome.reason[:2000]))
-        raise ToolError(
-            getattr(outcome, "reason", f'memory "{key}" must wait: a person decides about entries and calls')
-        )
+        passed = chain.decide(WriteMemory(memory_key=key, value=value, at=at))
+        if isinstance(passed, WriteMemory):
+            return passed.value
+        self._fail_if_final(passed)
+        raise ToolError(passed.reason)
 
     def _pass_notes(self, notes: str) -> str:
         """Return the notes of a reply as they may be stored and shown."""
-        outcome = self.chain.dispatch(WriteNotes(text=notes)) if self.chain else None
-        return outcome.answer if isinstance(outcome, Allowed) else ""
+        passed = self.chain.decide(WriteNotes(text=notes)) if self.chain else None
+        return passed.text if isinstance(passed, WriteNotes) else ""
 
     def _pass_files(self, files: Iterable[FileEffect], at: str) -> Iterator[FileEffect]:
         """Yield the files of a tool as the capabilities of the turn let them pass, entries and memories among them."""
@@ -178,13 +182,13 @@ class TurnWrites(TurnStateValues):
         for file in files:
             if entry := parse_entry_file(file, name):
                 effect = WriteEntry.from_written(entry, at)
-                outcome = chain.dispatch(effect)
-                if not isinstance(outcome, Allowed):
-                    self._report_stopped_entry(effect.new, outcome)
-                elif isinstance(passed := outcome.effect, WriteEntry):
-                    is_same = passed.new == effect.new
-                    rewritten = replace(entry, payload=passed.payload, tags=[*passed.tags])
-                    yield file if is_same else to_file_effect(rewritten)
+                passed = chain.decide(effect)
+                if not isinstance(passed, WriteEntry):
+                    self._report_stopped_entry(effect.new, passed)
+                elif passed.new == effect.new:
+                    yield file
+                else:
+                    yield to_file_effect(replace(entry, payload=passed.payload, tags=[*passed.tags]))
             elif key := memory_key(file, name):
                 value = decode_memory(file.content, file.path_key)
                 try:
@@ -194,11 +198,11 @@ class TurnWrites(TurnStateValues):
                     self.add_result("memory_update", {"key": key}, refusal)
                     continue
                 yield file if allowed_value == value else make_memory_effect(name, key, allowed_value, at)
-            elif isinstance(outcome := chain.dispatch(WriteFile(file=file, at=at)), Allowed):
-                yield outcome.answer
+            elif isinstance(written := chain.decide(WriteFile(file=file, at=at)), WriteFile):
+                yield written.file
             else:
-                reason = getattr(outcome, "reason", "a person must decide first")
-                self.add_result("file", {"path": file.path_key}, ToolResult(False, reason, outcome="refused"))
+                refusal = ToolResult(False, written.reason, outcome="refused")
+                self.add_result("file", {"path": file.path_key}, refusal)
 
     def _staged_with_labels(self) -> dict[str, FileEffect]:
         """Return the staged files as a call sees and may write them, with label files."""
@@ -207,12 +211,10 @@ class TurnWrites(TurnStateValues):
 
     def _seal(self, outputs: Seal) -> Seal:
         """Return outputs of the turn in their final form. Raises `ToolError` if a capability refuses them."""
-        outcome = self.chain.dispatch(outputs) if self.chain and Seal in self.chain else None
-        if outcome is None:
-            return outputs
-        if isinstance(outcome, Allowed) and isinstance(outcome.effect, Seal):
-            return outcome.effect
-        raise ToolError(f"the turn's outputs are not written: {getattr(outcome, 'reason', 'a capability holds them')}")
+        sealed = self.chain.decide(outputs) if self.chain and Seal in self.chain else outputs
+        if isinstance(sealed, Seal):
+            return sealed
+        raise ToolError(f"the turn's outputs are not written: {sealed.reason}")
 
     def _withdraw(self, effect: Withdraw) -> bool:
         """Take back entries and memories of replies."""
@@ -254,6 +256,10 @@ class TurnWrites(TurnStateValues):
             replace(entry, payload={**entry.payload, **values}) if entry.identity in identities else entry
             for entry in self.entries
         ]
+
+    def discard_writes(self) -> None:
+        """Drop the entries, files and memories of the turn."""
+        self.entries, self.staged, self.memory = [], {}, {}
 
     def restore_entry_order(self) -> None:
         """Sort the entries by their ids: entries that replace withdrawn ones have got the free ids."""
@@ -316,3 +322,20 @@ class TurnWrites(TurnStateValues):
         """End the turn as failed."""
         self.forced_end, self.stop_error = "failed", error
         return "failed"
+
+
+def parse_entry_file(file: FileEffect, agent_name: str) -> OutboxEntry | None:
+    """Return the entry in a tool's write to the agent's outbox, or None for any other file."""
+    folder, _, file_name = file.path.rpartition("/")
+    if file.root or file.removes or folder != paths.outbox_folder(agent_name):
+        return None
+    name = next(iter(parse_file_names(agent_name, [file_name])), None)
+    return decode_entry(name, file.content) if name else None
+
+
+def memory_key(file: FileEffect, agent_name: str) -> str:
+    """Return the key of a memory that a tool writes, or an empty string for any other file."""
+    folder = f"{paths.memory_folder(agent_name)}/"
+    if file.root or file.removes or not file.path.startswith(folder):
+        return ""
+    return file.path.removeprefix(folder).removesuffix(".json")

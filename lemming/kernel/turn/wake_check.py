@@ -23,10 +23,10 @@ from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits, ContextFile
 from lemming.kernel.org.schedule import Wake
+from lemming.kernel.turn.preparation import TurnContext
 from lemming.kernel.turn.preparation_chain import PreparationChain, UsageCache, prepare_context
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_context import TurnContext
-from lemming.kernel.turn.wake_conditions import describe_changes, is_news
+from lemming.kernel.turn.tool_results import is_news
 
 UnwrittenFiles = Mapping[str, bytes]
 
@@ -171,3 +171,21 @@ def iter_news(
         yield f"a request of {task.request.agent}" if task.request else "answers to what it asked"
     if has_unread(view, agenda):
         yield "entries"
+
+
+def describe_changes(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[str]:
+    """Return descriptions of the differences between two different fingerprints of an agent's inputs.
+
+    >>> one, other = ({'resume': 'r', 'memory': {'plan': d}, 'context': {}} for d in 'ab')
+    >>> describe_changes(one, other), describe_changes(one, None)
+    (['memory plan'], ['everything'])
+    """
+    old = old or {}
+    resume = ["its resume"] if new["resume"] != old.get("resume") else []
+    memory = [f"memory {key}" for key in _changed_keys(new["memory"], old.get("memory", {}))]
+    files = _changed_keys(new["context"], old.get("context", {}))
+    return [*resume, *memory, *files] if old and (resume or memory or files) else ["everything"]
+
+
+def _changed_keys(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
+    return [key for key in sorted({*new, *old}) if new.get(key) != old.get(key)]

@@ -165,7 +165,7 @@ def _validate_settings(inventory: Inventory) -> Iterator[PointerProblem]:
 
 def _validate_references(agent: Agent | None, inventory: Inventory) -> Iterator[PointerProblem]:
     for reader in capabilities_with_keys(agent or inventory.config.org):
-        from lemming.kernel.turn.check_subjects import ReferenceCheck  # only imported where a capability has keys
+        from lemming.kernel.turn.descriptions import ReferenceCheck  # only imported where a capability has keys
 
         for problem in reader.check(ReferenceCheck(agent, inventory)):
             yield PointerProblem(problem.pointer, problem.message, problem.hint)

@@ -16,10 +16,9 @@ from lemming.kernel.base.jsontext import did_you_mean, dump_compact, to_line
 from lemming.kernel.base.reply_json import drop_thinking
 from lemming.kernel.base.reply_object import extract_object, require_size
 from lemming.kernel.inboxes.answer_payload import nest_answer
-from lemming.kernel.turn.forms.first_messages import SILENCE
-from lemming.kernel.turn.forms.reply_form import ANSWER, DONE, REMEMBER, SEND, ReplyForm
+from lemming.kernel.turn.forms.form_choice import SILENCE
+from lemming.kernel.turn.forms.reply_form import ANSWER, DONE, REMEMBER, SEND, TO_ALL, ReplyForm
 from lemming.kernel.turn.forms.reply_shapes import extract_calls, extract_only_object
-from lemming.kernel.turn.forms.turn_actions import TO_ALL
 from lemming.kernel.turn.turn_values import Answer
 
 Json = dict[str, Any]
@@ -33,7 +32,6 @@ class ContractParser(Protocol):
 
     def __call__(self, text: str, *, has_calls: bool = False) -> TurnReply:
         """Return the reply in a text. `has_calls`: valid calls accompany the text."""
-        ...
 
 
 class _Step(NamedTuple):

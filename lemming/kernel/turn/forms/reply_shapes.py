@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 from lemming.kernel.base.call_shapes import LIST_KEYS, CallShapes, RawCall
 from lemming.kernel.base.contract import REPLY_LIMIT_BYTES
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, to_line
-from lemming.kernel.base.reply_json import FoundObject, drop_thinking, find_objects, parse_literal
-from lemming.kernel.turn.forms.tagged_calls import find_tagged_calls
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse, to_line
+from lemming.kernel.base.reply_json import MAX_REPLY_DEPTH, FoundObject, drop_thinking, find_objects, parse_literal
 
 __all__ = ["RawCall", "extract_calls", "extract_only_object"]
 
@@ -200,3 +199,51 @@ def _parse_parameters(text: str, position: int) -> tuple[dict[str, Any], int]:
     if not text.startswith(")", end):
         raise JsonProblem("the bracket does not close")
     return args, end + 1
+
+
+# Calls with arguments in special tags, as Qwen3-Coder and GLM write them. A value is text unless it reads as JSON:
+#   <function=weather><parameter=city>Oslo</parameter></function>
+#   <tool_call>weather<arg_key>city</arg_key><arg_value>Oslo</arg_value></tool_call>
+_TAGGED_BEGINS = re.compile(
+    r"<function=([\w.-]{1,200})>\s*+(?=<parameter=)|<tool_call>\s*+([\w.-]{1,200})\s*+(?=<arg_key>)"
+)
+_TAGGED_PARAMETER = re.compile(r"\s*+<parameter=([\w.-]{1,200})>\n?")
+_TAGGED_ARGUMENT = re.compile(r"\s*+<arg_key>\s*+([\w.-]{1,200})\s*+</arg_key>\s*+<arg_value>\n?")
+_JSON_VALUE = re.compile(r"-?[0-9]|[\[{]|(?:true|false|null)\Z")
+
+
+def find_tagged_calls(text: str, shapes: CallShapes) -> Iterator[tuple[int, int, RawCall]]:
+    """Yield the calls in special tags, each with start and end."""
+    position = 0
+    while match := _TAGGED_BEGINS.search(text, position):
+        name, close = (match[1], "</function>") if match[1] else (match[2], "</tool_call>")
+        end = text.find(close, match.end())
+        if end < 0:
+            return
+        args = _parse_pairs(text[match.end() : end], is_parameter=bool(match[1]))
+        position = end + len(close)
+        if args is not None:
+            yield match.start(), position, RawCall(shapes.resolve_name(name) or name, args)
+
+
+def _parse_pairs(text: str, *, is_parameter: bool) -> dict[str, Any] | None:
+    """Return the arguments of a call, or None for other text or a repeated argument."""
+    pattern, close = (_TAGGED_PARAMETER, "</parameter>") if is_parameter else (_TAGGED_ARGUMENT, "</arg_value>")
+    args: dict[str, Any] = {}
+    position = 0
+    while match := pattern.match(text, position):
+        end = text.find(close, match.end())
+        if end < 0 or match[1] in args:
+            return None
+        args[match[1]] = _to_value(text[match.end() : end].removesuffix("\n"))
+        position = end + len(close)
+    return None if text[position:].strip() else args
+
+
+def _to_value(text: str) -> Any:
+    if _JSON_VALUE.match(text):
+        try:
+            return parse(text, max_depth=MAX_REPLY_DEPTH)
+        except JsonProblem:
+            return text
+    return text
