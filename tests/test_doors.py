@@ -47,7 +47,7 @@ WRITES_OUTSIDE = {
 }
 WRITES_PRIVATELY = {
     "kernel/files/output_files.py", "dashboard/access_tokens.py", "capabilities/workers/attempts.py",
-    "capabilities/workers/running/worker_run.py",
+    "capabilities/workers/running/worker_run.py", "read_model/read_model.py",
 }  # fmt: skip
 WRITES_ENTRIES = {
     "kernel/messages.py",  # what people and commands send

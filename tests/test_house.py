@@ -35,7 +35,8 @@ LONG_TESTS = {
 DOORS = {"agents", "errors", "ext", "logging_config", "memory", "messages", "providers", "tools"}
 FLOORS = (
     {"kernel"},
-    {"libraries", "obligations"} | DOORS,
+    {"libraries", "read_model"} | DOORS,
+    {"obligations"},
     {"import_export", "git_history", "strategies", "testing"},
     {"builder", "operations"},
     {"engine"},

@@ -22,7 +22,7 @@ from lemming.commands.terminal import (
     print_json,
     print_notice,
     print_table,
-    report_progress,
+    show_progress_bar,
 )
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
@@ -74,7 +74,7 @@ def cost(
         )
     if as_csv and context.as_json:
         raise UsageError("--csv and --json exclude each other", hint="use one of them")
-    with report_progress("adding up") as progress:
+    with show_progress_bar("adding up") as progress:
         costs = compute_costs(context.org, by, since=since, progress=progress)  # type: ignore[arg-type]
     rows = context.limit_rows(_sort_rows(costs, is_ranked=limit is not None), limit)
     if context.as_json:

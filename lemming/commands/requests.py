@@ -25,7 +25,7 @@ from lemming.commands.terminal import (
     print_json,
     print_notice,
     print_table,
-    report_progress,
+    show_progress_bar,
     style_text,
     to_text,
 )
@@ -91,7 +91,7 @@ def requests(
             if (view.is_open or not is_open) and of in (None, view.asker) and (to is None or view.was_assignee(to))
         ]
         levels = [(0, request_view) for request_view in matches[-number:]]
-    with report_progress("adding up") as progress:
+    with show_progress_bar("adding up") as progress:
         costs = compute_request_costs(base, [request for _, request in levels], progress)
     if context.as_json:
         for _, request in levels[:1] if reference else levels:

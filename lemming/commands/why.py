@@ -12,7 +12,7 @@ from lemming.commands.terminal import (
     one_line,
     print_data,
     print_notice,
-    report_progress,
+    show_progress_bar,
     style_text,
 )
 from lemming.commands.waiting import print_wrapped
@@ -67,7 +67,7 @@ def why(
     if branch:
         hint = "lemming why PATH:LINE --branch BRANCH"
         raise UsageError(f"--branch requires a line of a workspace's repository, got {target}", hint=hint)
-    with report_progress("looking through") as progress:
+    with show_progress_bar("looking through") as progress:
         writings = WriteLog(base, progress)
         root = build_provenance(writings, target, depth=depth)
         trust_steps = load_trust_steps(writings, root.path)

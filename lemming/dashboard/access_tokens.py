@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.files import fs
+from lemming.kernel.files.user_state import get_state_folder
 
 _REDIRECT_PAGE = """<!doctype html><meta charset="utf-8"><title>LeMMing</title>
 <meta name="referrer" content="no-referrer">
@@ -34,7 +35,7 @@ class StoredToken(NamedTuple):
 def load_token(base: Path) -> StoredToken:
     """Return the stored token of the previous run, or a new token."""
     with contextlib.suppress(OSError, JsonProblem, KeyError, TypeError, ValueError):
-        record = parse(fs.read_bytes(_state_folder() / _make_file_name(base, "json"), 4096))
+        record = parse(fs.read_bytes(get_state_folder() / _make_file_name(base, "json"), 4096))
         token, port = str(record["token"]), int(record["port"])
         if len(token) >= 32:
             return StoredToken(token, port)
@@ -43,23 +44,18 @@ def load_token(base: Path) -> StoredToken:
 
 def store_token(base: Path, stored: StoredToken) -> None:
     """Store a token for the next run in a file readable by the owner only."""
-    fs.write_private(_state_folder(), _make_file_name(base, "json"), dump_compact(stored._asdict()))
+    fs.write_private(get_state_folder(), _make_file_name(base, "json"), dump_compact(stored._asdict()))
 
 
 @contextlib.contextmanager
 def serve_private_page(base: Path, address: str) -> Iterator[str]:
     """Yield the address of a private redirect file, for the length of the block."""
     name = _make_file_name(base, "html")
-    fs.write_private(_state_folder(), name, _REDIRECT_PAGE.format(address=html.escape(address, quote=True)).encode())
+    fs.write_private(get_state_folder(), name, _REDIRECT_PAGE.format(address=html.escape(address, quote=True)).encode())
     try:
-        yield (_state_folder() / name).as_uri()
+        yield (get_state_folder() / name).as_uri()
     finally:
-        fs.remove(_state_folder(), name)
-
-
-def _state_folder() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "lemming"
+        fs.remove(get_state_folder(), name)
 
 
 def _make_file_name(base: Path, ending: str) -> str:

@@ -7,24 +7,20 @@ providers may bill them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
-from lemming.kernel.base.jsontext import JsonProblem, parse
-from lemming.kernel.journal.journal_file import journal_ticks, raw_journal
+from lemming.kernel.journal.journal_file import raw_journal
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.obligations.budgets import Unit
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS
-from lemming.obligations.journal_spending import cached_idle_ticks
 from lemming.obligations.request_view import AllRequests, RequestView
-
-FEW_TICKS = 200
-"""Number of journals that are faster to read than the cache of the others."""
-
-_NAMES_A_REQUEST, _ENDS_A_TURN = b'"request":"', (b'{"type":"turn_committed"', b'{"type":"turn_skipped"')
+from lemming.read_model.read_model import Progress
+from lemming.read_model.tick_facts import fold_journal
+from lemming.read_model.tick_queries import load_reports_for_requests, no_progress
 
 
 class RequestCostJson(TypedDict):
@@ -148,35 +144,16 @@ def _sum_costs(costs: Iterable[RequestCost]) -> RequestCost:
 
 
 def compute_request_costs(
-    base: OrgPath, requests: Iterable[RequestView], progress: Callable[[str], object] = str
+    base: OrgPath, requests: Iterable[RequestView], progress: Progress = no_progress
 ) -> RequestCosts:
-    """Return the costs of requests, from the journals since the oldest. `progress` receives each journal's name."""
+    """Return the costs of requests, from the turns since the oldest request."""
     oldest = min((request.tick for request in requests), default=None)
-    turns: list[TurnForRequest] = []
-    if oldest is not None:
-        ticks = [tick for tick in journal_ticks(base) if tick >= oldest]
-        idle = cached_idle_ticks(base) if len(ticks) > FEW_TICKS else ()
-        for tick in ticks:
-            if tick not in idle:
-                progress(f"the journal of tick {tick}")
-                turns += turns_for_requests(base, tick)
-    return RequestCosts(turns)
+    reports = () if oldest is None else load_reports_for_requests(base, oldest, progress)
+    return RequestCosts(TurnForRequest.from_report(TurnReport.from_json(report), tick) for tick, report in reports)
 
 
 def turns_for_requests(base: OrgPath, tick: int) -> Iterator[TurnForRequest]:
-    """Yield the turns for requests in a journal, without checking its lines; `lemming verify` does."""
-    raw = raw_journal(base, tick)
-    for line in raw.split(b"\n") if _NAMES_A_REQUEST in raw else ():
-        if line.startswith(_ENDS_A_TURN) and _NAMES_A_REQUEST in line:
-            report = _parse_report(line)
-            if isinstance(report.get("request"), str) and report["request"]:
-                yield TurnForRequest.from_report(TurnReport.from_json(report), tick)
-
-
-def _parse_report(line: bytes) -> dict[str, Any]:
-    """Return the report in a journal line, or an empty dict for a damaged line."""
-    try:
-        report = parse(line, limit_bytes=len(line))
-    except JsonProblem:
-        return {}
-    return report if isinstance(report, dict) else {}
+    """Yield the turns for requests in a journal: budgets read the journal itself, no cache."""
+    for turn in fold_journal(tick, raw_journal(base, tick)).turns.values():
+        if turn.report and isinstance(request := turn.report.get("request"), str) and request:
+            yield TurnForRequest.from_report(TurnReport.from_json(turn.report), tick)

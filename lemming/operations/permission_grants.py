@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from lemming.kernel.access.workspace_trust import RequiredPermission
-from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.canonical_path import real_path
 from lemming.kernel.files.stat_cache import is_file, is_folder, path_exists
+from lemming.kernel.files.user_state import get_state_folder
 
 MADE_HERE_FILE = ".lemming/made-here"
 _LIMIT_BYTES = 1 << 20
@@ -139,16 +139,6 @@ def _parse_grants(record: Mapping[str, Any]) -> dict[str, Any]:
 def _find_changes(granted: object, current: Mapping[str, str]) -> tuple[str, ...]:
     previous = granted if isinstance(granted, dict) else {}
     return tuple(name for name in sorted({*previous, *current}) if previous.get(name) != current.get(name))
-
-
-def get_state_folder() -> Path:
-    """Return the folder of this user's LeMMing state. Raises: DiskError for a user without a home folder."""
-    try:
-        configured = os.environ.get("XDG_STATE_HOME", "")
-        state = Path(configured) if os.path.isabs(configured) else Path.home() / ".local/state"
-    except RuntimeError as error:
-        raise DiskError("this user has no home folder", where="lemming/agreed", hint="set XDG_STATE_HOME") from error
-    return state / "lemming"
 
 
 # --- git fetches ---------------------------------------------------------------------------------

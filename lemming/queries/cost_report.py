@@ -26,15 +26,9 @@ from lemming.kernel.llm.call_cost import to_decimal
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import JUDGES
-from lemming.obligations.journal_spending import (
-    CallCost,
-    LedgerCosts,
-    Progress,
-    TickCosts,
-    TurnCosts,
-    iter_tick_costs,
-    no_progress,
-)
+from lemming.read_model.read_model import Progress
+from lemming.read_model.tick_facts import CallCost, JournalTick, JournalTurn, LedgerCosts, ModelKeys
+from lemming.read_model.tick_queries import load_ticks, no_progress
 
 By = Literal["agent", "model", "request", "tick", "day"]
 REMOVED = " (removed)"
@@ -172,7 +166,7 @@ class _AgentLifetime:
 def compute_costs(base: OrgPath, by: By, *, since: int = 0, progress: Progress = no_progress) -> CostReport:
     """Return the cost report; with `since`, only costs of turns from tick `since` onwards.
 
-    `progress` is called for each old journal that is unpacked. Raises `CorruptState` for an unreadable ledger.
+    `progress` is called for each journal file that is read. Raises `CorruptState` for an unreadable ledger.
     """
     with localcontext(prec=_DIGITS):
         states = {name: read_state(base, name) for name in list_ledger_agents(base)}
@@ -268,20 +262,21 @@ def _aggregate_costs(
 
 def _iter_turns(base: OrgPath, costs: CostReport, progress: Progress) -> Iterator[_TurnCost]:
     """Yield the turns with model calls, in tick order."""
-    for tick_costs in iter_tick_costs(base, progress):
-        if isinstance(tick_costs, int):
-            costs.damaged.append(tick_costs)
+    keys = ModelKeys()
+    for facts in load_ticks(base, with_reports=False, progress=progress):
+        if facts.problem:
+            costs.damaged.append(facts.tick)
             continue
         if costs.first_tick is None:
-            costs.first_tick, costs.is_pruned = tick_costs.tick, tick_costs.previous_tick is not None
-        for turn_costs in tick_costs.turns.values():
-            if turn_costs.calls:
-                yield _build_turn(tick_costs, turn_costs)
+            costs.first_tick, costs.is_pruned = facts.tick, facts.after is not None
+        for turn_facts in keys.resolve(facts).turns.values():
+            if turn_facts.calls:
+                yield _build_turn(facts, turn_facts)
 
 
-def _build_turn(tick: TickCosts, turn_costs: TurnCosts) -> _TurnCost:
+def _build_turn(tick: JournalTick, turn_facts: JournalTurn) -> _TurnCost:
     """Return a turn with its calls, rounded so that the calls add up to the growth of the ledger."""
-    state, calls = turn_costs.initial_ledger, turn_costs.calls
+    state, calls = turn_facts.ledger, turn_facts.calls
     ledger_before, call_costs = _from_state(state), [_from_call(call) for call in calls]
     credits = round(min(state.credits + sum(call.credits for call in calls), MAX_AMOUNT), 6)
     growth = to_decimal(credits) - ledger_before.credits
@@ -298,10 +293,10 @@ def _build_turn(tick: TickCosts, turn_costs: TurnCosts) -> _TurnCost:
     ledger_after = _sum_costs(call_costs, ledger_before)
     keys = (call.model for call in calls)
     return _TurnCost(
-        turn_costs.agent,
+        turn_facts.agent,
         tick.tick,
         tick.at,
-        turn_costs.request,
+        turn_facts.request,
         ledger_before,
         ledger_after,
         [*zip(keys, call_costs, strict=True)],

@@ -21,7 +21,7 @@ from lemming.kernel.journal.journal_packing import seal_old_journals
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import open_org
-from lemming.queries.views.tick_summaries import TurnOutcomeCache, summarize_ticks
+from lemming.queries.views.tick_summaries import describe_outcome, summarize_ticks
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree, write_script
 
 ON = {"history": "git", "durability": "off"}
@@ -194,13 +194,13 @@ def test_a_screen_that_stays_open_over_a_rewind_shows_the_ticks_taken_since(base
     make(base)
     run(base, 3)
     screen = Organisation(base)
-    assert summarize_ticks(screen, [3])[0].totals["entries"] == 1
-    assert screen.get_cache(TurnOutcomeCache).describe(3, "ada")["did"] == "wrote 1 entry"
+    assert summarize_ticks(screen, [3])[0].facts.totals["entries"] == 1
+    assert describe_outcome(screen, 3, "ada")["did"] == "wrote 1 entry"
     go_back(base, "2")
     write_script(base, [{"reply": {**say("hello"), "outbox_entries": []}}])
     run(base)
-    assert summarize_ticks(screen, [3])[0].totals["entries"] == 0
-    assert screen.get_cache(TurnOutcomeCache).describe(3, "ada")["did"] == "wrote nothing"
+    assert summarize_ticks(screen, [3])[0].facts.totals["entries"] == 0
+    assert describe_outcome(screen, 3, "ada")["did"] == "wrote nothing"
 
 
 def test_what_a_rewind_set_aside_is_not_the_past_any_more(base: Path) -> None:

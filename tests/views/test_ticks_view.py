@@ -11,11 +11,10 @@ from looked_at import newsdesk
 from lemming.engine import run_once
 from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.journal.journal_file import raw_journal
 from lemming.kernel.journal.journal_packing import seal_old_journals
 from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.org.organisation import Organisation
-from lemming.queries.views.tick_summaries import parse_tick_summary, summarize_ticks
+from lemming.queries.views.tick_summaries import summarize_ticks
 from lemming.queries.views.tick_view import build_tick_view, build_ticks_view, build_timing
 from lemming.queries.views.view_registry import build_view
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
@@ -51,10 +50,10 @@ def test_ticks_in_which_nobody_took_a_turn_are_counted_between_the_others(base: 
 
 def test_a_glance_says_what_the_records_say(desk: Path) -> None:
     for number in (1, 2, 3, 4):
-        glance, record = parse_tick_summary(number, raw_journal(desk, number)), load_tick_record(desk, number)
-        assert glance.totals == pytest.approx(record.totals)
-        assert glance.begun == set(record.started)
-        assert glance.shown == {name: tuple(it.entries) for name, it in record.started.items()}
+        (glance,), record = summarize_ticks(desk, [number]), load_tick_record(desk, number)
+        assert glance.facts.totals == pytest.approx(record.totals)
+        assert glance.begun == len(record.started)
+        assert glance.shown == {name: it.entries for name, it in record.started.items()}
         reports = {name: it.report for name, it in record.ended.items()}
         assert {n: s.credits for n, s in glance.spent.items()} == {n: r.credits for n, r in reports.items()}
         assert {n: s.cost_usd for n, s in glance.spent.items()} == {n: r.cost_usd for n, r in reports.items()}
@@ -67,9 +66,9 @@ def test_words_of_agents_that_look_like_records_are_not_taken_for_any(base: Path
     text = '"calls":9,"credits":9.0,"cost_usd":9.0,"input_tokens":9,"output_tokens":9 "at":"2030-01-01"'
     make_org(base, resume("ada"), script=[{"reply": say(text, notes=text)}])
     run_once(base, clock=FrozenClock())
-    glance = parse_tick_summary(1, raw_journal(base, 1))
+    (glance,) = summarize_ticks(base, [1])
     assert glance.spent["ada"].credits == 1.0
-    assert glance.last_at.startswith("2026-01-01")
+    assert glance.facts.last_at.startswith("2026-01-01")
 
 
 def test_packed_journals_are_looked_at_like_the_others(base: Path) -> None:
@@ -104,7 +103,7 @@ def test_a_damaged_journal_is_one_tick_that_says_so(desk: Path, base: Path) -> N
     (base / "logs/ticks/00000002.jsonl").write_bytes(b"nothing\nof the kind\n")
     shown = build_ticks_view(base)["ticks"]
     assert [it["status"] for it in shown] == ["committed", "damaged", "committed", "committed"]
-    assert "must be a record" in shown[1]["problem"]
+    assert "line 1 is damaged" in shown[1]["problem"]
 
 
 def test_a_turn_is_shown_whole_with_its_prompt_and_the_files_it_wrote(desk: Path) -> None:

@@ -17,7 +17,7 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.llm.call_cost import to_decimal
 from lemming.kernel.org.organisation import Organisation
-from lemming.obligations.journal_spending import CostReader, TurnCosts
+from lemming.read_model.tick_facts import JournalTurn, load_tick_facts
 
 _CACHED_TICKS = 20_000
 
@@ -100,14 +100,12 @@ def _window_start(window: LimitWindow | None, at: str) -> str:
 
 
 def _load_tick(org: Organisation, tick: int) -> _TickTotal:
-    tick_costs = CostReader(org).load_tick(tick)
-    turns = {key: _TurnTotal(turn.request, _sum_turn(turn)) for key, turn in tick_costs.turns.items()}
-    return _TickTotal(
-        tick_costs.at, tick_costs.previous_tick, turns, sum_amounts(turn_total.amount for turn_total in turns.values())
-    )
+    facts = load_tick_facts(org, tick)  # from the journal: a limit trusts no cache
+    turns = {key: _TurnTotal(turn.request, _sum_turn(turn)) for key, turn in facts.turns.items()}
+    return _TickTotal(facts.at, facts.after, turns, sum_amounts(turn_total.amount for turn_total in turns.values()))
 
 
-def _sum_turn(turn: TurnCosts) -> SpendAmount:
+def _sum_turn(turn: JournalTurn) -> SpendAmount:
     amount = sum_amounts(
         make_amount(call.credits, call.cost_usd, call.input_tokens + call.output_tokens) for call in turn.calls
     )

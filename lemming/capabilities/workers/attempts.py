@@ -18,6 +18,7 @@ from typing import Any
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.files import fs
+from lemming.kernel.files.user_state import get_state_folder
 from lemming.kernel.org.organisation import Organisation
 
 RUNNING = ".lemming/workers"
@@ -33,8 +34,7 @@ def organisation_id(base: Path) -> str:
 
 def state_folder(base: Path) -> Path:
     """Return the folder for clones of an organisation's workers, outside the organisation and outside /tmp."""
-    state_home = os.environ.get("XDG_STATE_HOME") or f"{Path.home()}/.local/state"
-    return Path(state_home) / "lemming" / "workers" / organisation_id(base)
+    return get_state_folder() / "workers" / organisation_id(base)
 
 
 def collector_folder(base: Path, git_dir: str) -> Path:

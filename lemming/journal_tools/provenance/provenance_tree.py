@@ -99,9 +99,6 @@ def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
         raise UsageError(f'expected a file, got the folder "{target}"', hint=_suggest_targets(write_log.base, path))
     current_content = load_file(write_log.base, path)
     write = write_log.find_last_write(path)
-    # not the turn's own content: another turn may have written it, unknown to the ledger
-    if write is None or (current_content is not None and sha256(current_content).hexdigest() != write.digest):
-        write = write_log.find_last_write(path, exhaustive=True)
     if write is None and (current_content is None or _is_outside_org(write_log.base, path)):
         raise UsageError(f'"{target}" is unknown', hint=_suggest_targets(write_log.base, path))
     content = current_content if current_content is not None or write is None else write_log.load_content(write)

@@ -137,15 +137,10 @@ def _resolve_author(
 
     `is_same` tells if written content equals the visible content.
     """
-    write, is_visible = None, False
-    # first where it most likely is: looking through all journals takes long
-    for exhaustive in (False, True):
-        write = write_log.find_last_write(node.path, position=_turn_position(reader), exhaustive=exhaustive)
-        if is_visible := write is not None and is_same(write_log.load_content(write)):
-            break
+    write = write_log.find_last_write(node.path, position=_turn_position(reader))
     if write is None:
         return resolve_unknown_author(write_log, node)
-    if is_visible:
+    if is_same(write_log.load_content(write)):
         node.by, node.position, node.author, node.key = "turn", write.position, write.agent, write.key
         return node
     lost_ticks_text = write_log.list_lost_ticks(after_tick=write.position[0], before_tick=reader.tick)

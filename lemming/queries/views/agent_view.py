@@ -26,7 +26,7 @@ from lemming.queries.credit_accounts import load_account_by_ledger
 from lemming.queries.editable_files import SETTINGS_FILES, load_editable_file
 from lemming.queries.tick_preview import load_inspection_settings, preview_tick
 from lemming.queries.views.agents_view import build_agent_row
-from lemming.queries.views.tick_summaries import TurnOutcomeCache
+from lemming.queries.views.tick_summaries import describe_outcome
 
 MAX_FILES_SHOWN, MAX_FILES_COUNTED = 300, 5000
 MAX_VALUE_CHARS = 4000
@@ -56,10 +56,7 @@ def build_agent_view(org: OrgPath, *, name: str, file: str = "", prompt: int = 0
         "memory": _build_memory_section(org, name),
         "workspace": _build_workspace_section(org, name),
         "file": {"path": file, "text": load_workspace_text(org, name, file)} if file else None,
-        "turns": [
-            {**turn, **org.get_cache(TurnOutcomeCache).describe(turn["tick"], name)}
-            for turn in _iter_recent_turns(org, name)
-        ],
+        "turns": [{**turn, **describe_outcome(org, turn["tick"], name)} for turn in _iter_recent_turns(org, name)],
         "readers": _build_access_section(org, name),
         "prompt": _build_prompt_section(org, name) if prompt else None,
     }

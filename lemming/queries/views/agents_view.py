@@ -26,7 +26,7 @@ from lemming.queries.tick_preview import TickPreview, load_inspection_settings, 
 from lemming.queries.views.feed_view import build_feed_view
 from lemming.queries.views.sentences import entry_to_message
 from lemming.queries.views.tick_summaries import (
-    MAX_TICKS_SCANNED,
+    MAX_TURNS_SCANNED,
     CurrentActivity,
     count_consecutive_failures,
     find_current_activities,
@@ -194,7 +194,7 @@ class _AgentListBuilder:
 
     def _describe_failure(self, failed_turn: UnfinishedTurn) -> Json:
         times = count_consecutive_failures(self._org, failed_turn.agent, self._preview.tick)
-        frequency = f"{times} times{' or more' if times == MAX_TICKS_SCANNED else ' in a row'}: " if times > 1 else ""
+        frequency = f"{times} times{' or more' if times == MAX_TURNS_SCANNED else ' in a row'}: " if times > 1 else ""
         state = "failing" if failed_turn.status == "failed" else "skipped"
         state = "out_of_credits" if failed_turn.error == "OutOfCredits" else state
         facts = {"error": failed_turn.error, "times": times, "since_tick": failed_turn.since_tick}

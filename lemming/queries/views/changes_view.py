@@ -10,6 +10,7 @@ from typing import Any
 from lemming.git_history.git_repository import FOLDER
 from lemming.git_history.history_reader import FileChange, GitHistory, StateDiff
 from lemming.journal_tools.journal_history import diff_file, open_past
+from lemming.journal_tools.provenance.write_log import WriteLog
 from lemming.journal_tools.recorded_tick import RecordedTick
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
@@ -19,7 +20,6 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.queries.views.sentences import describe_payload, entry_text, truncate_value
 from lemming.queries.views.tick_view import load_recorded_tick
-from lemming.queries.views.why_view import load_write_log
 
 MAX_DIFF_CHARS = 200_000
 MAX_JOURNALS_COMPARED = 1000
@@ -98,7 +98,7 @@ def _load_tick_changes(org: Organisation, tick: int, agent: str) -> tuple[StateD
 
 def _iter_turn_changes(org: Organisation, record: RecordedTick) -> Iterator[tuple[FileChange, str]]:
     """Yield the files a tick's turns wrote or removed, sorted by path, each with the text of the change."""
-    write_log = load_write_log(org)
+    write_log = WriteLog(org)
     new_contents: dict[str, bytes | None] = dict.fromkeys(record.expired)
     first_turn_ranks: dict[str, int] = {}
     for turn in record.turns:

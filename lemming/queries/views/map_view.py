@@ -143,7 +143,7 @@ class _Traffic:
             self._add_requests(own_entries)
         for summary in summaries:
             request_entries = [
-                (summary.tick, entry, written_entry)
+                (summary.facts.tick, entry, written_entry)
                 for entry, written_entry in summary.wrote.items()
                 if written_entry.kind == "request"
             ]

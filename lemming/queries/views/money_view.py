@@ -88,10 +88,10 @@ def build_money_view(org: OrgPath, *, by: str = "tick", ticks: int = DEFAULT_TIC
 def _build_columns(summaries: Iterable[TickSummary], time_zone: tzinfo | None) -> dict[str, _Column]:
     columns: dict[str, _Column] = {}
     for summary in summaries:
-        if summary.at:
-            start = parse_timestamp(summary.at)
-            name = start.astimezone(time_zone).strftime("%Y-%m-%d") if time_zone else str(summary.tick)
-            column = columns.setdefault(name, _Column(summary.at))
+        if summary.facts.at:
+            start = parse_timestamp(summary.facts.at)
+            name = start.astimezone(time_zone).strftime("%Y-%m-%d") if time_zone else str(summary.facts.tick)
+            column = columns.setdefault(name, _Column(summary.facts.at))
             for agent, spent in summary.spent.items():
                 column.add(agent, spent)
     return columns

@@ -300,20 +300,21 @@ def build_ticks_view(org: OrgPath, *, before: int | None = None, count: int = DE
 
 
 def _summary_to_json(org: Organisation, summary: TickSummary, is_running: bool) -> dict[str, Any]:
-    totals, problem = summary.totals, summary.problem
+    facts = summary.facts
+    totals, problem = facts.totals, facts.problem
     if not (totals or problem):
-        totals, problem = _load_partial_totals(org, summary.tick)
+        totals, problem = _load_partial_totals(org, facts.tick)
     return {
-        "tick": summary.tick,
-        "at": summary.at,
+        "tick": facts.tick,
+        "at": facts.at,
         "status": "damaged" if problem else _tick_status(summary, is_running),
         "worst": worst_status(totals),
         "ends": dict(sorted(summary.ended.items())),
-        "quiet_before": 0 if summary.after is None else summary.tick - summary.after - 1,
-        "planned": summary.planned,
+        "quiet_before": 0 if facts.after is None else facts.tick - facts.after - 1,
+        "planned": len(facts.order),
         "turns": sum(summary.ended.values()),
-        "begun": len(summary.begun),
-        "starts": summary.starts,
+        "begun": summary.begun,
+        "starts": max(len(facts.epochs), 1),
         "duration_ms": summary.duration_ms,
         "problem": problem,
         **{key: totals.get(key) for key in ("entries", "calls", "credits", "cost_usd")},

@@ -14,7 +14,8 @@ from typing import Any
 
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.read_model.read_model import ReadModel
 
 VIEWS = (
     "header", "waiting", "agents", "feed", "ticks", "tick", "why", "map", "money", "agent", "past",
@@ -28,8 +29,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,12}", re.ASCII)
 
 def build_view(org: OrgPath, name: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return a view as JSON values; `parameters` are strings. Raises `UsageError` for unknown ones, and its errors."""
-    function = find_view_function(name)
-    return function(org, **_parse_arguments(name, function, parameters or {}))
+    function, org = find_view_function(name), Organisation.from_path(org)
+    with org.get_cache(ReadModel).hold():
+        return function(org, **_parse_arguments(name, function, parameters or {}))
 
 
 def find_view_function(name: str) -> Callable[..., dict[str, Any]]:

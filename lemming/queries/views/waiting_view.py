@@ -14,7 +14,7 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.payload_text import get_payload_text
-from lemming.kernel.files.stat_cache import Identity
+from lemming.kernel.files.stat_cache import Identity, file_identity
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.obligations.call_reviews import find_call_review
@@ -29,7 +29,6 @@ from lemming.queries.views.feed_view import make_trust_lookup
 from lemming.queries.views.moments import TickTimes
 from lemming.queries.views.sentences import describe_call, describe_payload, entry_text, truncate_value
 from lemming.queries.views.subject import find_references, find_subject
-from lemming.queries.views.tick_summaries import load_journal_identity
 
 Json = dict[str, Any]
 
@@ -186,6 +185,14 @@ def _mark_quoted(line: Json, references: set[str]) -> Json:
     }
 
 
+def _load_journal_identity(org: Organisation, tick: int) -> Identity | None:
+    """Return the identity of a tick's journal file, or None if the tick has no file of its own."""
+    try:
+        return file_identity(f"{org.base}/{paths.journal_file(tick)}")
+    except OSError:
+        return None
+
+
 class _TurnContextCache:
     """Cache of turn contexts, valid while the journal of the turn remains the same file."""
 
@@ -194,7 +201,7 @@ class _TurnContextCache:
         self._contexts: OrderedDict[tuple[int, str, Identity | None], Json] = OrderedDict()
 
     def get_context(self, tick: int, agent: str) -> Json:
-        key = tick, agent, load_journal_identity(self._org, tick)
+        key = tick, agent, _load_journal_identity(self._org, tick)
         if key not in self._contexts:
             record = load_tick_record(self._org, tick)
             turn = record.find_turn(agent)

@@ -8,10 +8,8 @@ from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
 from lemming.journal_tools.provenance.provenance_tree import build_provenance, filter_branches, find_sources
 from lemming.journal_tools.provenance.trust_steps import TrustStep, load_trust_steps
 from lemming.journal_tools.provenance.write_log import WriteLog
-from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, parse
-from lemming.kernel.journal.journal_file import raw_journal, started_journals
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import OrgPath
 from lemming.queries.views.sentences import ADDRESSING, describe_payload, entry_text
 
 DEFAULT_DEPTH = 2
@@ -27,46 +25,14 @@ def build_why_view(org: OrgPath, *, target: str = "", depth: int = DEFAULT_DEPTH
     """
     if not target:
         return {"depth": depth, "grep": grep, "is_found": False, "target": None, "sources": []}
-    cache, depth = Organisation.from_path(org).get_cache(_WriteLogCache), min(max(depth, 1), MAX_DEPTH)
-    try:
-        write_log = cache.get_log()
-        node = build_provenance(write_log, target, depth=depth)
-    except UsageError:  # it may be an entry that a person has written since
-        write_log = cache.rebuild()
-        node = build_provenance(write_log, target, depth=depth)
+    depth, write_log = min(max(depth, 1), MAX_DEPTH), WriteLog(org)
+    node = build_provenance(write_log, target, depth=depth)
     is_found = not grep or filter_branches(node, grep)
     facts = tree_to_json(write_log, node, load_trust_steps(write_log, node.path))
     _truncate_texts(facts["target"])
     for source in facts["sources"]:
         _truncate_texts(source)
     return {"depth": depth, "grep": grep, "is_found": is_found, **facts}
-
-
-def load_write_log(org: Organisation) -> WriteLog:
-    """Return the write log of an organisation, from the cache if possible."""
-    return org.get_cache(_WriteLogCache).get_log()
-
-
-class _WriteLogCache:
-    """Cache of the write log, valid until a journal grows."""
-
-    def __init__(self, org: Organisation) -> None:
-        self._org, self._journal_end = org, (-1, -1)
-        self._write_log = WriteLog(org)
-
-    def get_log(self) -> WriteLog:
-        """Return the write log, rebuilt after a journal has grown."""
-        return self._write_log if self._journal_end == self._find_journal_end() else self.rebuild()
-
-    def rebuild(self) -> WriteLog:
-        """Rebuild and return the write log."""
-        self._journal_end, self._write_log = self._find_journal_end(), WriteLog(self._org)
-        return self._write_log
-
-    def _find_journal_end(self) -> tuple[int, int]:
-        """Return the newest tick with a journal, and the size of the journal in bytes."""
-        newest = started_journals(self._org, 1)
-        return (newest[-1], len(raw_journal(self._org, newest[-1]))) if newest else (-1, 0)
 
 
 def tree_to_json(write_log: WriteLog, node: ProvenanceNode, trust_trace: list[TrustStep]) -> dict[str, Any]:

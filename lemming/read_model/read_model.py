@@ -1,0 +1,293 @@
+"""The read model: a SQLite file of the facts in journals, rebuilt as far as the journals have changed.
+
+`.lemming/read-model/` holds the file and a stamp: the file's identity, signed with a key outside the folder.
+An edited, forged, copied or torn file, or one of another version, is removed and built anew. A journal is read
+again when its identity has changed, unless its bytes still have the digest of its rows.
+Where the file cannot be written, the same rows are built in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import CorruptState, DiskError, OrgBusy
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import open_regular
+from lemming.kernel.files.org_lock import lock_folder
+from lemming.kernel.files.stat_cache import file_identity, has_stable_mtime, path_exists
+from lemming.kernel.files.user_state import get_state_folder
+from lemming.kernel.journal.journal_file import raw_journal
+from lemming.kernel.journal.journal_packing import SEALED_FOLDER, plain_ticks, segments
+from lemming.kernel.org.organisation import Organisation
+from lemming.read_model.tick_rows import SCHEMA, TickRows, fold_tick_rows, insert_tick, remove_source
+
+FOLDER = ".lemming/read-model"
+MODEL_FILE, STAMP_FILE = f"{FOLDER}/model.sqlite", f"{FOLDER}/stamp.json"
+KEY_FILE = "read-model.key"
+VERSION = blake2b(SCHEMA.encode(), digest_size=8).hexdigest() + "-1"
+"""Version of the rows; a file of another version is built anew. The number counts changes of the fold."""
+
+MIN_BYTES_FOR_FILE = 2 << 20
+"""Bytes of journals up to which no file is made: reading takes a tenth of a second."""
+Progress = Callable[[str, int, int], object]
+"""Receives what is read, the number done and the total, for a waiting person."""
+
+
+class _Source(NamedTuple):
+    """A file with journals: path in the folder, identity, ticks to read, and size in bytes."""
+
+    path: str
+    identity: str
+    ticks: tuple[int, ...]
+    size: int
+
+
+class ReadModel:
+    """The read model of an organisation: `org.get_cache(ReadModel)`. Threads and processes may share one."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org, self._lock = org, threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, ...] = ()
+        self._in_memory = False
+        self._block = threading.local()
+
+    def close(self) -> None:
+        """Close the file. It is opened again on demand."""
+        with self._lock:
+            if self._connection:
+                self._connection.close()
+            self._connection, self._identity = None, ()
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Show this thread a single state of the journals during a block."""
+        is_outer = not hasattr(self._block, "is_fresh")
+        if is_outer:
+            self._block.is_fresh = False
+        try:
+            yield
+        finally:
+            if is_outer:
+                del self._block.is_fresh
+
+    def query(self, sql: str, parameters: Sequence[Any] = (), progress: Progress = lambda *_: None) -> list[Any]:
+        """Return the rows of a query, after reading changed journals. Raises: CorruptState for an unreadable folder."""
+        with self._lock:
+            for is_last in (False, True):
+                try:
+                    return self._refresh(progress).execute(sql, parameters).fetchall()
+                except sqlite3.Error:  # damaged under its stamp, a full disk
+                    self._discard()
+                    self._in_memory = self._in_memory or is_last
+            return self._refresh(progress).execute(sql, parameters).fetchall()
+
+    # --- the file -------------------------------------------------------------------------------
+
+    def _refresh(self, progress: Progress) -> sqlite3.Connection:
+        """Return the connection, with the rows of all journals as they are now, or were in the block's first query."""
+        if self._connection and getattr(self._block, "is_fresh", False):
+            return self._connection
+        connection = self._refresh_rows(progress)
+        if hasattr(self._block, "is_fresh"):
+            self._block.is_fresh = True
+        return connection
+
+    def _refresh_rows(self, progress: Progress) -> sqlite3.Connection:
+        sources = {source.path: source for source in self._list_sources()}
+        if not self._in_memory and self._needs_file(sources.values()):
+            try:
+                with self._locked(progress):
+                    return self._refresh_file(sources, progress)
+            except (OSError, DiskError):  # a folder that may not be written
+                self._discard()
+                self._in_memory = True
+        if self._connection is None:
+            self._connection = _connect(":memory:")
+        self._apply_changes(self._connection, sources, progress)
+        return self._connection
+
+    def _needs_file(self, sources: Iterable[_Source]) -> bool:
+        """Return True for more journals than are read in an instant."""
+        if self._identity or path_exists(f"{self._org.base}/{MODEL_FILE}"):
+            return True
+        if sum(source.size for source in sources) < MIN_BYTES_FOR_FILE:
+            return False
+        self.close()  # what is in memory
+        return True
+
+    @contextlib.contextmanager
+    def _locked(self, progress: Progress) -> Iterator[None]:
+        """Hold the lock of the model's folder; another process may be building for a while."""
+        with contextlib.ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(lock_folder(self._org.base, FOLDER))
+                    break
+                except OrgBusy:
+                    progress("another process reads the journals", 0, 1)
+            yield
+
+    def _refresh_file(self, sources: Mapping[str, _Source], progress: Progress) -> sqlite3.Connection:
+        base = self._org.base
+        stamp = self._load_stamp()
+        if stamp is None or self._is_replaced(stamp):
+            self._discard()
+        if stamp is None:
+            fs.write_atomic(base, MODEL_FILE, b"")
+            fs.remove(base, STAMP_FILE)
+        if self._connection is None:
+            self._connection = _connect(f"file:{base / MODEL_FILE}?mode=rw")
+        self._identity = file_identity(f"{base}/{MODEL_FILE}")[:1]
+        if self._apply_changes(self._connection, sources, progress) or stamp is None:
+            self._save_stamp()
+        return self._connection
+
+    def _is_replaced(self, stamp: Sequence[int]) -> bool:
+        """Return True if what is open is another file than the one in the folder."""
+        return self._connection is not None and self._identity != tuple(stamp[:1])
+
+    def _load_stamp(self) -> Sequence[int] | None:
+        """Return the identity of the file if this user wrote it last, else None."""
+        base = self._org.base
+        try:
+            stamp = parse(fs.read_bytes(base / STAMP_FILE, 4096))
+            identity = file_identity(f"{base}/{MODEL_FILE}")
+            is_signed = hmac.compare_digest(str(stamp["signature"]), _sign(identity))
+            has_leftovers = any(os.path.lexists(f"{base}/{MODEL_FILE}{end}") for end in ("-journal", "-wal", "-shm"))
+        except (OSError, JsonProblem, KeyError, TypeError):
+            return None
+        return identity if is_signed and not has_leftovers else None
+
+    def _save_stamp(self) -> None:
+        signature = _sign(file_identity(f"{self._org.base}/{MODEL_FILE}"))
+        fs.write_atomic(self._org.base, STAMP_FILE, dump_compact({"signature": signature}))
+
+    def _discard(self) -> None:
+        """Forget the file, which is built anew at the next look."""
+        self.close()
+        with contextlib.suppress(OSError, DiskError):
+            for path in (STAMP_FILE, MODEL_FILE, *(f"{MODEL_FILE}{end}" for end in ("-journal", "-wal", "-shm"))):
+                if os.path.lexists(f"{self._org.base}/{path}"):
+                    fs.remove(self._org.base, path)
+
+    # --- the rows -------------------------------------------------------------------------------
+
+    def _apply_changes(
+        self, connection: sqlite3.Connection, sources: Mapping[str, _Source], progress: Progress
+    ) -> bool:
+        """Read new and changed journals, and drop the rows of removed files. Returns True after any change."""
+        started_ns = time.time_ns()
+        known_identities = dict(connection.execute("SELECT path, identity FROM source"))
+        missing = [path for path in known_identities if path not in sources]
+        changed = [source for path, source in sources.items() if known_identities.get(path) != source.identity]
+        if not missing and not changed:
+            return False
+        with connection:
+            for path in missing:
+                remove_source(connection, path)
+            for source, digest, rows in self._read_sources(connection, changed, progress):
+                # An edit in the same granule of the clock would not show: such a file is read again.
+                identity = source.identity if self._is_settled(source, started_ns) else ""
+                if rows is not None:
+                    remove_source(connection, source.path)
+                    for row in rows:
+                        insert_tick(connection, source.path, row)
+                connection.execute("REPLACE INTO source VALUES (?, ?, ?)", (source.path, identity, digest))
+        return True
+
+    def _read_sources(
+        self, connection: sqlite3.Connection, changed: list[_Source], progress: Progress
+    ) -> Iterator[tuple[_Source, str, list[TickRows] | None]]:
+        """Yield each changed source with its digest and rows, or None for unchanged rows."""
+        digests = dict(connection.execute("SELECT path, digest FROM source"))
+        for done, source in enumerate(changed, 1):
+            progress("reading journals", done, len(changed))
+            yield source, *_read_source(self._org, source, digests.get(source.path, ""))
+
+    def _list_sources(self) -> Iterator[_Source]:
+        """Yield the files with journals. A tick with a plain file is not read from its segment."""
+        plain = frozenset(plain_ticks(self._org))
+        for segment in segments(self._org):
+            span = range(segment.first, segment.last + 1)
+            ticks = tuple(tick for tick in span if tick not in plain)
+            left_out = " ".join(str(tick) for tick in span if tick in plain)
+            yield from self._find_source(f"{SEALED_FOLDER}/{segment.name}", ticks, left_out)
+        for tick in plain:
+            yield from self._find_source(paths.journal_file(tick), (tick,))
+
+    def _find_source(self, path: str, ticks: tuple[int, ...], left_out: str = "") -> Iterator[_Source]:
+        with contextlib.suppress(FileNotFoundError):
+            identity = file_identity(f"{self._org.base}/{path}")
+            text = " ".join((".".join(map(str, identity)), left_out))
+            yield _Source(path, text, ticks, identity[1])
+
+    def _is_settled(self, source: _Source, started_ns: int) -> bool:
+        with contextlib.suppress(OSError):
+            return has_stable_mtime(file_identity(f"{self._org.base}/{source.path}"), started_ns)
+        return False
+
+
+def _connect(address: str) -> sqlite3.Connection:
+    """Open a file, or memory, without a log beside the file: a kill leaves a wrong stamp."""
+    connection = sqlite3.connect(address, uri=True, check_same_thread=False)
+    connection.executescript("PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF; PRAGMA cache_size=-16000;")
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'source'").fetchone():
+        connection.executescript(SCHEMA)
+    return connection
+
+
+def _sign(identity: Sequence[int]) -> str:
+    """Return the signature of a file's identity. Raises: DiskError or OSError without a folder for the key."""
+    return blake2b(repr((VERSION, *identity)).encode(), key=_load_key(), digest_size=16).hexdigest()
+
+
+def _load_key() -> bytes:
+    """Return this user's key, created on first use: an agent with access to the folder cannot sign a file."""
+    folder = get_state_folder()
+    with contextlib.suppress(FileNotFoundError):
+        if len(key := fs.read_bytes(folder / KEY_FILE, 64)) == 32:
+            return key
+    fs.make_root(folder)
+    fs.write_private(folder, KEY_FILE, secrets.token_bytes(32))
+    return fs.read_bytes(folder / KEY_FILE, 64)
+
+
+def _read_source(org: Organisation, source: _Source, known_digest: str) -> tuple[str, list[TickRows] | None]:
+    """Return the digest of a file with journals and the rows of its ticks, or None for the known digest."""
+    digest = _digest_source(org, source)
+    if digest and digest == known_digest:
+        return digest, None
+    rows = []
+    for tick in source.ticks:
+        try:
+            raw = raw_journal(org, tick)
+        except CorruptState as error:
+            rows.append(TickRows.of_damage(tick, str(error)))
+            continue
+        if raw or not source.path.startswith(SEALED_FOLDER):
+            rows.append(fold_tick_rows(tick, raw))
+    return digest, rows
+
+
+def _digest_source(org: Organisation, source: _Source) -> str:
+    """Return the digest of a file's bytes and of the ticks read from it, or empty for an unreadable file."""
+    digest = blake2b(repr(source.ticks).encode(), digest_size=16)
+    try:
+        with open_regular(f"{org}/{source.path}") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError:
+        return ""
+    return digest.hexdigest()

@@ -1,0 +1,83 @@
+"""Questions to the read model: ticks with their turns, turns for requests, and the writes of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lemming.kernel.base.integers import LAST_TICK
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.read_model.read_model import Progress, ReadModel
+from lemming.read_model.tick_facts import JournalTick
+from lemming.read_model.tick_rows import restore_tick, restore_turn
+
+
+def no_progress(_: str, __: int, ___: int) -> None:
+    """Report no progress."""
+
+
+def load_ticks(
+    base: OrgPath,
+    first: int = 0,
+    last: int | None = None,
+    *,
+    with_reports: bool = True,
+    progress: Progress = no_progress,
+) -> list[JournalTick]:
+    """Return the ticks with a journal in a range (`last` included), with turns, oldest first."""
+    model = _model(base)
+    bounds = first, LAST_TICK if last is None else last
+    rows = model.query("SELECT tick, facts FROM tick WHERE tick BETWEEN ? AND ? ORDER BY tick", bounds, progress)
+    ticks = {tick: restore_tick(tick, _parse(facts)) for tick, facts in rows}
+    columns = "costs, facts, report" if with_reports else "costs, '{}', '{}'"
+    sql = f"SELECT tick, key, agent, request, {columns} FROM turn WHERE tick BETWEEN ? AND ? ORDER BY tick, rank"  # noqa: S608
+    for tick, key, agent, request, *texts in model.query(sql, bounds):
+        if tick in ticks:  # another process may have read a tick in between
+            ticks[tick].turns[key] = restore_turn(agent, request, *map(_parse, texts))
+    return [*ticks.values()]
+
+
+class TickRow(NamedTuple):
+    """A tick with a journal: the predecessor, and True for a readable, unbroken journal."""
+
+    tick: int
+    after: int | None
+    is_whole: bool
+
+
+def load_tick_list(base: OrgPath, progress: Progress = no_progress) -> list[TickRow]:
+    """Return all ticks with a journal, oldest first."""
+    sql = "SELECT tick, after, whole FROM tick ORDER BY tick"
+    return [TickRow(tick, after, bool(whole)) for tick, after, whole in _model(base).query(sql, (), progress)]
+
+
+def load_reports_for_requests(
+    base: OrgPath, since_tick: int, progress: Progress = no_progress
+) -> Iterator[tuple[int, Json]]:
+    """Yield the ticks and reports of ended turns for requests, since a tick, oldest first."""
+    model = _model(base)
+    sql = "SELECT tick, report FROM turn WHERE request != '' AND report != '{}' AND tick >= ? ORDER BY tick, rank"
+    for tick, report in model.query(sql, [since_tick], progress):
+        yield tick, _parse(report)
+
+
+def load_turn_report(base: OrgPath, tick: int, key: str) -> Json:
+    """Return the report of a turn, or an empty dict before the turn's end."""
+    rows = _model(base).query("SELECT report FROM turn WHERE tick = ? AND key = ?", [tick, key])
+    return _parse(rows[0][0]) if rows else {}
+
+
+def load_latest_reports(base: OrgPath, agent: str, before_tick: int, limit: int) -> list[Json]:
+    """Return the reports of an agent's newest ended turns before a tick, newest first."""
+    sql = "SELECT report FROM turn WHERE agent = ? AND tick < ? AND report != '{}' ORDER BY tick DESC, key DESC LIMIT ?"
+    return [_parse(report) for (report,) in _model(base).query(sql, [agent, before_tick, limit])]
+
+
+def _model(base: OrgPath) -> ReadModel:
+    return Organisation.from_path(base).get_cache(ReadModel)
+
+
+def _parse(text: str) -> Json:
+    return {} if text == "{}" else json.loads(text)

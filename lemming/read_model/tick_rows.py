@@ -1,0 +1,141 @@
+"""Rows of the read model: the tables, and a tick's facts as rows and back."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.write_offs import WriteOff
+from lemming.read_model.tick_facts import (
+    NO_COSTS,
+    CallCost,
+    JournalTick,
+    JournalTurn,
+    LedgerCosts,
+    fold_journal,
+    is_whole,
+)
+
+SCHEMA = """
+CREATE TABLE source (path TEXT PRIMARY KEY, identity TEXT, digest TEXT) WITHOUT ROWID;
+CREATE TABLE tick (tick INTEGER PRIMARY KEY, source TEXT, after INTEGER, whole INTEGER, facts TEXT);
+CREATE INDEX tick_source ON tick (source);
+CREATE TABLE turn (tick INTEGER, key TEXT, rank INTEGER, agent TEXT, request TEXT, costs TEXT, facts TEXT,
+    report TEXT, PRIMARY KEY (tick, key)) WITHOUT ROWID;
+CREATE INDEX turn_agent ON turn (agent, tick);
+CREATE INDEX turn_request ON turn (request, tick) WHERE request != '';
+CREATE TABLE file_write (path TEXT, tick INTEGER, rank INTEGER, key TEXT, digest TEXT, PRIMARY KEY (path, tick, key))
+    WITHOUT ROWID;
+CREATE INDEX file_write_tick ON file_write (tick);
+CREATE TABLE removal (path TEXT, tick INTEGER, agent TEXT, PRIMARY KEY (path, tick)) WITHOUT ROWID;
+CREATE INDEX removal_tick ON removal (tick);
+CREATE TABLE tool (agent TEXT, tick INTEGER, tool TEXT, PRIMARY KEY (agent, tick, tool)) WITHOUT ROWID;
+CREATE INDEX tool_tick ON tool (tick);
+"""
+"""The tables. `source`: files with journals, and the digest behind their rows. `whole`: all
+lines could be read and follow from each other. `removal`: files removed by a
+turn, or without an agent by expiry. `tool`: tools started with side effects. `costs`, `report` and `facts` are JSON;
+values with a column of their own are in none."""
+
+TABLES = ("tick", "turn", "file_write", "removal", "tool")
+
+
+class TickRows(NamedTuple):
+    """A tick's rows, by table, in the order of the columns."""
+
+    tick: int
+    after: int | None
+    is_whole: bool
+    facts: bytes
+    turns: list[tuple[Any, ...]]
+    writes: list[tuple[Any, ...]]
+    removals: list[tuple[Any, ...]]
+    tools: list[tuple[Any, ...]]
+
+    @classmethod
+    def of_damage(cls, tick: int, problem: str) -> TickRows:
+        """Return the rows of a tick whose journal cannot be read."""
+        return cls(tick, None, False, dump_compact({"problem": problem}), [], [], [], [])
+
+
+def fold_tick_rows(tick: int, raw: bytes) -> TickRows:
+    """Return the rows of a tick from its journal's bytes."""
+    facts = fold_journal(tick, raw)
+    ranks = {key: rank for rank, key in enumerate(facts.turn_keys)}
+    turns, writes, remover_by_path, tools = [], dict[tuple[str, str], tuple[Any, ...]](), dict[str, str](), set()
+    for key, turn in facts.turns.items():
+        rank = ranks.get(key, len(ranks))
+        turns.append((tick, key, rank, turn.agent, turn.request, *_turn_columns(turn)))
+        for path, digest in turn.list_written_files():
+            writes[path, key] = (path, tick, rank, key, digest)
+        remover_by_path |= dict.fromkeys((turn.report or {}).get("removed", ()), turn.agent)
+        tools |= {(turn.agent, tick, tool) for tool in turn.tools}
+    remover_by_path |= dict.fromkeys(facts.expired, "")
+    tick_json = {"at": facts.at, "after": facts.after, "order": facts.order, "people": facts.people,
+                 "last_at": facts.last_at, "latest_at": facts.latest_at, "epochs": sorted(facts.epochs), "totals": facts.totals,
+                 "expired": facts.expired, "problem": facts.problem}  # fmt: skip
+    plain = dump_compact({key: value for key, value in tick_json.items() if value not in ("", None, [], {})})
+    removals = [(path, tick, agent) for path, agent in remover_by_path.items()]
+    return TickRows(
+        tick, facts.after, is_whole(raw) and not facts.problem, plain, turns, [*writes.values()], removals, [*tools]
+    )
+
+
+def insert_tick(connection: sqlite3.Connection, source: str, rows: TickRows) -> None:
+    """Insert the rows of a tick, which came from a file."""
+    connection.execute(
+        "REPLACE INTO tick VALUES (?, ?, ?, ?, ?)", (rows.tick, source, rows.after, rows.is_whole, rows.facts.decode())
+    )
+    connection.executemany("REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows.turns)
+    connection.executemany("REPLACE INTO file_write VALUES (?, ?, ?, ?, ?)", rows.writes)
+    connection.executemany("REPLACE INTO removal VALUES (?, ?, ?)", rows.removals)
+    connection.executemany("REPLACE INTO tool VALUES (?, ?, ?)", rows.tools)
+
+
+def remove_source(connection: sqlite3.Connection, path: str) -> None:
+    """Remove a file, with the rows of its ticks."""
+    ticks = connection.execute("SELECT tick FROM tick WHERE source = ?", (path,)).fetchall()
+    for table in TABLES:
+        connection.executemany(f"DELETE FROM {table} WHERE tick = ?", ticks)  # noqa: S608 - one of our tables
+    connection.execute("DELETE FROM source WHERE path = ?", (path,))
+
+
+def _turn_columns(turn: JournalTurn) -> Iterator[str]:
+    """Yield the JSON columns of a turn: costs and facts without empty values, and the report."""
+    costs = {
+        "ledger": None if turn.ledger == NO_COSTS else turn.ledger,
+        "model": turn.model,
+        "calls": turn.calls,
+        "lost": turn.write_off.as_json(),
+    }
+    facts = {"started": turn.is_started, "new_entries": turn.new_entries}
+    if turn.report is None:
+        facts |= {"since": turn.since, "tool": turn.tool}
+    for values in (costs, facts):
+        yield dump_compact({key: value for key, value in values.items() if value}).decode()
+    yield dump_compact(turn.report or {}).decode()
+
+
+def restore_turn(agent: str, request: str, costs: Json, facts: Json, report: Json) -> JournalTurn:
+    """Return a turn's facts from its columns, without tools and paths, which are rows of their own."""
+    return JournalTurn(
+        agent=agent,
+        request=request,
+        ledger=LedgerCosts(*costs.get("ledger", ())),
+        model=costs.get("model", ""),
+        calls=[CallCost(*call) for call in costs.get("calls", ())],
+        settled_write_off=WriteOff.from_json(costs.get("lost")),
+        report=report or None,
+        is_started=facts.get("started", False),
+        new_entries=facts.get("new_entries", []),
+        since=facts.get("since", ""),
+        tool=facts.get("tool", ""),
+    )
+
+
+def restore_tick(tick: int, facts: Json) -> JournalTick:
+    """Return a tick's facts from its row, without its turns."""
+    return JournalTick(tick, **{**facts, "epochs": set(facts.get("epochs", ()))})
