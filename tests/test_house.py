@@ -119,6 +119,7 @@ SDKS: dict[str, str | set[str]] = {
     "mammoth": "capabilities/toolbox/document_reader.py",
     "markdownify": "capabilities/toolbox/document_reader.py",
     "pypdf": "capabilities/toolbox/document_reader.py",
+    "prometheus_client": "telemetry/metrics.py",
     "re2": "libraries/conditions/regex_search.py",
     "mcp": {"capabilities/mcp/mcp_session.py", "capabilities/mcp/mcp_server.py"},
     "google": "telemetry/otlp.py",

@@ -131,7 +131,7 @@ def test_what_is_in_a_label_cannot_end_it() -> None:
 def test_the_command_prints_them_as_text_and_as_json(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     run_once(base)
-    assert '\nlemming_turns_total{agent="ada"} 1\n' in lemming("metrics").out
+    assert '\nlemming_turns_total{agent="ada"} 1.0\n' in lemming("metrics").out
     lines = [it for it in lemming("metrics", "--json").objects if it["name"] == "lemming_turns_total"]
     assert lines == [
         {"v": 1, "type": "metric", "name": "lemming_turns_total", "kind": "counter",
@@ -162,11 +162,11 @@ def get(port: int, path: str = "/metrics", **headers: str) -> tuple[int, str, st
 def test_a_server_answers_with_what_is_so_now(base: Path) -> None:
     make_org(base, resume("ada"))
     with served(base) as port:
-        assert 'lemming_turns_total{agent="ada"} 0\n' in get(port)[2]
+        assert 'lemming_turns_total{agent="ada"} 0.0\n' in get(port)[2]
         run_once(base)
         status, form, text = get(port)
         assert (status, form) == (200, CONTENT_TYPE)
-        assert 'lemming_turns_total{agent="ada"} 1\n' in text
+        assert 'lemming_turns_total{agent="ada"} 1.0\n' in text
         assert get(port, Host="evil.example")[0] == 403
         assert get(port, "/metrics/x")[0] == 404
         (base / "config/org.json").write_text("{")
