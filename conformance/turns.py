@@ -114,10 +114,6 @@ def a_memory_key_leads_nowhere_else(bench: Bench) -> None:
     )
 
 
-def _make_tool_reply(tool: str, **args: Any) -> dict[str, Any]:
-    return {"tool_calls": [{"tool": tool, "args": args}]}
-
-
 @covers("REP-5", "REP-6")
 def tools_check_permissions_themselves(bench: Bench) -> None:
     """A tool without permission, or a file without permission, is denied."""

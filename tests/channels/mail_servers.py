@@ -23,7 +23,6 @@ from pysasl.hashing import BuiltinHash
 BuiltinHash.__init__.__kwdefaults__["rounds"] = 1  # each login is a tenth of a second otherwise
 main()
 """
-TRIES = 200
 UNREADABLE = (
     b"From: eve@far.example\r\nMessage-ID: <e-1@far.example>\r\nMIME-Version: 1.0\r\n"
     b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n"

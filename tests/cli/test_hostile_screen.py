@@ -31,9 +31,6 @@ SHOWN = [
 ]  # fmt: skip
 
 
-HAVE_LINES = ("agents", "diff", "memory", "prompt", "run-once", "show")
-
-
 @pytest.fixture
 def hostile(first: Path, base: Path) -> Path:
     """A copy of an organisation that says something hostile wherever one can."""

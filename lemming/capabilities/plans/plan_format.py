@@ -61,11 +61,6 @@ class VerifySettings(JudgeSettings):
             super().__post_init__()
 
     @property
-    def judge_name(self) -> str:
-        """Description of the verifier."""
-        return self.ask or self.tool or str(self.target)
-
-    @property
     def judge_settings(self) -> JudgeSettings | None:
         """Settings of the judge before sending, or None for a later check by an agent or a tool."""
         if not self.by:
