@@ -155,6 +155,7 @@ PLACEHOLDERS = [
     "-----BEGIN PRIVATE KEY----- begins a key, -----END PRIVATE KEY----- ends one",
 ]
 HARMLESS = {
+    "code": "authorization = request.headers.get(name) or self.authorization_of_the_request",
     "sha-256": hashlib.sha256(b"x").hexdigest(),
     "sha-1": hashlib.sha1(b"x", usedforsecurity=False).hexdigest(),
     "uuid": str(uuid.UUID(int=_chance.getrandbits(128))),

@@ -65,8 +65,10 @@ _PREFIX_CHARS = {"JQQJ99": 52}
 # Keys recognised by the text before them.
 _ASSIGNMENT = r"[\"'\\]{0,4}\s{0,3}[:=]>?\s{0,3}[\"'\\]{0,4}"
 _MIXED = r"(?=[\w.~+/-]{0,99}[0-9])(?=[\w.~+/-]{0,99}[A-Za-z])[\w.~+/-]"
+_DOTTED_NAMES = r"(?![a-z_]{1,40}(?:\.[a-z_]{1,40}){1,8}(?![\w.~+/=-]))"  # not, as in code
 _labelled = cache(lambda: re.compile(
-    r"authorization" + _ASSIGNMENT + r"(?:(?:bearer|basic|token|bot|apikey|digest)\s+)?(?P<header>[\w.~+/=-]{16,})"
+    r"authorization" + _ASSIGNMENT + r"(?:(?:bearer|basic|token|bot|apikey|digest)\s+)?"
+    + _DOTTED_NAMES + r"(?P<header>[\w.~+/=-]{16,})"
     r"|bearer\s(?P<bearer>" + _MIXED + r"{20,}=*)"
     r"|(?:api|auth)[-_]?(?:key|token)" + _ASSIGNMENT + r"(?P<named>"
     + _MIXED + r"{20,}=*)"
