@@ -101,7 +101,7 @@ FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floo
 SDKS: dict[str, str | set[str]] = {
     "aiohttp": "capabilities/hosted_models/sdk_common.py",
     "anthropic": "capabilities/hosted_models/anthropic_provider.py",
-    "docstring_parser": "capabilities/toolbox/functions/docstrings.py",
+    "docstring_parser": "capabilities/toolbox/functions/signature.py",
     "cronsim": "libraries/cron_expressions.py",
     "distributed": "capabilities/cluster/cluster_calls.py",
     "httpx": "capabilities/hosted_models/ollama_provider.py",

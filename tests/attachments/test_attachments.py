@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.attachments.attach_tool import FILES_LIMIT
+from lemming.capabilities.attachments.attachments_capability import FILES_LIMIT
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
 from lemming.journal_tools.verify.file_verification import verify_org

@@ -10,8 +10,7 @@ import pytest
 from native_server import Json, NativeServer, chat
 
 from lemming.capabilities.hosted_models.answer_streams import ChatStream
-from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
-from lemming.capabilities.hosted_models.anthropic_wire import AnthropicMessage
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicMessage, AnthropicProvider
 from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
 from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.capabilities.hosted_models.openai_wire import ChatCompletion, OpenAIResponse

@@ -13,8 +13,8 @@ import pytest
 from native_server import Json, NativeServer, chat, messages, ollama, responses
 
 from lemming.capabilities.hosted_models.answer_streams import ChatStream, MessageStream
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicMessage as Answer
 from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
-from lemming.capabilities.hosted_models.anthropic_wire import AnthropicMessage as Answer
 from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
 from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.capabilities.hosted_models.openai_wire import ChatCompletion

@@ -10,7 +10,7 @@ import pytest
 from sampling import EVERYTHING
 from workshop import Workshop, call
 
-from lemming.capabilities.toolbox.functions.cached_values import can_share_state
+from lemming.capabilities.toolbox.functions.function_tool import can_share_state
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock

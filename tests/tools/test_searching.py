@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.capabilities.toolbox.file_walk import FILES_LIMIT
+from lemming.capabilities.toolbox.file_search import FILES_LIMIT
 from lemming.kernel.tools import get_toolset
 
 TOOLS = ["file_search", "search", "file_write"]

@@ -9,8 +9,7 @@ import pytest
 from page_server import Pages, bomb, serving
 from tool_desk import Desk
 
-from lemming.capabilities.toolbox.allowed_hosts import is_public, matches_host
-from lemming.capabilities.toolbox.toolbox_settings import HttpSettings
+from lemming.capabilities.toolbox.toolbox_settings import HttpSettings, is_public, matches_host
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.tools import ToolResult, get_toolset

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.batches.batch_api import CLOCK_TOLERANCE, LIMIT_BYTES, BatchApi, BatchProgress
-from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvider
-from lemming.capabilities.hosted_models.anthropic_wire import AnthropicMessage
+from lemming.capabilities.hosted_models.anthropic_provider import AnthropicMessage, AnthropicProvider
 from lemming.capabilities.hosted_models.bounded_response import allow_response_size
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.providers import Reply

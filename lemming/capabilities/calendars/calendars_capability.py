@@ -30,8 +30,11 @@ from lemming.ext import (
     TickView,
 )
 from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import RequestRejected
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.providers import Backend, Reply, Request
 
 
 class CalendarsCapability(Capability):
@@ -81,3 +84,24 @@ def _is_due(jobs: JobSchedule, name: str, job: CalendarJob, _: str) -> bool:
 
 def _iter_times(jobs: JobSchedule, job: CalendarJob, start: datetime) -> Iterator[datetime]:
     return iter(()) if job.paused else jobs.next_occurrences(job, start)
+
+
+TAG = "calendar"
+
+
+class ClockProvider(Backend):
+    """Answers with a request for each due job in the turn's values."""
+
+    keeps_deadline = True
+    can_be_down = False
+
+    def complete(self, request: Request) -> Reply:
+        """Return the requests as entries of the contract. Raises `RequestRejected` for a prompt in prose."""
+        try:
+            values = parse(request.messages[-1]["content"])
+            entries = [{"kind": "request", "payload": payload, "tags": [TAG]} for payload in values.get("jobs", ())]
+        except (JsonProblem, AttributeError) as error:
+            hint = 'set "prompt": "values" in its entry in config/models.json'
+            raise RequestRejected('the clock requires "prompt": "values"', where=request.agent, hint=hint) from error
+        text = dump_compact({"outbox_entries": entries, "tool_calls": [], "memory_updates": [], "notes": ""})
+        return Reply(text.decode(), input_tokens=0, output_tokens=0)

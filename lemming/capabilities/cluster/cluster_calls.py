@@ -13,7 +13,7 @@ import pickle
 import platform
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,19 +21,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from lemming.ext import LemmingError
+from lemming.ext import Capability, LemmingError
+from lemming.kernel.access.permission_bindings import code_permission
+from lemming.kernel.access.workspace_trust import RequiredPermission
+from lemming.kernel.agents import Agent
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import ProviderError, Unavailable, Unusable
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.version import __version__
 from lemming.kernel.llm.model_call import call_provider, timeout_error
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins, load_plugins
 from lemming.kernel.providers import Backend, LLMProvider, Reply, Request, make_provider
 
 if TYPE_CHECKING:
     from distributed import Client
-
 
 SCHEDULER_TIMEOUT_S = 1.0
 WORKERS_CACHE_S = 2.0
@@ -282,3 +286,17 @@ def _disconnect(connection: Future[Client]) -> None:
     if connection.done() and connection.exception() is None:
         with suppress(TimeoutError):  # from a lost worker, without a meaning
             connection.result().close(timeout=1)
+
+
+class ClusterCapability(Capability):
+    """A cluster as the organisation's `executor`."""
+
+    name = "cluster"
+
+
+def iter_permissions(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[RequiredPermission]:
+    """Yield the permission for the cluster: answers are unpickled, and unpickling may run any code."""
+    address = config.org.executor_address
+    yield code_permission(f"has its calls made by the cluster at {address}, which may run code here")

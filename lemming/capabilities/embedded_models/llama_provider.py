@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.capabilities.embedded_models.model_weights import verify_weights
 from lemming.capabilities.embedded_models.prefixes import MEMORY_MIB, PrefixCache
-from lemming.ext import ConfigError
+from lemming.ext import Capability, ConfigError
 from lemming.kernel.base.blocking_deadline import Deadline, wait_slices
 from lemming.kernel.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
@@ -276,3 +276,9 @@ def _load_server(file: Path, model_settings: _Settings, key: str) -> Server:
     except RuntimeError as error:
         hint = "download it again with `lemming models pull`: the file may be damaged"
         raise Unusable("the model cannot be loaded", where=str(file), hint=hint) from error
+
+
+class EmbeddedModelsCapability(Capability):
+    """Embedded models: entries of `config/models.json` with the provider `local`."""
+
+    name = "embedded"

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.capabilities.hosted_models.answer_streams import MessageStream
-from lemming.capabilities.hosted_models.anthropic_wire import (
-    AnthropicMessage,
-    mark_cached_prefix,
-    to_anthropic_messages,
-    to_anthropic_tool,
-)
 from lemming.capabilities.hosted_models.counting import DEADLINE_S, count_messages
-from lemming.capabilities.hosted_models.native_formats import collect_tools, with_images
+from lemming.capabilities.hosted_models.native_formats import (
+    ANTHROPIC,
+    arguments_object,
+    collect_tools,
+    get_provider_state,
+    group_tool_results,
+    make_calls,
+    with_images,
+)
 from lemming.capabilities.hosted_models.provider_http import split_system
 from lemming.capabilities.hosted_models.rate_headers import with_limit_wait
-from lemming.capabilities.hosted_models.schemas import to_object_root
+from lemming.capabilities.hosted_models.schemas import to_object_root, unwrap_reply
 from lemming.capabilities.hosted_models.sdk_common import SdkBackend, load_full_body
 from lemming.kernel.llm.streaming import DeltaCallback
-from lemming.kernel.providers import Reply, Request
+from lemming.kernel.llm.token_usage import estimate_prompt_tokens, usage_at_path
+from lemming.kernel.providers import Finish, Reply, Request
 
 if TYPE_CHECKING:
     import httpx2
@@ -125,3 +130,134 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
         extra_fields, sent = super()._extra_fields(request), self.request_body(request)
         fields_by_part = {"json_schema": "output_config", "tools": "tools", "temperature": "temperature"}
         return [part for part, field in fields_by_part.items() if field in sent and field not in extra_fields]
+
+
+# --- wire format of Anthropic's API: requests and answers. Pure: no connection, no SDK -----------
+
+_FINISHES: dict[str, Finish] = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refusal"}
+
+
+Json = dict[str, Any]
+
+MIN_CACHED_TOKENS = 1024
+"""The shortest prompt that any model of this API caches; some need 2,048 or 4,096 and ignore a mark below."""
+
+
+def to_anthropic_tool(tool: Json) -> Json:
+    """Return a tool in the API's form."""
+    return {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
+
+
+def mark_cached_prefix(fields: Json, cache: str) -> Json:
+    """Return the fields of a request with a cache mark on instructions and tools, the constant prefix of all turns.
+
+    With "auto", only a prefix large enough for the API's cache is marked: the API ignores a mark on a smaller prefix,
+    and a mark on a large prefix saves tokens as soon as the agent sends another request within five minutes. Tools
+    precede the instructions in the cache, so a single mark at the end covers both.
+    """
+    if cache == "auto" and _constant_tokens(fields) < MIN_CACHED_TOKENS:
+        return fields
+    mark = {"cache_control": {"type": "ephemeral", "ttl": "5m" if cache == "auto" else cache}}
+    if "system" in fields:
+        return {**fields, "system": [{"type": "text", "text": fields["system"], **mark}]}
+    if "tools" in fields:
+        return {**fields, "tools": [*fields["tools"][:-1], {**fields["tools"][-1], **mark}]}
+    return fields
+
+
+def _constant_tokens(fields: Json) -> int:
+    """Return an estimate of the tokens of instructions and tools. Tools count only if the result depends on them."""
+    system: Json = {"role": "system", "content": fields.get("system", "")}
+    tokens = estimate_prompt_tokens([system])
+    return tokens if tokens >= MIN_CACHED_TOKENS else estimate_prompt_tokens([{**system, "tools": fields.get("tools")}])
+
+
+def to_anthropic_messages(messages: Sequence[Json]) -> Iterator[Json]:
+    """Yield messages in the API's form, with consecutive tool results merged into one message."""
+    for run in group_tool_results(messages):
+        first = run[0]
+        if first["role"] == "tool":
+            yield {"role": "user", "content": [_tool_result_block(message) for message in run]}
+        elif kept_blocks := get_provider_state(first, ANTHROPIC):
+            yield {"role": "assistant", "content": kept_blocks}
+        elif calls := first.get("calls"):
+            text = [{"type": "text", "text": first["content"]}] if first["content"].strip() else []
+            yield {"role": "assistant", "content": [*text, *map(_tool_use_block, calls)]}
+        else:
+            yield {"role": first["role"], "content": first["content"]}
+
+
+def _tool_result_block(message: Json) -> Json:
+    error = {} if message.get("success", True) else {"is_error": True}
+    return {"type": "tool_result", "tool_use_id": message["call"], "content": message["content"], **error}
+
+
+def _tool_use_block(call: Json) -> Json:
+    return {"type": "tool_use", "id": call["id"], "name": call["tool"], "input": arguments_object(call)}
+
+
+@dataclass(frozen=True)
+class _ContentBlock:
+    type: str
+    text: str = ""
+    id: Any = None
+    name: Any = None
+    input: Any = None
+    thinking: str = ""
+    signature: Any = None
+    data: Any = None
+
+    def to_request_blocks(self, call: Json | None) -> list[Json]:
+        """Return the block as sent in the next request of the turn. `call` is the call in this block."""
+        if call is not None:
+            return [_tool_use_block(call)]
+        if self.type == "text" and self.text.strip():  # an empty one would be refused
+            return [{"type": "text", "text": self.text}]
+        if self.type == "thinking":
+            return [{"type": "thinking", "thinking": self.thinking, "signature": self.signature}]
+        return [{"type": self.type, "data": self.data}] if self.type == "redacted_thinking" else []
+
+
+@dataclass(frozen=True)
+class AnthropicMessage:
+    """Answer of the API, limited to the fields in use."""
+
+    content: list[_ContentBlock]
+    stop_reason: Any = None
+    usage: Any = None  # an answer is paid for, whatever is odd about these
+    model: Any = None
+    id: Any = None
+
+    def to_reply(self, request_id: str | None = None, model_name: str = "") -> Reply:
+        """Return the answer as a reply with its usage."""
+        return Reply(
+            text=unwrap_reply("".join(block.text for block in self.content if block.type == "text")),
+            input_tokens=self._input_tokens(),
+            output_tokens=usage_at_path(self.usage, "output_tokens"),
+            cached_tokens=usage_at_path(self.usage, "cache_read_input_tokens"),
+            written_tokens=usage_at_path(self.usage, "cache_creation_input_tokens"),
+            finish=_FINISHES.get(str(self.stop_reason), "stop"),
+            model=str(self.model or model_name),
+            request_id=str(request_id or self.id or ""),
+            **self._native_fields(),
+        )
+
+    def _native_fields(self) -> Json:
+        """Return the fields of a `Reply` for tool calls and thinking.
+
+        Thinking blocks are signed and must be sent back unchanged with the results of the calls.
+        """
+        uses = [block for block in self.content if block.type == "tool_use" and isinstance(block.name, str)]
+        calls = make_calls((block.id, block.name, block.input) for block in uses)
+        by_block = {id(block): call for block, call in zip(uses, calls, strict=True)}
+        kept_blocks = [
+            block_json for block in self.content for block_json in block.to_request_blocks(by_block.get(id(block)))
+        ]
+        thoughts = [block.thinking for block in self.content if block.type == "thinking" and block.thinking]
+        return {"calls": calls, "thinking": "\n\n".join(thoughts), "kept": {ANTHROPIC: kept_blocks} if calls else None}
+
+    def _input_tokens(self) -> int | None:
+        """Return the tokens of the whole prompt. The API counts tokens read from or written to the cache separately."""
+        fresh = usage_at_path(self.usage, "input_tokens")
+        apart = ("cache_read_input_tokens", "cache_creation_input_tokens")
+        return None if fresh is None else fresh + sum(usage_at_path(self.usage, key) or 0 for key in apart)

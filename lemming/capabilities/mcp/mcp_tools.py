@@ -5,17 +5,12 @@ All facts come from files, so listing tools starts no server. A call opens the s
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.mcp.elicitation import (
-    Unanswerable,
-    build_elicitation_request,
-    elicitation_blocker,
-    find_elicitation_answers,
-)
 from lemming.capabilities.mcp.mcp_lock_file import LockedServer, LockedTool, McpLock, load_lock, plain_text
 from lemming.capabilities.mcp.mcp_settings import (
     MCP_FILE,
@@ -25,15 +20,17 @@ from lemming.capabilities.mcp.mcp_settings import (
     load_mcp_config,
     match_servers,
 )
-from lemming.ext import ConfigError, Problem
-from lemming.kernel.agents import Agent, survey_agents
+from lemming.ext import ConfigError, NewEntry, Problem
+from lemming.kernel.agents import Agent, get_latest_survey, survey_agents
 from lemming.kernel.base.entry_kinds import ToolClass
 from lemming.kernel.base.errors import InvalidArguments, TimedOut, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
-from lemming.kernel.base.jsontext import did_you_mean, to_line
+from lemming.kernel.base.jsontext import did_you_mean, dump_compact, to_line
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.answer_payload import parse_answer
+from lemming.kernel.messages import parse_identities, read_entry
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult, interrupted_result
@@ -184,7 +181,7 @@ class McpToolSource(ServerSource):
 
     def scan_servers(self, agents: Sequence[Agent], tell: Callable[[Problem], None], *, sync: bool) -> Json:
         """Return the tools of the servers used by these agents, and report problems."""
-        from lemming.capabilities.mcp.server_scan import scan_servers
+        from lemming.capabilities.mcp.server_sessions import scan_servers
 
         return scan_servers(self._org, agents, tell, sync=sync)
 
@@ -315,3 +312,78 @@ def _block_text(block: Mapping[str, Any]) -> str:
 def _decoded_size(base64: Any) -> int:
     text = base64 if isinstance(base64, str) else ""
     return len(text) * 3 // 4 - text.count("=", -2)
+
+
+# --- elicitation: a server's question in the middle of a call becomes a request to a person ------
+
+MAX_BYTES = 64 << 10
+FORM = "elicitation/create"
+
+
+class Unanswerable(ValueError):
+    """The server's question has an unsupported form, or its recipient cannot be asked."""
+
+
+def build_elicitation_request(
+    tool: str, arguments: Mapping[str, Any], questions: Mapping[str, Any], state: str | None, *, target: str
+) -> NewEntry:
+    """Return the request with a server's questions. Raises: Unanswerable for an unsupported question."""
+    questions_by_key = {key: _parse_question(question) for key, question in questions.items()}
+    if len(dump_compact([questions, state])) > MAX_BYTES:
+        raise Unanswerable(f"its question is longer than {MAX_BYTES} bytes")
+    message_text = " ".join(message for message, _ in questions_by_key.values())
+    payload = {
+        "text": f"{tool} asks: {message_text}",
+        "target": target,
+        "schema": _combine_schemas({key: schema for key, (_, schema) in questions_by_key.items()}),
+        "call": {"tool": tool, "args": dict(arguments), "keys": [*questions_by_key], "state": state},
+    }
+    return NewEntry("request", payload, [])
+
+
+def _parse_question(question: Any) -> tuple[str, dict[str, Any]]:
+    """Return the text of a question, and the JSON Schema of its answer."""
+    if not isinstance(question, Mapping) or question.get("method") != FORM:
+        method = question.get("method", question) if isinstance(question, Mapping) else question
+        raise Unanswerable(f"it asks for {str(method)[:80]}, which is not offered")
+    params = question.get("params") or {}
+    message = " ".join(str(plain_text(params.get("message") or "")).split())
+    if params.get("url"):
+        message = f"{message} ({plain_text(str(params['url']))})"
+    schema = plain_text(params.get("requestedSchema") or {})
+    return message, {"type": "object", "properties": {}, **schema} if isinstance(schema, dict) else {}
+
+
+def _combine_schemas(schemas: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of all answers: the schema of a single question, else one key per question."""
+    if len(schemas) == 1:
+        return next(iter(schemas.values()))
+    return {"type": "object", "properties": {**schemas}, "required": [*schemas]}
+
+
+def elicitation_blocker(org: Organisation, asker: str, target: str) -> str:
+    """Return the reason an agent cannot ask another agent or read the answer, or the empty string."""
+    agents = get_latest_survey(org).agents
+    if target not in agents or target == asker:
+        return f'there is no agent "{target}" to ask (`ask` in config/mcp.json)'
+    for reader, author in ((target, asker), (asker, target)):
+        if not agents[reader].may_read(author):
+            return f'{reader} may not read {author}: add "{author}" to its permissions.read_outboxes'
+    return ""
+
+
+def find_elicitation_answers(
+    org: Organisation, earlier_answers: Sequence[tuple[str, str]], tool: str, arguments: Mapping[str, Any]
+) -> tuple[dict[str, Any], str | None] | None:
+    """Return the answers for this call, by the server's keys, with the call's state, or None.
+
+    `earlier_answers`: pairs of request and answer, by identity. The newest pair counts.
+    """
+    for pair in reversed(earlier_answers):
+        with contextlib.suppress(ConfigError, FileNotFoundError, StopIteration):  # an entry may have been removed
+            request, answer = (read_entry(org, next(iter(parse_identities([identity])))) for identity in pair)
+            call = request.payload.get("call")
+            if isinstance(call, dict) and (call.get("tool"), call.get("args")) == (tool, dict(arguments)):
+                value, keys = parse_answer(answer.payload, request.payload["schema"]), call["keys"]
+                return ({keys[0]: value} if len(keys) == 1 else value), call["state"]
+    return None

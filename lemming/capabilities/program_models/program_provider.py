@@ -9,13 +9,20 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
+from lemming.ext import Capability
+from lemming.kernel.access.permission_bindings import program_permission
+from lemming.kernel.access.workspace_trust import RequiredPermission
+from lemming.kernel.agents import Agent
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import Unavailable, Unusable
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.llm import model_call
+from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Backend, Message, Reply, Request
 from lemming.libraries.processes import reaper
 
@@ -248,3 +255,18 @@ def _describe_status(status: int) -> str:
     with contextlib.suppress(ValueError):
         return signal.Signals(-status).name
     return f"signal {-status}"
+
+
+class ProgramsCapability(Capability):
+    """Programs as models, given by lines of `config/models.json` with the provider `cli`."""
+
+    name = "programs"
+
+
+def iter_permissions(
+    org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
+) -> Iterator[RequiredPermission]:
+    """Yield a permission for the program of each line, because any resume may use any line."""
+    for key, entry in config.models.items():
+        if entry.provider == "cli":
+            yield program_permission(org, f"{MODELS_FILE} {key}", entry.options)

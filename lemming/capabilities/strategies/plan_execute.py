@@ -10,15 +10,17 @@ from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from lemming.capabilities.strategies import reflexion
 from lemming.ext import ConfigError, ContractError, Steps, TurnReply, describe_field
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.providers import Message
+from lemming.kernel.turn.strategy import react
 from lemming.kernel.turn.strategy import Turn
 from lemming.kernel.turn.turn_values import Step as Yielded
-from lemming.libraries.strategy_registry import StrategyInputs
+from lemming.libraries.strategy_registry import RegisteredStrategy, StrategyInputs
 
 MAX_STEPS, MAX_TOTAL_STEPS = 20, 60
 """Maximum steps of one plan, and of all plans of a turn."""
@@ -230,3 +232,14 @@ def _reply_text(reply: TurnReply) -> str:
     return "\n".join(
         text if isinstance(text := payload.get("text"), str) else to_line(payload) for payload in payloads
     ).strip()
+
+
+REACT = RegisteredStrategy("react", react)
+PLAN_EXECUTE = RegisteredStrategy(
+    "plan_execute",
+    plan_execute,
+    PlanExecuteOptions,
+    load_inputs,
+    has_memory=True,
+)
+REFLEXION = RegisteredStrategy("reflexion", reflexion.reflexion, reflexion.ReflexionOptions, reflexion.load_inputs)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from lemming.ext import describe_field
-from lemming.kernel.access.agent_files import list_folder, read_text, write_effect
+from lemming.kernel.access.agent_files import list_folder, read_text, remove_effect, target_exists, write_effect
 from lemming.kernel.access.allowed_paths import NEVER_OPEN, granted_folders, resolve_path
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.base.paths import components, resolve_agent_path
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.quota import FolderSize
@@ -122,3 +122,123 @@ def make_write_effect(
     limits = FolderSize(context.settings.quota.max_bytes, context.settings.quota.max_files)
     all_removed = context.removed | removed
     return write_effect(allowed_path, raw, context.staged, limits=limits, removed=all_removed)
+
+
+# --- the tools `file_edit`, `file_append` and `file_move`: change parts of text files, and -------
+
+_LINES_COMPARED = 5000
+_LINES_NAMED = 10
+_LINE_SHOWN_CHARS = 200
+
+
+class FileEditTool(FileWritingTool, FileReadingTool):
+    """Replaces a passage in a text file."""
+
+    name = "file_edit"
+    description = (
+        "Replace a passage of a text file. The old text must stand there exactly so, and only once unless "
+        "`all` is true."
+    )
+
+    def plan(
+        self,
+        context: ToolContext,
+        path: Path,
+        old: Annotated[str, describe_field("The passage as it stands there, line ends included.", min_length=1)],
+        new: Annotated[str, describe_field("What is to stand there instead; empty: the passage is taken out.")],
+        all: Annotated[bool, describe_field("Replace it wherever it stands.")] = False,
+    ) -> ToolResult:
+        """Return the effect that writes the file with the passage replaced."""
+        allowed_path = resolve_path(context.agent, context.base, path, "read", caller=self.name)
+        text = read_text(allowed_path, context.staged, context.removed)
+        occurrences = [*_find_occurrences(old, text)]
+        if not occurrences:
+            raise allowed_path.attempt.to_tool_error(f"does not hold that passage{_suggest_line(old, text)}")
+        if len(occurrences) > 1 and not all:
+            lines = ", ".join(str(_line_number(text, start)) for start in occurrences[:_LINES_NAMED])
+            suffix = " and others" if len(occurrences) > _LINES_NAMED else ""
+            raise allowed_path.attempt.to_tool_error(
+                f"holds that passage {len(occurrences)} times, in lines {lines}{suffix}: give more of it, or all true"
+            )
+        effect = make_write_effect(context, path, text.replace(old, new), caller=self.name)
+        change = (
+            f"{len(occurrences)} passages" if len(occurrences) > 1 else f"line {_line_number(text, occurrences[0])}"
+        )
+        return ToolResult(True, f"changed {change} of {path}", (effect,))
+
+
+class FileAppendTool(FileWritingTool):
+    """Appends to a text file."""
+
+    name = "file_append"
+    description = "Add text to the end of a file, beginning on a new line. The file is made if need be."
+
+    def plan(
+        self, context: ToolContext, path: Path, content: Annotated[str, describe_field("What is added.", min_length=1)]
+    ) -> ToolResult:
+        """Return the effect that writes the file with the text appended."""
+        allowed_path = resolve_path(context.agent, context.base, path, "write", caller=self.name)
+        try:
+            old_text = read_text(allowed_path, context.staged, context.removed)
+        except PermissionDenied:  # that is not to be taken for a file that is not there
+            raise
+        except ToolError as error:
+            if not isinstance(error.__cause__, FileNotFoundError) and allowed_path.path_key not in context.removed:
+                raise
+            old_text = ""
+        end = "\n" if old_text and not old_text.endswith("\n") else ""
+        effect = make_write_effect(context, path, f"{old_text}{end}{content}", caller=self.name)
+        return ToolResult(True, f"{path} has {len(effect.content)} bytes now", (effect,))
+
+
+class FileMoveTool(FileWritingTool, FileReadingTool):
+    """Renames or moves a text file."""
+
+    name = "file_move"
+    description = "Move or rename a text file. Nothing that stands there is written over, unless `over` is true."
+    place_arguments = ("path", "to")
+
+    def plan(
+        self,
+        context: ToolContext,
+        path: Path,
+        to: Annotated[str, describe_field("Its new path, the name of the file included.")],
+        over: Annotated[bool, describe_field("Write over a file that stands there.")] = False,
+    ) -> ToolResult:
+        """Return the effects that write the file at the new path and remove the old file."""
+        text = read_text(
+            resolve_path(context.agent, context.base, path, "read", caller=self.name), context.staged, context.removed
+        )
+        source = resolve_path(context.agent, context.base, path, "write", caller=self.name)
+        destination = resolve_path(context.agent, context.base, to, "write", caller=self.name)
+        if source.path_key == destination.path_key:
+            raise destination.attempt.to_tool_error("is the file itself")
+        removal = remove_effect(source, context.staged)
+        write = make_write_effect(context, to, text, caller=self.name, removed=frozenset({removal.path_key}))
+        if not over and target_exists(destination, context.staged, context.removed):
+            raise destination.attempt.to_tool_error("is there already: choose another name, or say over true")
+        return ToolResult(True, f"moved {path} to {to}", (write, removal))
+
+
+def _find_occurrences(passage: str, text: str) -> Iterator[int]:
+    start = text.find(passage)
+    while start >= 0:
+        yield start
+        start = text.find(passage, start + len(passage))
+
+
+def _line_number(text: str, start: int) -> int:
+    return text.count("\n", 0, start) + 1
+
+
+def _suggest_line(old: str, text: str) -> str:
+    """Return a hint with the line most similar to the passage's first line, or an empty text."""
+    from difflib import get_close_matches
+
+    first_line = next((line for line in old.splitlines() if line.strip()), "").strip()[:_LINE_SHOWN_CHARS]
+    lines = text.splitlines()[:_LINES_COMPARED]
+    stripped = [line.strip()[:_LINE_SHOWN_CHARS] for line in lines]
+    if not (first_line and (close := get_close_matches(first_line, stripped, n=1, cutoff=0.5))):
+        return ""
+    number = stripped.index(close[0])
+    return f'; line {number + 1} comes nearest: "{lines[number][:_LINE_SHOWN_CHARS]}"'

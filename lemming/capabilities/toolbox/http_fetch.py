@@ -12,8 +12,7 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from lemming.capabilities.toolbox.allowed_hosts import USUAL_PORTS, is_public, matches_host
-from lemming.capabilities.toolbox.toolbox_settings import HttpSettings
+from lemming.capabilities.toolbox.toolbox_settings import USUAL_PORTS, HttpSettings, is_public, matches_host
 from lemming.ext import LemmingError
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
+from lemming.capabilities.toolbox.file_search import TextFileWalker
 from lemming.capabilities.toolbox.file_tools import FileReadingTool
-from lemming.capabilities.toolbox.file_walk import TextFileWalker
 from lemming.ext import describe_field
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import ToolError

@@ -54,7 +54,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             needs=("toolbox",),
             uses=_has_attachments,
             keys={"model.images": ""},
-            provides={"tools": {"attach": ".attach_tool:AttachTool"}, "in_ticks": {"attachments": ""}},
+            provides={"tools": {"attach": ".attachments_capability:AttachTool"}, "in_ticks": {"attachments": ""}},
         ),
         CapabilitySpec(
             "batches",
@@ -95,15 +95,15 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
         ),
         CapabilitySpec(
             "cluster",
-            "lemming.capabilities.cluster.cluster_capability:ClusterCapability",
+            "lemming.capabilities.cluster.cluster_calls:ClusterCapability",
             provides={
-                "permissions": {"cluster": ".cluster_capability:iter_permissions"},
+                "permissions": {"cluster": ".cluster_calls:iter_permissions"},
                 "executors": {"dask": ".cluster_calls:DaskCalls"},
             },
         ),
         CapabilitySpec(
             "embedded",
-            "lemming.capabilities.embedded_models.embedded_capability:EmbeddedModelsCapability",
+            "lemming.capabilities.embedded_models.llama_provider:EmbeddedModelsCapability",
             provides={
                 "model_providers": {"local": ".llama_provider:LocalProvider"},
                 "facts": {
@@ -177,7 +177,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             needs=(REQUESTS,),
             provides={
                 "in_ticks": {"calendars": ""},
-                "computed_providers": {"clock": ".clock_provider:ClockProvider"},
+                "computed_providers": {"clock": ".calendars_capability:ClockProvider"},
                 "tools": {"keep_job": ".keep_job_tool:KeepJobTool"},
                 "formats": {"calendar": ".calendar_file:Calendar"},
                 "screens": {"calendar": ".calendar_screen:CALENDAR"},
@@ -224,10 +224,10 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
         ),
         CapabilitySpec(
             "programs",
-            "lemming.capabilities.program_models.programs_capability:ProgramsCapability",
+            "lemming.capabilities.program_models.program_provider:ProgramsCapability",
             provides={
                 "model_providers": {"cli": ".program_provider:CliProvider"},
-                "permissions": {"programs": ".programs_capability:iter_permissions"},
+                "permissions": {"programs": ".program_provider:iter_permissions"},
             },
         ),
         CapabilitySpec(
@@ -259,9 +259,9 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             keys={"turn.strategy": "", "turn.options": ""},
             provides={
                 "strategies": {
-                    "react": ".builtin_strategies:REACT",
-                    "plan_execute": ".builtin_strategies:PLAN_EXECUTE",
-                    "reflexion": ".builtin_strategies:REFLEXION",
+                    "react": ".plan_execute:REACT",
+                    "plan_execute": ".plan_execute:PLAN_EXECUTE",
+                    "reflexion": ".plan_execute:REFLEXION",
                 }
             },
         ),
@@ -288,7 +288,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "lemming.capabilities.context_window.windows_capability:WindowsCapability",
             # a turn that only makes calls needs no summary; a strategy may read hidden entries
             after=(APPROVALS, STRATEGIES),
-            keys={"resume.memory": ".windows_settings:WindowsResumeSettings"},
+            keys={"resume.memory": ".windows_capability:WindowsResumeSettings"},
         ),
         CapabilitySpec(
             "workers",
@@ -337,16 +337,16 @@ BUILT_IN: Mapping[str, CapabilitySpec] = {
                     "file_read": ".file_tools:FileReadTool",
                     "file_write": ".file_tools:FileWriteTool",
                     "file_list": ".file_tools:FileListTool",
-                    "file_edit": ".edit_tools:FileEditTool",
-                    "file_append": ".edit_tools:FileAppendTool",
-                    "file_move": ".edit_tools:FileMoveTool",
+                    "file_edit": ".file_tools:FileEditTool",
+                    "file_append": ".file_tools:FileAppendTool",
+                    "file_move": ".file_tools:FileMoveTool",
                     "file_search": ".file_search:FileSearchTool",
                     "search": ".search_tool:SearchTool",
                     "shell": ".shell_tool:ShellTool",
                     "memory_read": ".memory_tools:MemoryReadTool",
                     "memory_write": ".memory_tools:MemoryWriteTool",
-                    "store_read": ".store_tools:StoreReadTool",
-                    "store_write": ".store_tools:StoreWriteTool",
+                    "store_read": ".memory_tools:StoreReadTool",
+                    "store_write": ".memory_tools:StoreWriteTool",
                     "read_document": ".document_tool:ReadDocumentTool",
                     "http_get": ".http_tools:HttpGetTool",
                     "http_post": ".http_tools:HttpPostTool",

@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
@@ -21,6 +21,38 @@ from pydantic_core import to_json
 from lemming.ext import ConfigError, Problem
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.tools.tool_context import ToolContext
+
+DESCRIPTION_CHARS = 2000
+
+
+class ParsedDocstring(NamedTuple):
+    """A parsed docstring: the description of the function, and of its parameters by name."""
+
+    text: str
+    parameters: dict[str, str]
+
+
+def parse_docstring(function: Callable[..., Any]) -> ParsedDocstring:
+    """Return the parsed docstring of a function, without empty descriptions."""
+    from docstring_parser import ParseError, parse
+
+    docstring = inspect.getdoc(function) or ""
+    try:
+        parsed = parse(docstring)
+    except ParseError:
+        return ParsedDocstring(_to_one_line(docstring)[:DESCRIPTION_CHARS], {})
+    text = "\n".join(part.strip() for part in (parsed.short_description, parsed.long_description) if part)
+    descriptions = {
+        parameter.arg_name.lstrip("*"): _to_one_line(parameter.description or "") for parameter in parsed.params
+    }
+    return ParsedDocstring(
+        text[:DESCRIPTION_CHARS], {name: description for name, description in descriptions.items() if description}
+    )
+
+
+def _to_one_line(text: str) -> str:
+    return " ".join(text.split())
+
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _MAX_PROBLEMS, _MAX_VALUE_CHARS = 20, 80
