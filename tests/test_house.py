@@ -139,11 +139,11 @@ SDKS: dict[str, str | set[str]] = {
 }
 
 STARTS_PROCESSES = {
-    "capabilities/program_models/program_provider.py", "capabilities/embedded_models/model_weights.py", "commands/chaos.py",
+    "libraries/processes/supervised_process.py", "capabilities/embedded_models/model_weights.py", "commands/chaos.py",
     "libraries/sandbox/sandbox_runner.py", "git_history/git_repository.py",
     "operations/alert_command.py",
-    "capabilities/toolbox/functions/worker_pool.py", "capabilities/toolbox/document_tool.py",
-    "capabilities/workers/running/harness_process.py", "capabilities/workers/running/relay.py",
+    "capabilities/toolbox/document_tool.py",
+    "capabilities/workers/running/relay.py",
     "capabilities/workers/running/worker_sandbox.py",
     "capabilities/workers/harnesses/harness_table.py",
     "capabilities/workers/repositories/git_command.py",

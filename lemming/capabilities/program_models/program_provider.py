@@ -6,12 +6,10 @@ import contextlib
 import os
 import selectors
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Literal
 
 from lemming.ext import Capability
 from lemming.kernel.access.permission_bindings import program_permission
@@ -24,23 +22,14 @@ from lemming.kernel.llm import model_call
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Backend, Message, Reply, Request
-from lemming.libraries.processes import reaper
+from lemming.libraries.processes.supervised_process import SupervisedProcess
 
 OUTPUT_LIMIT_BYTES = 1 << 20
 _STDERR_TAIL_BYTES = 4096
 _CHECK_INTERVAL_S = 0.1
-_GRACE_S = 10.0
 _HARNESS_PROVIDERS = {"claude": "claude-code", "codex": "codex", "gemini": "acp", "opencode": "opencode", "pi": "pi"}
 """Programs that are coding harnesses, each with the provider that reads its output."""
 _INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "USER", "SHELL", "TERM", "TMPDIR")
-
-
-class _SupervisedProcess(NamedTuple):
-    """A program inside its reaper. The descriptors are the engine's ends of the reaper's pipes."""
-
-    process: subprocess.Popen[bytes]
-    control: int
-    report: int
 
 
 class CliProvider(Backend):
@@ -86,15 +75,15 @@ class CliProvider(Backend):
 
     def _run_program(self, request: Request, folder: Path) -> Reply:
         deadline = Deadline(request.deadline_s)
-        supervised = self._start_program(request.model_name, folder)
+        program = self._start_program(request.model_name, folder)
         try:
-            output, error_output = _exchange(supervised.process, _to_text(request.messages).encode(), deadline)
-            if len(output) <= OUTPUT_LIMIT_BYTES:
-                supervised.process.wait(deadline.remaining())
-        except (TimeoutError, subprocess.TimeoutExpired) as error:
+            output, error_output = _exchange(program, _to_text(request.messages).encode(), deadline)
+            if len(output) <= OUTPUT_LIMIT_BYTES and not program.wait(deadline.remaining()):
+                raise TimeoutError
+        except TimeoutError as error:
             raise model_call.timeout_error(request.deadline_s) from error
         finally:
-            report = _end_program(supervised)
+            report = program.close()
         text = output[:OUTPUT_LIMIT_BYTES].decode("utf-8", "replace").strip()
         if len(output) > OUTPUT_LIMIT_BYTES:
             return Reply(text=text, finish="length", model=request.model_name)
@@ -110,33 +99,16 @@ class CliProvider(Backend):
     def _display_name(self) -> str:
         return f"cli {self._command[0] if self._command else ''}".strip()
 
-    def _start_program(self, model_name: str, folder: Path) -> _SupervisedProcess:
+    def _start_program(self, model_name: str, folder: Path) -> SupervisedProcess:
         if not self._command:
             raise Unusable("options.command must not be empty", where="cli", hint='set options.command to ["program"]')
         if not folder.is_dir():
             raise Unusable(f"folder {folder} does not exist", where=self._display_name, hint="check options.cwd")
-        report, control = os.pipe(), os.pipe()
         command = [argument.replace("{model}", model_name) for argument in self._command]
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", reaper.__file__, str(control[0]), str(report[1]), *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self._build_environment(),
-                cwd=folder,
-                pass_fds=(control[0], report[1]),
-                start_new_session=True,
-                bufsize=0,
-            )
+            return SupervisedProcess(command, folder=folder, environment=self._build_environment())
         except (OSError, ValueError) as error:
-            for descriptor in (report[0], control[1]):
-                os.close(descriptor)
             raise self._start_error(str(getattr(error, "strerror", None) or error)) from error
-        finally:
-            for descriptor in (report[1], control[0]):
-                os.close(descriptor)
-        return _SupervisedProcess(process, control=control[1], report=report[0])
 
     def _parse_status(self, report: str) -> int:
         """Return the exit status in the reaper's report. Raise without a status."""
@@ -179,12 +151,15 @@ def _to_text(messages: list[Message]) -> str:
     return "\n\n".join(headings.get(message["role"], "") + message["content"] for message in messages) + "\n"
 
 
-def _exchange(process: subprocess.Popen[bytes], prompt: bytes, deadline: Deadline) -> tuple[bytes, bytes]:
+def _exchange(program: SupervisedProcess, prompt: bytes, deadline: Deadline) -> tuple[bytes, bytes]:
     """Send the prompt to the program and collect output and error tail until both streams close or the program ends.
 
     Output beyond `OUTPUT_LIMIT_BYTES` ends the exchange. Raises `TimeoutError` at the deadline.
     """
-    stdin, stdout, stderr = _get_pipes(process)
+    stdin, stdout, stderr = program.stdin, program.stdout, program.stderr
+    os.set_blocking(
+        stdin.fileno(), False
+    )  # the others are read when something is there; a write waits for room even then
     output, error_output, to_write = bytearray(), bytearray(), memoryview(prompt)
     with selectors.DefaultSelector() as selector:
         selector.register(stdin, selectors.EVENT_WRITE)
@@ -193,7 +168,7 @@ def _exchange(process: subprocess.Popen[bytes], prompt: bytes, deadline: Deadlin
         while {stdout, stderr} & {key.fileobj for key in selector.get_map().values()}:
             if deadline.has_passed:
                 raise TimeoutError
-            has_ended = process.poll() is not None
+            has_ended = program.has_ended
             ready = selector.select(0 if has_ended else min(deadline.remaining(), _CHECK_INTERVAL_S))
             if has_ended and not ready:
                 break  # a process it left behind holds the pipes
@@ -213,15 +188,6 @@ def _exchange(process: subprocess.Popen[bytes], prompt: bytes, deadline: Deadlin
     return bytes(output), bytes(error_output)
 
 
-def _get_pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    # the others are read when something is there; a write waits for room even then
-    os.set_blocking(process.stdin.fileno(), False)
-    return process.stdin, process.stdout, process.stderr
-
-
 def _write_some(stdin: IO[bytes], remaining: memoryview) -> int:
     """Return the number of bytes written. A program with a closed input counts as fully served."""
     try:
@@ -230,23 +196,6 @@ def _write_some(stdin: IO[bytes], remaining: memoryview) -> int:
         return 0
     except BrokenPipeError:
         return len(remaining)  # it need not read all
-
-
-def _end_program(supervised: _SupervisedProcess) -> str:
-    """End the program through its reaper, close all descriptors, and return the reaper's report."""
-    process = supervised.process
-    os.close(supervised.control)
-    try:
-        process.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
-    with open(supervised.report, "rb") as report:
-        return report.read(1000).decode("utf-8", "replace")
 
 
 def _describe_status(status: int) -> str:

@@ -14,7 +14,6 @@ import os
 import secrets
 import select
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -36,14 +35,13 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import Tool, ToolResult, interrupted_result
 from lemming.kernel.tools.tool_context import RequestedEffects, ToolContext
-from lemming.libraries.processes import reaper
+from lemming.libraries.processes.supervised_process import SupervisedProcess
 
 MAX_CONCURRENT = 4
 MAX_IDLE = 8
 """Processes that wait for their agent's next call; the one that has waited longest is ended first."""
 START_S = 60.0
 """Maximum seconds for a process to start."""
-_END_S = 10.0
 _PIECE_BYTES = 1 << 16
 
 
@@ -204,53 +202,31 @@ class _WorkerEnded(Exception):
 
 
 class WorkerProcess:
-    """One worker process inside its reaper. `_control` and `_report` are the engine's pipes to the reaper."""
+    """One worker process inside its reaper."""
 
     def __init__(self, org: Organisation, memory_bytes: int, sources: Sources, agent: str = "") -> None:
         self._memory_bytes, self._sources, self.agent = memory_bytes, sources, agent
         self._unsent, self._has_validation = [dump_compact(sources_to_json(sources)) + b"\n"], False
-        report, control = os.pipe(), os.pipe()
-        command = [
-            sys.executable,
-            "-P",  # or the organisation's folder were on the path
-            "-m",
-            f"{__package__}.worker",
-            str(memory_bytes),
-        ]
+        # "-P", or the organisation's folder were on the path
+        command = [sys.executable, "-P", "-m", f"{__package__}.worker", str(memory_bytes)]
+        environment = {**os.environ, "PYTHONPATH": _python_path()}
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", reaper.__file__, str(control[0]), str(report[1]), *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": _python_path()},
-                cwd=org.base,
-                pass_fds=(control[0], report[1]),
-                start_new_session=True,
-                bufsize=0,
-            )
+            self._process = SupervisedProcess(command, folder=org.base, environment=environment, has_errors=False)
         except OSError as error:
-            for descriptor in (report[0], control[1]):
-                os.close(descriptor)
             raise ToolError(f"the process for functions cannot be started: {error}") from error
-        finally:
-            for descriptor in (report[1], control[0]):
-                os.close(descriptor)
-        self._control, self._report, self._has_ended = control[1], report[0], False
+        self._has_ended = False
         # a process that reads nothing, or writes half a line, must not hold the engine
         for stream in (self._process.stdin, self._process.stdout):
-            assert stream, "a pipe"
             os.set_blocking(stream.fileno(), False)
 
     @property
     def is_alive(self) -> bool:
         """True if the worker accepts requests."""
-        return not self._has_ended and self._process.poll() is None
+        return not self._has_ended and not self._process.has_ended
 
     @property
     def has_unread_output(self) -> bool:
         """True if the worker wrote more than its reply. The next call would read the excess as its reply."""
-        assert self._process.stdout, "a pipe"
         poll = select.poll()
         poll.register(self._process.stdout, select.POLLIN)
         return bool(poll.poll(0))
@@ -283,8 +259,6 @@ class WorkerProcess:
 
     def _exchange(self, request: bytes, deadline: Deadline, stop: threading.Event | None) -> bytes:
         to_write, answer = memoryview(request), bytearray()
-        assert self._process.stdin, "a pipe"
-        assert self._process.stdout, "a pipe"
         write_to, read_from = self._process.stdin.fileno(), self._process.stdout.fileno()
         for seconds in wait_slices(deadline, stop):
             poll = select.poll()
@@ -306,20 +280,8 @@ class WorkerProcess:
 
     def end(self) -> None:
         """End the worker and all its children."""
-        if self._has_ended:
-            return
         self._has_ended = True
-        os.close(self._control)  # upon this the keeper ends it
-        for stream in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):
-                assert stream, "a pipe"
-                stream.close()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        os.close(self._report)
+        self._process.close()
 
     def _write_some(self, descriptor: int, content: memoryview) -> int:
         try:
@@ -340,13 +302,7 @@ class WorkerProcess:
 
     def _describe_end(self) -> str:
         """Return a description of the worker's end, as reported by the reaper."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
-        os.set_blocking(self._report, False)
-        try:
-            status = os.read(self._report, 4096).decode("utf-8", "replace").strip()
-        except BlockingIOError:
-            status = ""
+        status = self._process.read_report().strip()
         if not status.lstrip("-").isdigit():
             return f"its process ended{f': {status}' if status else ''}"
         if int(status) >= 0:

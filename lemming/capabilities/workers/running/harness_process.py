@@ -9,20 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
 
 from lemming.capabilities.workers.running import relay, worker_sandbox
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import Unusable
 from lemming.kernel.base.integers import parse_int, to_int
-from lemming.libraries.processes import reaper
+from lemming.libraries.processes.supervised_process import SupervisedProcess
 
-_REAPER_GRACE_S, _SEARCH_TIMEOUT_S = 10.0, 10.0
+_SEARCH_TIMEOUT_S = 10.0
 
 
 class HarnessProcess:
@@ -51,10 +49,8 @@ class HarnessProcess:
         path = worker_sandbox.build_path(command) if is_confined else os.environ.get("PATH", worker_sandbox.SYSTEM_PATH)
         fixed = {"HOME": str(home), "USER": "worker", "LOGNAME": "worker", "SHELL": "/bin/sh", "LANG": "C.UTF-8"}
         fixed |= {"TERM": "dumb", "PATH": path}
-        pipes = [os.pipe() for _ in range(4)]
-        (reaper_control, self._control), (self._reaper_report, reaper_report), *relay_pipes = pipes
-        (relay_control, self._signals), (self._report, relay_report) = relay_pipes
-        passed = [reaper_control, reaper_report, relay_control, relay_report]
+        (relay_control, self._signals), (self._report, relay_report) = os.pipe(), os.pipe()
+        passed = [relay_control, relay_report]
         try:
             if is_confined:
                 inner, seccomp = worker_sandbox.build_sandbox(
@@ -65,45 +61,27 @@ class HarnessProcess:
             else:
                 numbers = (str(relay_control), str(relay_report), "0", "")
                 inner = [sys.executable, "-I", "-S", relay.__file__, *numbers, *command]
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", reaper.__file__, str(reaper_control), str(reaper_report), *inner],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=clone,
-                env={**environment, **fixed}, pass_fds=passed, start_new_session=True, bufsize=0,
-            )  # fmt: skip
+            self._program = SupervisedProcess(
+                inner, folder=clone, environment={**environment, **fixed}, descriptors=passed
+            )
         except OSError as error:
-            for descriptor in (self._control, self._reaper_report, self._signals, self._report):
-                os.close(descriptor)
+            os.close(self._signals)
+            os.close(self._report)
             raise Unusable(f"a harness cannot be started: {error.strerror or error}", where=command[0]) from error
         finally:
             for descriptor in passed:
                 os.close(descriptor)
-        self.stdin: IO[bytes] = cast(Any, self._process.stdin)
-        self.stdout: IO[bytes] = cast(Any, self._process.stdout)
-        self.stderr: IO[bytes] = cast(Any, self._process.stderr)
+        self.stdin, self.stdout, self.stderr = self._program.stdin, self._program.stdout, self._program.stderr
+        self.wait = self._program.wait
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the harness itself; an ended harness gets none."""
         with self._lock, contextlib.suppress(OSError):
             os.write(self._signals, bytes([number]))
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for the end of every process in the reaper. Return False if some are still there."""
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
     def end(self) -> None:
         """End every process of the worker, and wait until none is left. Repeatable, also from another thread."""
-        with self._lock:
-            if self._control >= 0:
-                os.close(self._control)
-                self._control = -1
-        if not self.wait(_REAPER_GRACE_S):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        self._program.end()
         if not self._is_confined:  # a daemon may have killed the reaper first
             end_processes(self._home)
 
@@ -113,24 +91,19 @@ class HarnessProcess:
         Raises `Unusable` if the harness could not start.
         """
         self.end()
-        for pipe in (self.stdin, self.stdout, self.stderr):
-            pipe.close()
+        reaper_report = self._program.close()
         with self._lock:
             os.close(self._signals)
             self._signals = -1
-        report, reaper_report = _read_report(self._report), _read_report(self._reaper_report)
+        os.set_blocking(self._report, False)
+        with open(self._report, "rb") as file:
+            report = (file.read(1000) or b"").decode("utf-8", "replace")
         for text in (report, reaper_report):
             reason, is_start_error, _ = text.partition("\n")
             if is_start_error:
                 raise Unusable(f"a harness cannot be started: {reason}", where="worker")
         status = parse_int(report, ge=-64, le=255)  # a worker may write anything into its report
         return -signal.SIGKILL if status is None else status
-
-
-def _read_report(descriptor: int) -> str:
-    os.set_blocking(descriptor, False)
-    with open(descriptor, "rb") as file:
-        return (file.read(1000) or b"").decode("utf-8", "replace")
 
 
 def end_processes(home: Path) -> int:
