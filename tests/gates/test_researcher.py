@@ -59,7 +59,7 @@ def attacks(url: Callable[[str], str], canary: Path) -> list[Order]:
         {"tool_calls": [call("file_edit", path="shared/keep.txt", old="kept", new="gone")]},
         {"tool_calls": [call("file_move", source="shared/keep.txt", target="workspace/taken.txt")]},
         {"tool_calls": [call("create_agent", name="mole", title="Mole", instructions=order(**run_it))]},
-        {"tool_calls": [call("plan_propose", agent="ops", plan={"steps": []}, text=order(**run_it))]},
+        {"tool_calls": [call("memory_write", key="plan", value=order(**by_mail))]},
         {"outbox_entries": [entry(KEY, kind="response", reply_to="0123456789ab")]},
         {"outbox_entries": [entry(KEY, kind="request", target=["ops", "post"])]},
         {"memory_updates": [{"key": "todo", "value": order(**run_it, **by_mail)}]},
@@ -132,7 +132,7 @@ class Research:
             "model": {"provider": "obedient", "options": {"pages": self.urls}},
             "other": {"provider": "obedient"},
         }
-        tools = ["file_*", "http_*", "shell", "memory_*", "store_*", "remind_me", "create_agent", "plan_propose"]
+        tools = ["file_*", "http_*", "shell", "memory_*", "store_*", "remind_me", "create_agent"]
         access = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
         may = {"read_outboxes": ["*"], "tools": tools, "file_access": access}
         files = [{"file": f"./shared/in-{number}.txt", "take": "all"} for number in range(12)]

@@ -50,7 +50,6 @@ NOT_BY_PATH = {
     "keep_job": "keeps a note of the agent's own, in its outbox",
     "remind_me": "the same",
     "memory_write": "writes a memory of the agent's own, by its key",
-    "plan_propose": "writes what waits for a person",
     "store_write": "writes below shared/store, by a key",
     "http_get": "sends",
     "http_post": "sends",

@@ -65,7 +65,6 @@ WRITES_NOTHING_ANEW = {
     "store_write": "it replaces the whole value, and looks at the store before: test_files.py",
     "remind_me": "each reminder is an entry of its own",
     "create_agent": "it writes the resume of an agent that is not there yet",
-    "plan_propose": "it sends a request",
     "attach": "it says which files an entry brings",
     "shell": "it marks all of the folders that it may write",
     "merge": "it writes a branch of a repository, and no file that an agent reads",

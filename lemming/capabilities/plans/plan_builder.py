@@ -234,7 +234,6 @@ def plan(
     description: str = "",
     max_steps: int | None = None,
     keep_runs: int | None = None,
-    proposals: str = "",
     input: Json | type[Any] | None = None,
 ) -> PlanFile:
     """Return a plan, validated as by `lemming validate`, except for permissions.
@@ -252,7 +251,6 @@ def plan(
         "answer": str(answer),
         "max_steps": max_steps,
         "keep_runs": keep_runs,
-        "proposals": proposals,
         "input": None if input is None else _output_schema(input),
     }
     raw_plan = {key: value for key, value in values.items() if value not in ("", None)}

@@ -218,7 +218,7 @@ class AgentPlan:
     )
     proposals: str = field(
         default="",
-        metadata=describe_field("The person that approves a plan sent with a request; empty: such plans are refused."),
+        metadata=describe_field("Has no effect any more: requests bring no plans."),
     )
 
     def get_step(self, name: str) -> StepDefinition | None:

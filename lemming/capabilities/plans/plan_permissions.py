@@ -107,12 +107,6 @@ def validate_permissions(plan: AgentPlan, agent: Agent, context: PlanValidationC
         root, name = split_reference(path)
         if root == "last" and name:
             yield from _reading_problems(name, pointer, agent, context)
-    if plan.proposals:
-        yield from _asking_problems(plan.proposals, "/proposals", agent, context)
-        if plan.proposals in context.agents and plan.proposals not in context.people:
-            hint = f"people: {', '.join(sorted(context.people)) or 'none'}"
-            message = f'"proposals" must be a person, got {plan.proposals}'
-            yield Problem(message, pointer="/proposals", hint=hint)
 
 
 def _approval_problems(

@@ -9,7 +9,6 @@ from lemming.capabilities.plans.next_step import advance_run
 from lemming.capabilities.plans.plan_format import AgentPlan
 from lemming.capabilities.plans.plan_rules import load_valid_plan
 from lemming.capabilities.plans.plan_run import PlanRun, parse_run, run_key
-from lemming.capabilities.plans.proposed_plans import get_proposed_plan, resolve_proposal
 from lemming.capabilities.plans.step_outcomes import extract_answer
 from lemming.ext import ConfigError
 from lemming.kernel.base.errors import RequestRejected
@@ -63,19 +62,9 @@ def _advance_run(plan: AgentPlan, values: Json) -> Json:
     # a started run continues, even if the edited plan asks for other fields
     input_schema = plan.input if stored_run is None else None
     if input_schema is not None and (errors := describe_violations(input_schema, extract_answer(request["payload"]))):
-        return _make_refusal(f"it is not what this plan asks for: {'; '.join(errors)}")
-    proposed_plan = get_proposed_plan(request["payload"], plan)
-    if proposed_plan is None:
-        return advance_run(plan, run, values).as_json()
-    try:
-        valid_plan = resolve_proposal(proposed_plan, plan)
-    except ConfigError as error:
-        return _make_refusal(f"the plan that came with it is not sound: {error}")
-    return advance_run(valid_plan, run, values).as_json()
-
-
-def _make_refusal(reason: str) -> Json:
-    return {"outbox_entries": [{"kind": "response", "payload": {"status": "refused", "text": reason}, "tags": []}]}
+        payload = {"status": "refused", "text": f"it is not what this plan asks for: {'; '.join(errors)}"}
+        return {"outbox_entries": [{"kind": "response", "payload": payload, "tags": []}]}
+    return advance_run(plan, run, values).as_json()
 
 
 def parse_turn_values(messages: list[Message]) -> Json:

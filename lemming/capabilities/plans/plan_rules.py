@@ -45,7 +45,10 @@ _NAME_RULE = "use 1 to 63 characters of A-Z, a-z, 0-9, _ and -"
 
 def validate_plan(plan: AgentPlan) -> Iterator[Problem]:
     """Yield problems of a plan, independent of its agent."""
-    if not plan.steps and not plan.proposals:
+    if plan.proposals:
+        message = '"proposals" has no effect any more: requests bring no plans'
+        yield Problem(message, pointer="/proposals", hint="remove it", severity="warning")
+    if not plan.steps:
         hint = 'write "steps": [{"name": "first", "ask": "AGENT", "task": "{{start}}"}]'
         yield Problem("a plan must have at least one step", pointer="/steps", hint=hint)
     yield from _name_problems(plan)

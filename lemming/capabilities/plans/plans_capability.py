@@ -47,7 +47,7 @@ from lemming.kernel.org.organisation import Organisation
 
 
 class PlansCapability(Capability):
-    """Provider "plan", and the tool `plan_propose`."""
+    """Provider "plan"."""
 
     name = "plans"
     turn_policy = TurnPolicy("addressed", "one", is_written=True)

@@ -71,6 +71,4 @@ def _print_steps(plan: AgentPlan) -> None:
         rows.append([str(number), step.name, describe_step(step), describe_next_steps(plan, step)])
         rows += [["", f"  {member.name}", describe_step(member), ""] for member in step.parallel]
     print_table(["", "STEP", "DOES", "THEN"], rows)
-    if plan.proposals:
-        print_notice(f"plans proposed in requests run after approval by {plan.proposals}")
     print_notice(f"{format_count(len(plan.steps), 'step')}; a run starts at most {plan.max_steps}")

@@ -17,8 +17,7 @@ from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, ma
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.strategy import react
-from lemming.kernel.turn.strategy import Turn
+from lemming.kernel.turn.strategy import Turn, react
 from lemming.kernel.turn.turn_values import Step as Yielded
 from lemming.libraries.strategy_registry import RegisteredStrategy, StrategyInputs
 

@@ -37,7 +37,6 @@ from lemming.kernel.plugins.capability_table import (
     SERVER_PROFILES,
     SPEAKING_PROVIDERS,
     TEMPORARY_FILES,
-    TOOL_ENTRIES,
     TOOL_SOURCES,
     TOOLS,
     TURN_KEYS,
@@ -200,14 +199,6 @@ def gateway_classes() -> list[Any]:
 def make_function_tool(function: Any) -> Any:
     """Return a tool made from a function with `@tool`. Raises `ConfigError` if no capability makes one."""
     return _load_class(*FUNCTION_TOOLS["function"])(function)
-
-
-def find_tool_entry(tool: str) -> Callable[[Any], Any] | None:
-    """Return the function from a call of a tool to the entry that a successful call writes, or None.
-
-    Raises `ConfigError` if the capability is not installed.
-    """
-    return _load_class(*TOOL_ENTRIES[tool]) if tool in TOOL_ENTRIES else None
 
 
 def find_review(tool: str) -> Any:

@@ -40,7 +40,6 @@ TURN_KEYS, MODEL_KEYS, SCHEDULE_KEYS = _index_keys("turn"), _index_keys("model")
 GATE_ACTIONS, REQUEST_KEYS = _index_keys("gate.then"), _index_keys("request")
 
 TOOLS = _index_items("tools")
-TOOL_ENTRIES = _index_items("tool_entries")
 CALL_REVIEWS = _index_items("call_reviews")
 GRANTING_KEYS = {tool: LISTED[name].keys_at("resume").keys() for tool, (name, _) in TOOLS.items()}
 """Keys of a resume, any of which may grant a tool in place of `permissions.tools`."""

@@ -213,8 +213,6 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             provides={
                 "in_ticks": {"plans": ""},
                 "computed_providers": {"plan": ".plan_provider:PlanProvider"},
-                "tools": {"plan_propose": ".plan_propose_tool:PlanProposeTool"},
-                "tool_entries": {"plan_propose": ".proposed_plans:build_proposal"},
                 "permissions": {"plans": ".plans_capability:iter_permissions"},
                 "formats": {"plan": ".plan_format:AgentPlan"},
                 "commands": {"plans": ".plans_command:app"},

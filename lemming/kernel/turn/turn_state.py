@@ -16,7 +16,6 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.verdicts import GateVerdict
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.plugins.capability_loader import find_tool_entry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.listing import load_found_tools
@@ -329,13 +328,11 @@ class TurnState(TurnWrites):
             self.verdicts += map(GateVerdict.as_json, result.verdicts)
         if result.passed_on:
             self.transferred |= {effect.path_key: result.passed_on for effect in result.effects}
-        make_entry = find_tool_entry(call.tool) if result.success else None
-        call_entries = [make_entry(call)] if make_entry else ()
         if (excess := len(result.entries) - self.remaining_entries) > 0 and not result.entries_by:
             self.remarks.append(f"{call.tool}: {excess} entries beyond the turn's limit were not written")
         # A capability's entries (approval requests) always have room: the call would wait for nothing.
         room = self.remaining_entries if not result.entries_by else len(result.entries)
-        for new in (*result.entries[:room], *call_entries):
+        for new in result.entries[:room]:
             alone = self.is_answered and new.kind == "request"  # otherwise it would end with the answered request
             entry = self.stage_entry(new, at, by_engine=bool(result.entries_by), alone=alone)
             if entry and result.outcome == "pending":  # another result took its place
