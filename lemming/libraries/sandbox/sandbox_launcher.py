@@ -185,7 +185,7 @@ def _enter_sandbox(command: SandboxCommand, is_read_only: bool) -> None:
 
     sandbox_policy.die_with_parent()
     if command.mode == "bwrap":
-        _pass_seccomp_program(sandbox_policy.build_seccomp_program(also_metadata=False))
+        os.dup2(sandbox_policy.pipe_seccomp_program(), SECCOMP_DESCRIPTOR)
     elif command.mode == "landlock":
         sandbox_policy.drop_capabilities()
         sandbox_policy.set_no_new_privileges()
@@ -194,13 +194,6 @@ def _enter_sandbox(command: SandboxCommand, is_read_only: bool) -> None:
         sandbox_policy.enter_seccomp(
             sandbox_policy.build_seccomp_program(also_metadata=not is_read_only, also_signals=also_signals)
         )
-
-
-def _pass_seccomp_program(program: bytes) -> None:
-    read_end, write_end = os.pipe()
-    os.write(write_end, program)
-    os.close(write_end)
-    os.dup2(read_end, SECCOMP_DESCRIPTOR)
 
 
 def _describe_sandbox(command: SandboxCommand, is_read_only: bool) -> str:

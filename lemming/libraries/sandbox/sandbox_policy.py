@@ -76,6 +76,23 @@ def build_seccomp_program(*, also_metadata: bool, also_signals: bool = False, in
     )
 
 
+def pipe_seccomp_program(*, in_namespaces: bool = False) -> int:
+    """Return a descriptor from which bubblewrap reads the filter."""
+    read_end, write_end = os.pipe()
+    os.write(write_end, build_seccomp_program(also_metadata=False, in_namespaces=in_namespaces))
+    os.close(write_end)
+    return read_end
+
+
+def list_system_mounts() -> list[str]:
+    """Return the bubblewrap arguments that show the system's programs, read-only."""
+    arguments: list[str] = []
+    for path in (*SYSTEM_FOLDERS, *SYSTEM_FILES):
+        is_link = path in SYSTEM_FOLDERS and os.path.islink(path)
+        arguments += ("--symlink", os.readlink(path), path) if is_link else ("--ro-bind-try", path, path)
+    return arguments
+
+
 def enter_seccomp(program: bytes) -> None:
     """Apply the filter to this process and its children."""
     instructions = ctypes.create_string_buffer(program, len(program))

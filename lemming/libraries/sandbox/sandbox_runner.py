@@ -110,7 +110,7 @@ def _disabled_reason(settings: ShellSettings) -> str:
 @cache
 def _probe_mode(mode: Mode) -> tuple[bool, str]:
     """Run an empty command in a sandbox. Return True and the description, or False and the reason."""
-    if mode == "bwrap" and _find_bubblewrap() is None:
+    if mode == "bwrap" and find_bubblewrap() is None:
         return False, "bubblewrap is not installed"
     try:
         outcome = _run_launcher(_build_command(mode, ":", None, ShellSettings(timeout_s=10.0)), 2000)
@@ -121,7 +121,8 @@ def _probe_mode(mode: Mode) -> tuple[bool, str]:
     return False, outcome.output.decode("utf-8", "replace").strip() or str(outcome.verdict)
 
 
-def _find_bubblewrap() -> str | None:
+def find_bubblewrap() -> str | None:
+    """Return the path of bubblewrap in the system's folders, or None."""
     return shutil.which("bwrap", path=PATH)
 
 
@@ -173,16 +174,10 @@ def _build_command(mode: Mode, command: str, workspace: str | None, settings: Sh
 
 
 def _build_bubblewrap_argv(workspace: str | None) -> list[str]:
-    from lemming.libraries.sandbox.sandbox_policy import SYSTEM_FILES, SYSTEM_FOLDERS
+    from lemming.libraries.sandbox.sandbox_policy import list_system_mounts
 
-    argv = [_find_bubblewrap() or "bwrap", *_BUBBLEWRAP, "--seccomp", str(confine.SECCOMP_DESCRIPTOR)]
-    for folder in SYSTEM_FOLDERS:
-        if os.path.islink(folder):
-            argv += ["--symlink", os.readlink(folder), folder]
-        else:
-            argv += ["--ro-bind-try", folder, folder]
-    for file in SYSTEM_FILES:
-        argv += ["--ro-bind-try", file, file]
+    seccomp = ("--seccomp", str(confine.SECCOMP_DESCRIPTOR))
+    argv = [find_bubblewrap() or "bwrap", *_BUBBLEWRAP, *seccomp, *list_system_mounts()]
     argv += _tmpfs_arguments()
     argv += ["--bind", workspace, workspace, "--chdir", workspace] if workspace else []
     # Read-only last, once everything has its place below it.
@@ -192,7 +187,7 @@ def _build_bubblewrap_argv(workspace: str | None) -> list[str]:
 @cache
 def _tmpfs_arguments() -> Sequence[str]:
     """Return the bubblewrap arguments for small folders in memory, or for plain folders without a size limit."""
-    help_text = subprocess.run([_find_bubblewrap() or "bwrap", "--help"], capture_output=True, check=False).stdout
+    help_text = subprocess.run([find_bubblewrap() or "bwrap", "--help"], capture_output=True, check=False).stdout
     if b"--size" not in help_text:
         return ["--dir", "/tmp"]  # noqa: S108 - inside the sandbox
     size = ("--size", str(_MEMORY_FOLDER_BYTES), "--tmpfs")

@@ -19,6 +19,7 @@ from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import Unusable
 from lemming.kernel.base.integers import parse_int, to_int
 from lemming.libraries.processes.supervised_process import SupervisedProcess
+from lemming.libraries.sandbox.sandbox_runner import PATH as SYSTEM_PATH
 
 _SEARCH_TIMEOUT_S = 10.0
 
@@ -46,7 +47,7 @@ class HarnessProcess:
             if not has_sandbox:
                 hint = 'install bubblewrap, or set workspace.sandbox to "none" and run `lemming trust`'
                 raise Unusable(f"a worker must run in a sandbox: {detail}", where=command[0], hint=hint)
-        path = worker_sandbox.build_path(command) if is_confined else os.environ.get("PATH", worker_sandbox.SYSTEM_PATH)
+        path = worker_sandbox.build_path(command) if is_confined else os.environ.get("PATH", SYSTEM_PATH)
         fixed = {"HOME": str(home), "USER": "worker", "LOGNAME": "worker", "SHELL": "/bin/sh", "LANG": "C.UTF-8"}
         fixed |= {"TERM": "dumb", "PATH": path}
         (relay_control, self._signals), (self._report, relay_report) = os.pipe(), os.pipe()

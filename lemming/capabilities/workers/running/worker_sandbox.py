@@ -17,9 +17,10 @@ from pathlib import Path
 
 from lemming.capabilities.workers.running import relay, sandbox_entry
 from lemming.kernel.base.errors import Unusable
-from lemming.libraries.sandbox.sandbox_policy import SYSTEM_FILES, SYSTEM_FOLDERS, build_seccomp_program
+from lemming.libraries.sandbox.sandbox_policy import SYSTEM_FOLDERS, list_system_mounts, pipe_seccomp_program
+from lemming.libraries.sandbox.sandbox_runner import PATH as SYSTEM_PATH
+from lemming.libraries.sandbox.sandbox_runner import find_bubblewrap
 
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RELAY_PORT = 8377
 """Port of the gateway inside a sandbox, whose network is its own."""
 
@@ -36,7 +37,7 @@ def get_worker_sandbox() -> tuple[bool, str]:
     """Return True and a description of the sandbox, or False and the reason that no worker can be confined here."""
     if sys.platform != "linux":
         return False, f"there is no sandbox of workers for {sys.platform}"
-    if shutil.which("bwrap", path=SYSTEM_PATH) is None:
+    if find_bubblewrap() is None:
         return False, "bubblewrap is not installed"
     return _probe_sandbox()
 
@@ -58,17 +59,16 @@ def build_sandbox(
     """
     python = Path(sys.executable).resolve()
     folders = [*readable, *find_program_files(Path(command[0])), *find_program_files(python)]
-    port, bwrap = str(RELAY_PORT if socket else 0), shutil.which("bwrap", path=SYSTEM_PATH) or "bwrap"
+    port, bwrap = str(RELAY_PORT if socket else 0), find_bubblewrap() or "bwrap"
     inner = [str(python), "-I", "-S", _RELAY, str(control), str(report), port, _SOCKET, *command]
-    read_end, write_end = os.pipe()
-    os.write(write_end, build_seccomp_program(also_metadata=False, in_namespaces=True))
-    os.close(write_end)
+    seccomp = pipe_seccomp_program(in_namespaces=True)
     outer = [sys.executable, "-I", "-S", sandbox_entry.__file__, str(clone), str(home), "--"]
     bubblewrap = [
         *(bwrap, "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"),
         *("--hostname", "worker", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
-        *("--seccomp", str(read_end), "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
-        *_mount_system(),
+        *("--seccomp", str(seccomp), "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
+        *list_system_mounts(),
+        *_mount_etc(),
         *("--size", str(_TMP_BYTES), "--tmpfs", "/tmp", "--size", str(_TMP_BYTES), "--tmpfs", "/var/tmp"),  # noqa: S108
         *("--size", str(_TMP_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108 - inside the sandbox
         *("--ro-bind", relay.__file__, _RELAY),
@@ -78,7 +78,7 @@ def build_sandbox(
         # Read-only last, once everything has its place below it.
         *("--remount-ro", "/dev", "--remount-ro", "/", "--"),
     ]
-    return [*outer, *bubblewrap, *inner], read_end
+    return [*outer, *bubblewrap, *inner], seccomp
 
 
 def build_path(command: Sequence[str]) -> str:
@@ -150,11 +150,8 @@ def _outermost(paths: Iterable[Path]) -> list[str]:
     return [str(path) for path in chosen]
 
 
-def _mount_system() -> Iterator[str]:
-    for folder in SYSTEM_FOLDERS:
-        is_link = os.path.islink(folder)
-        yield from ("--symlink", os.readlink(folder), folder) if is_link else ("--ro-bind-try", folder, folder)
-    for path in (*SYSTEM_FILES, *_CERTIFICATES):
+def _mount_etc() -> Iterator[str]:
+    for path in _CERTIFICATES:
         yield from ("--ro-bind-try", path, path)
     # The machine's own would tell its users, networks and hosts.
     for file in sorted(_ETC.iterdir()):
