@@ -73,7 +73,10 @@ NOT_WRITING = {
     ("libraries/processes/reaper.py", "os.write"): "a pipe to the engine",
     ("capabilities/mcp/mcp_launcher.py", "os.write"): "pipes between a server and the engine",
     ("capabilities/toolbox/functions/worker_pool.py", "os.write"): "the pipe to a process that runs functions",
-    ("libraries/sandbox/sandbox_policy.py", "os.write"): "the kernel's files about a process, in /proc",
+    (
+        "libraries/sandbox/sandbox_policy.py",
+        "os.write",
+    ): "the kernel's files about a process in /proc, and a pipe to bubblewrap",
     ("kernel/files/org_lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
     ("capabilities/workers/running/relay.py", "os.write"): "a pipe to the engine",
     ("capabilities/workers/running/harness_process.py", "os.write"): "a pipe to the process that starts a harness",
@@ -81,7 +84,6 @@ NOT_WRITING = {
         "capabilities/workers/running/model_gateway.py",
         "tempfile.TemporaryDirectory",
     ): "a short path for a Unix socket",
-    ("capabilities/workers/running/worker_sandbox.py", "os.write"): "a pipe to bubblewrap, with the filter",
     ("git_history/git_repository.py", "os.mkdir"): "a folder for git in a temporary one",
     ("git_history/git_repository.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
     (
