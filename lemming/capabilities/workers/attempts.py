@@ -60,7 +60,7 @@ class Attempt:
         return self.folder / "home"
 
     def read_json(self, name: str) -> Mapping[str, Any]:
-        """Return a file of the attempt, or {} if there is none or it is damaged."""
+        """Return a file of the attempt, or {} for a missing or damaged file."""
         with suppress(OSError, JsonProblem):
             value = parse((self.folder / name).read_bytes())
             return value if isinstance(value, dict) else {}

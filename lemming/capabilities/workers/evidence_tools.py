@@ -116,7 +116,7 @@ class PermitTool(CallOnly):
         input: Annotated[dict[str, Any], describe_field("Input of the tool.")],
         run: Annotated[dict[str, Any], describe_field("The run that goes on: key, run, base.")],
     ) -> ToolResult:
-        """Record the grant, and the run that goes on with it."""
+        """Record the grant, and the run that continues."""
         return ToolResult(True, dump_compact({"grant": {"tool": tool, "input": input}, "run": run}).decode())
 
 

@@ -153,7 +153,7 @@ def _open_collector(org: Organisation, args: Mapping[str, Any]) -> EngineReposit
 
 
 def _explain(patch: bytes, message: str) -> str:
-    """Return git's error with the hunk that does not apply, as far as it names one."""
+    """Return git's error with the hunk that does not apply, if git names the hunk."""
     if not (match := _FAILED_HUNK.search(message)):
         return message.partition("error: ")[2] or message
     path, line = match[1], to_int(match[2])

@@ -130,7 +130,7 @@ def _check_merge(org: Organisation, merge: RecordedMerge, repository: UserReposi
 
 
 def _find_repository(git_dir: str) -> UserRepository | None:
-    """Return the repository of a git directory, or None if it is gone. Raises `RepositoryError` without git."""
+    """Return the repository of a git directory, or None if no repository is left. Raises `RepositoryError` without git."""
     require_git()
     path = Path(git_dir)
     for folder in (path, path.parent) if git_dir else ():

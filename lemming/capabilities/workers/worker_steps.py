@@ -321,7 +321,7 @@ def _find_base(live: LivePhase, snapshot: Json) -> str:
 
 
 def _iter_outputs(live: LivePhase, tool: str) -> Iterator[Json]:
-    """Yield the outputs of the turn's recorded calls of a tool, in order, without those of refused calls."""
+    """Yield the outputs of the turn's recorded calls of a tool, in order, without outputs of refused calls."""
     for number in sorted(live.results):
         if live.results[number].tool == tool:
             with suppress(JsonProblem):

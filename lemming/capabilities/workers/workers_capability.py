@@ -254,7 +254,7 @@ def _ask(folder: Path, *arguments: str) -> str:
 
 
 class HarnessFacts(NamedTuple):
-    """A harness on this machine. `version`: empty if it is not installed. `has_key`: its variable is set."""
+    """A harness on this machine. `version`: empty for a program that is not installed. `has_key`: the key's variable is set."""
 
     provider: str
     program: str

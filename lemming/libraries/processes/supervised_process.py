@@ -1,4 +1,4 @@
-"""A program inside its reaper: it ends, with all processes that it has started, on request or with the engine."""
+"""A program inside a reaper, which ends the program with all its processes on request or with the engine."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _REPORT_BYTES = 1000
 
 
 class SupervisedProcess:
-    """A started program. `stdin`, `stdout`, `stderr`: its pipes; without `has_errors` its errors are dropped.
+    """A started program. `stdin`, `stdout`, `stderr`: the pipes; without `has_errors` errors are dropped.
 
-    `descriptors`: those that the program inherits besides. Leave it by `close`. Raises `OSError` or `ValueError` if the
+    `descriptors`: further ones to inherit. Call `close` at the end. Raises `OSError` or `ValueError` if the
     reaper cannot be started; a program that cannot be started is told by its report.
     """
 

@@ -178,9 +178,9 @@ def _describe_item(item: JsonFields, kind: str) -> Iterator[Progress]:
 
 
 class PiReader(OutputReader):
-    """Reads the output of pi. Its exit status is 0 after every error of a model, and it retries by itself.
+    """Reads the output of pi. The exit status is 0 after every error of a model, and pi retries by itself.
 
-    The last message of the model decides. One without content is what pi makes of an answer that it could not read.
+    The last message of the model decides. A message without content is what pi makes of an unreadable answer.
     """
 
     ignored_prefix = '{"type":"message_update"'  # which repeats the whole message so far

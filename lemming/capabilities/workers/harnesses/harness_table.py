@@ -126,7 +126,7 @@ def _to_text(content: Any) -> str:
 
 
 def find_program(harness: Harness) -> Path | None:
-    """Return the path of a harness's program, or None if it is not installed. Links are kept."""
+    """Return the path of a harness's program, or None for a program that is not installed. Links are kept."""
     path = shutil.which(harness.program[0]) if harness.program else None
     return Path(path) if path else None
 

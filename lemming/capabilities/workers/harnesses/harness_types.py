@@ -1,4 +1,4 @@
-"""Values that describe a harness, a run of it as it is asked for, and its end."""
+"""Values that describe a harness, a requested run of a harness, and the end of a run."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ Permit = Callable[[PermissionQuestion], Decision]
 class HarnessResult:
     """The end of a run, as the harness's output tells it.
 
-    `tokens`: usage of this run as the harness counts it, or None. `cost_usd`: cost as the harness counts it, or None.
+    `tokens`: usage of this run by the count of the harness, or None. `cost_usd`: cost by the count of the harness, or None.
     `message`: the error in the harness's own words. `questions`: permission questions answered "later".
     """
 

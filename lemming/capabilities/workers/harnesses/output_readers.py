@@ -125,7 +125,7 @@ class OutputReader:
             yield Progress(kind="session", text=session)
 
     def _tell(self, text: str) -> Iterator[Progress]:
-        """Keep a text of the model, and yield it. The last one is the reply."""
+        """Keep and yield a text of the model. The last text is the reply."""
         if text:
             self.text = text
             yield Progress(kind="text", text=text)

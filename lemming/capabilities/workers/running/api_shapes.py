@@ -142,7 +142,7 @@ def format_error(api: ModelApi, status: int, message: str) -> bytes:
 
 
 class UsageCounter:
-    """Reads the usage out of one answer as it passes, streamed or not. `is_final`: it has told its whole usage."""
+    """Reads the usage out of a passing answer, streamed or not. `is_final`: the whole usage was told."""
 
     def __init__(self, api: ModelApi, request_bytes: int) -> None:
         self._api, self._request_bytes, self._answer_bytes = api, request_bytes, 0

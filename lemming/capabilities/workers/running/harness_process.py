@@ -25,7 +25,7 @@ _SEARCH_TIMEOUT_S = 10.0
 
 
 class HarnessProcess:
-    """A started harness. `stdin`, `stdout`, `stderr`: its pipes. Leave it by `close`.
+    """A started harness. `stdin`, `stdout`, `stderr`: the pipes. Call `close` at the end.
 
     Raises `Unusable` without a sandbox that works, unless `is_confined` is False.
     """

@@ -239,7 +239,7 @@ class RunLog:
         self.save_session(run.session)
 
     def add(self, progress: Progress) -> None:
-        """Append a step of the worker, unless the file is full, and pass it on. Paths are relative to the clone."""
+        """Append a step of the worker, unless the file is full, and tell the caller. Paths are relative to the clone."""
         if progress.kind == "session":
             self.save_session(progress.text)
         text, path = (

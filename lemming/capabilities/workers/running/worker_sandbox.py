@@ -82,7 +82,7 @@ def build_sandbox(
 
 
 def build_path(command: Sequence[str]) -> str:
-    """Return PATH inside the sandbox: the system's folders, and those of programs that the command needs besides."""
+    """Return PATH inside the sandbox: the system's folders, and the folders of programs that the command needs besides."""
     folders = [str(path.parent) for path in find_program_files(Path(command[0])) if path.is_file()]
     return ":".join([*dict.fromkeys(folders), SYSTEM_PATH])
 
