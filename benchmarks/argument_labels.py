@@ -1,4 +1,4 @@
-"""Measure how often arguments of calls hold a traced value, rightly and by chance. Rules: docs/trust.md.
+"""Measure how often arguments of calls hold a traced value, rightly and by chance. Rules: docs/security.md.
 
 python -m benchmarks.argument_labels      prints two tables; needs no model
 

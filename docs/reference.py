@@ -1,6 +1,6 @@
 """Generate the reference sections of documentation pages from the code, and `llms.txt` from the index.
 
-The pages are `docs/cli.md`, `events.md`, `checks.md`, `resume.md`, `settings.md`, `plans.md` and `renamed.md`.
+The pages are `docs/cli.md`, `events.md`, `settings.md`, `TROUBLESHOOTING.md` and `plans.md`.
 
     python -m docs.reference docs
 
@@ -16,7 +16,7 @@ import sys
 import textwrap
 import typing
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,7 @@ import typer
 
 import lemming.kernel.journal.engine_events
 from lemming.cli import ROOT_HELP, load_command, make_app
-from lemming.commands import command_table
 from lemming.commands.command_table import COMMANDS, GROUPS, OLD_COMMANDS, OLD_SUBCOMMANDS, SUBCOMMANDS
-from lemming.kernel.base import alias_table
 from lemming.kernel.files import fs
 from lemming.kernel.files.fast_decoder import file_key
 from lemming.kernel.files.json_documents import adapter, expand_type
@@ -60,10 +58,8 @@ def generate_pages(folder: Path) -> dict[str, str]:
     generated = {
         "cli.md": render_command_line(),
         "events.md": render_events(),
-        "resume.md": render_resume_keys(),
         "settings.md": render_settings_keys(),
-        "checks.md": render_findings(),
-        "renamed.md": render_old_names(),
+        "TROUBLESHOOTING.md": render_findings(),
         "plans.md": "## Keys\n\n" + _render_keys(format_class("plan")),
     }
     marked = {name: f"{_load_manual_part(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
@@ -102,7 +98,7 @@ def render_findings() -> str:
         limit = limits.get(rule.kind)
         threshold = f"`{rule.kind}`: {limit.default}. {limit.metadata['description']}" if limit else "at once"
         rows.append(f"| `{rule.kind}`: {rule.title} | {rule.meaning} | {rule.exclusions} | {threshold} |")
-    return "\n".join(["### Kinds\n", *rows, ""])
+    return "\n".join(["#### Kinds\n", *rows, ""])
 
 
 # --- events --------------------------------------------------------------------------------------
@@ -274,19 +270,14 @@ def _describe_parameter(parameter: Any, context: Any) -> tuple[str, str]:
     return ", ".join(f"`{name}{value}`" for name in names), about
 
 
-# --- the resume --------------------------------------------------------------------------------
-
-
-def render_resume_keys() -> str:
-    """Return a table of every key of a resume with type, default and meaning."""
-    return "## Keys\n\n" + _render_keys(Agent)
+# --- the resume and settings -----------------------------------------------------------------------
 
 
 def render_settings_keys() -> str:
-    """Return a table of the keys of each file of `config/`."""
-    tables: dict[str, Any] = {"config/models.json": ModelEntry, "config/org.json": OrgSettings}
-    tables |= {"config/credits.json": Allocation, "config/calendar.json": format_class("calendar")}
-    tables |= {"config/mcp.json": format_class("mcp")}
+    """Return a table of every key of a resume, and of each file of `config/`, with type, default and meaning."""
+    tables: dict[str, Any] = {"agents/NAME/resume.json": Agent, "config/models.json": ModelEntry}
+    tables |= {"config/org.json": OrgSettings, "config/credits.json": Allocation}
+    tables |= {"config/calendar.json": format_class("calendar"), "config/mcp.json": format_class("mcp")}
     return "\n".join(f"## {file}\n\n{_render_keys(kind)}" for file, kind in tables.items())
 
 
@@ -355,37 +346,6 @@ def _describe_default(field: Any) -> str:
 def _render_table(headings: list[str], rows: list[list[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-# --- old names -----------------------------------------------------------------------------------
-
-
-def render_old_names() -> str:
-    """Return tables of the old names of commands, options, modules, classes, hooks and attributes."""
-    sections = {
-        "Commands and options": (["old", "new"], _list_old_commands()),
-        "Modules": (["old", "new"], alias_table.MODULES.items()),
-        "Classes and functions": (["old", "new"], alias_table.NAMES.items()),
-        "Hooks and attributes": (["class", "old", "new"], _list_old_members(alias_table.MEMBERS)),
-        "Replaced hooks": (["class", "old", "new"], _list_old_members(alias_table.REPLACED)),
-        "Keyword arguments": (["function", "old", "new"], _list_old_members(alias_table.KEYWORDS)),
-    }
-    return "\n".join(
-        f"## {title}\n\n" + _render_table(headings, [[f"`{name}`" if name else "none" for name in row] for row in rows])
-        for title, (headings, rows) in sections.items()
-    )
-
-
-def _list_old_commands() -> Iterator[tuple[str, str]]:
-    yield from command_table.OLD_COMMANDS.items()
-    for tables in (command_table.OLD_SUBCOMMANDS, command_table.OLD_OPTIONS):
-        for command, names in tables.items():
-            yield from ((f"{command} {old}", f"{command} {new}") for old, new in names.items())
-
-
-def _list_old_members(table: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, str]]:
-    for owner, names in table.items():
-        yield from ((owner.rpartition(".")[2], old, new) for old, new in names.items())
 
 
 if __name__ == "__main__":

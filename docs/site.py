@@ -40,21 +40,34 @@ REFERENCE_MODULES = {
 }
 REDIRECTS = {
     "answers": "requests.html#structured-answers",
-    "batches": "money.html#batches",
+    "approvals": "gates.html#approvals",
+    "batches": "models.html#batches",
+    "checks": "TROUBLESHOOTING.html#checks-and-findings",
+    "dashboard": "operations.html#dashboard",
+    "decisions/README": "decisions.html#decisions",
     "errors": "TROUBLESHOOTING.html#codes",
+    "evals": "history.html#evals-and-rehearsals",
     "files-and-web": "tools.html#tools-that-ship",
-    "findings": "checks.html#findings",
+    "findings": "TROUBLESHOOTING.html#findings",
+    "glossary": "concepts.html#glossary",
     "how-we-know": "compared.html#how-we-know",
     "import": "AGENT_GUIDE.html#agents-from-elsewhere",
-    "judges": "strategies.html#judges",
+    "judges": "plans.html#judges",
     "loops": "concepts.html#loops",
+    "mcp": "tools.html#mcp",
+    "money": "models.html#money",
     "one-file": "AGENT_GUIDE.html#an-organisation-in-one-file",
     "prompts": "models.html#what-a-model-is-asked",
-    "rehearsal": "evals.html#rehearsal",
-    "secrets": "security.html#secrets",
+    "rehearsal": "history.html#rehearsal",
+    "renamed": "capabilities.html#names-of-020",
+    "resume": "settings.html#the-resume",
     "scale": "performance.html#several-organisations",
+    "secrets": "security.html#secrets",
     "skills": "AGENT_GUIDE.html#guides-and-skills",
+    "strategies": "plans.html#strategies-and-judges",
     "telemetry": "events.html#traces",
+    "time": "settings.html#time",
+    "trust": "security.html#trust",
 }
 """Pages that stand in others now. Their headings went with them, so an anchor that was asked for is kept."""
 UNSEARCHED_PAGES = (
@@ -87,7 +100,9 @@ def build_site(site: Path) -> None:
         for page in (work / "site").rglob("*.html"):
             page.write_text(inline_scripts(page.read_text("utf-8")), "utf-8")
         for old_page, new_address in REDIRECTS.items():
-            (work / f"site/docs/{old_page}.html").write_text(_render_redirect(new_address), "utf-8")
+            file = work / f"site/docs/{old_page}.html"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(_render_redirect("../" * old_page.count("/") + new_address), "utf-8")
         shutil.copytree(work / "site", site, dirs_exist_ok=True)
 
 

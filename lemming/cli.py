@@ -130,7 +130,7 @@ class Command(TyperCommand):
     """A command without validators for parameters that the user did not type.
 
     typer creates a validator for each parameter that is not a flag, typed or not, and `--help` counts as a
-    parameter; the import alone costs as much as the rest of a short command (docs/decisions/0010).
+    parameter; the import alone costs as much as the rest of a short command (docs/decisions.md, decision 10).
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Public names for a module with a custom strategy. Format and examples: docs/strategies.md."""
+"""Public names for a module with a custom strategy. Format and examples: docs/plans.md."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_what_the_pages_have_one_type_is_understood(
 @pytest.mark.long
 def test_the_page_on_trust_has_the_figures_of_values_in_arguments(tmp_path: Path) -> None:
     samples = argument_labels.build_samples(tmp_path)
-    page = (Path(__file__).parent.parent / "docs/trust.md").read_text()
+    page = (Path(__file__).parent.parent / "docs/security.md").read_text()
     assert argument_labels.render_rules(samples) in page
     total = argument_labels.render_orgs(samples).splitlines()[-1]
     assert total == "| all | 11 | 0 | 99 | 16 | 9 |"

@@ -75,7 +75,7 @@ def test_the_site_has_every_page_in_the_order_of_the_index() -> None:
     listed = [page for section in sections for pages in section.values() for page in pages]
     places = [place for page in listed for place in page.values()]
     pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - {"docs/README.md"}
-    assert set(places) == pages | {"docs/decisions/README.md"}
+    assert set(places) == pages
     assert places[0] == "docs/tutorial.md"
 
 
@@ -115,7 +115,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_a_page_that_the_code_names_is_there() -> None:
     sources = "".join(path.read_text() for path in sorted((ROOT / "lemming").rglob("*.py")))
     named = set(re.findall(r"\bdocs/([\w/-]+)\.md", sources))
-    assert len(named) > 20
+    assert len(named) > 15
     assert [page for page in sorted(named) if not (ROOT / f"docs/{page}.md").exists()] == []
 
 
@@ -139,7 +139,7 @@ def test_the_list_for_models_has_every_page_on_one_line() -> None:
     lines = (ROOT / "docs/llms.txt").read_text().splitlines()
     assert (lines[0], lines[2][:2]) == ("# LeMMing", "> ")
     entries = [line for line in lines[4:] if line and not line.startswith("## ")]
-    assert len(entries) > 30
+    assert len(entries) > 25
     assert [line for line in entries if not re.match(r"- \[.+\]\(\S+\): \S", line)] == []
 
 

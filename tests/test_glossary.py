@@ -1,4 +1,4 @@
-"""docs/glossary.md: one meaning each, here and in the code."""
+"""docs/concepts.md: one meaning each, here and in the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "lemming"
-GLOSSARY = (REPOSITORY / "docs/glossary.md").read_text("utf-8")
+GLOSSARY = (REPOSITORY / "docs/concepts.md").read_text("utf-8")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")] for line in GLOSSARY.splitlines() if line.startswith("| **")
 ]

@@ -1,4 +1,4 @@
-"""`lemming check` and its parts: `validate`, `doctor` and `verify`. See docs/checks.md."""
+"""`lemming check` and its parts: `validate`, `doctor` and `verify`. See docs/TROUBLESHOOTING.md."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check(
 
     The checks cover hand-written files, the machine, and every file against the journals. Only problems are
     shown, with a summary line per command. No model is called and nothing is written. With names, only the
-    named checks run, from any command; docs/checks.md tells when to use each.
+    named checks run, from any command; docs/TROUBLESHOOTING.md tells when to use each.
 
     Exit status: 0 without errors (warnings do not count); otherwise the worst of: 7 errors of verify, 3
     errors of validate, 1 other errors.

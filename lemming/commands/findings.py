@@ -33,7 +33,7 @@ def findings(
     """Show problems in agent behaviour: loops, dropped requests, false claims.
 
     Rules over journals and outboxes produce the findings; no model is called and nothing is written.
-    docs/checks.md explains each kind. "findings" in config/org.json sets the thresholds and turns kinds off.
+    docs/TROUBLESHOOTING.md explains each kind. "findings" in config/org.json sets the thresholds and turns kinds off.
 
     \b
     Examples:

@@ -67,7 +67,7 @@ def new_agent(
     every: Annotated[int | None, option("--every N", "Run every N ticks.", min=1)] = None,
     offset: Annotated[int | None, option("--offset N", "Shift the schedule by N ticks.")] = None,
     cron: Annotated[
-        str | None, option("--cron EXPRESSION", 'Run on a cron schedule: "0 9 * * 1-5" (docs/time.md).')
+        str | None, option("--cron EXPRESSION", 'Run on a cron schedule: "0 9 * * 1-5" (docs/settings.md).')
     ] = None,
     timezone: Annotated[
         str | None, option("--timezone ZONE", "Time zone of the cron schedule. Default: this machine's.")

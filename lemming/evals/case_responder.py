@@ -70,7 +70,7 @@ class CaseResponder:
         if entry.provider in FREE_PROVIDERS:
             return ask(request)
         if self.case.answers == "scripted":
-            hint = f"write {SCRIPT_FILE} next to the case: docs/evals.md"
+            hint = f"write {SCRIPT_FILE} next to the case: docs/history.md"
             raise NoAnswer(f"no answer is scripted for {_describe_prompt(request)}", where=self._location, hint=hint)
         # The seed is part of the prompt hash: otherwise all repeats would get the answer recorded for the first.
         request = request._replace(seed=(request.seed + self.repeat) % _SEEDS)

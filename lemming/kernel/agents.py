@@ -1,6 +1,6 @@
 """Agents: folders with a `resume.json`. The resume is the whole definition of an agent.
 
-Format: docs/resume.md. A broken resume takes out only the agent of its folder.
+Format: docs/settings.md. A broken resume takes out only the agent of its folder.
 """
 
 from __future__ import annotations

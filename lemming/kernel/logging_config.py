@@ -2,7 +2,7 @@
 
 Logs are for people and monitoring tools; the engine never reads them. Secrets are removed from every line.
 Callers with lines of their own get a structlog logger; for the engine's lines a function is enough
-(docs/decisions/0009).
+(docs/decisions.md, decision 9).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Format of `evals/<name>/case.json`: the actions on a copy of an organisation and the expected results.
 
-`lemming.evals` runs the cases. Reference: docs/evals.md.
+`lemming.evals` runs the cases. Reference: docs/history.md.
 """
 
 from __future__ import annotations
@@ -248,7 +248,8 @@ def select_cases(base: OrgPath, names: list[str]) -> list[str]:
     for name in names:
         if name not in existing_names:
             hint = (
-                did_you_mean(name, existing_names) or f"cases: {', '.join(existing_names) or 'none'}; see docs/evals.md"
+                did_you_mean(name, existing_names)
+                or f"cases: {', '.join(existing_names) or 'none'}; see docs/history.md"
             )
             raise UsageError(f'case "{name}" does not exist in {paths.EVALS}/', hint=hint)
     if not existing_names:

@@ -130,7 +130,7 @@ class _RecentDurations:
         yield MetricFamily(
             "lemming_recent_turns",
             "gauge",
-            f"Turns that were taken {span}, by status and by how they ended (docs/strategies.md).",
+            f"Turns that were taken {span}, by status and by how they ended (docs/plans.md).",
             [({"status": status, "end": end}, count) for (status, end), count in sorted(ends.items())],
         )
         yield MetricFamily(

@@ -213,7 +213,7 @@ def test_the_shell_completes_commands_and_agents(base: Path, typed: str, offered
 def test_the_generated_pages_are_up_to_date() -> None:
     docs = REPOSITORY / "docs"
     pages = generate_pages(docs)
-    assert {"cli.md", "resume.md", "settings.md", "plans.md"} <= pages.keys()
+    assert {"cli.md", "settings.md", "plans.md"} <= pages.keys()
     for page, text in pages.items():
         assert (docs / page).read_text() == text, "run `make docs`"
 

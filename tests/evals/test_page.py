@@ -1,4 +1,4 @@
-"""What docs/evals.md gives to paste, pasted, and what it shows."""
+"""What docs/history.md gives to paste, pasted, and what it shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = (REPOSITORY / "docs/evals.md").read_text().partition("## Rehearsal\n")[0]
+PAGE = (
+    (REPOSITORY / "docs/history.md")
+    .read_text()
+    .partition("## Evals and rehearsals\n")[2]
+    .partition("### Rehearsal\n")[0]
+)
 
 
 def test_the_block_to_paste_comes_to_what_the_page_shows(tmp_path: Path) -> None:

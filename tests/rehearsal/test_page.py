@@ -1,4 +1,4 @@
-"""What docs/evals.md gives to paste about rehearsals works, pasted as it stands."""
+"""What docs/history.md gives to paste about rehearsals works, pasted as it stands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from lemming.cli import run
 
-PAGE = (Path(__file__).parents[2] / "docs/evals.md").read_text().partition("## Rehearsal\n")[2]
+PAGE = (Path(__file__).parents[2] / "docs/history.md").read_text().partition("### Rehearsal\n")[2]
 
 
 def test_the_block_of_the_page_works(

@@ -1,4 +1,4 @@
-"""Calls that need approval: their pending state, and the request to a person (docs/approvals.md).
+"""Calls that need approval: their pending state, and the request to a person (docs/gates.md).
 
 Nothing runs here that could not run again: for a plan-only tool the plan is made, to show the effects in the
 request.

@@ -1,6 +1,6 @@
 """Outcomes of requests for approval, by the first decision of a person who was asked. Pure.
 
-Rules: docs/approvals.md. The decisions are recorded in the journal with the turn's inputs, before any call;
+Rules: docs/gates.md. The decisions are recorded in the journal with the turn's inputs, before any call;
 the interceptor `approvals.approval_interceptor` makes the calls.
 """
 

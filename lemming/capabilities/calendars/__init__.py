@@ -1,1 +1,1 @@
-"""Calendars: scheduled jobs from `config/calendar.json` (docs/time.md)."""
+"""Calendars: scheduled jobs from `config/calendar.json` (docs/settings.md)."""

@@ -1,4 +1,4 @@
-"""`config/calendar.json`: jobs with a schedule. Format: docs/time.md."""
+"""`config/calendar.json`: jobs with a schedule. Format: docs/settings.md."""
 
 from __future__ import annotations
 

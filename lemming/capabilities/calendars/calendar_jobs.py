@@ -1,7 +1,7 @@
 """Due jobs of the calendar and their history, as a view over the requests made for the jobs.
 
 A job's request names the job (`payload.job`) and the due time (`payload.due`); nothing else is stored. Rules:
-docs/time.md.
+docs/settings.md.
 """
 
 from __future__ import annotations

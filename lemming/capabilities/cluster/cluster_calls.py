@@ -3,7 +3,7 @@
 Only the call moves: the engine runs the turns, and reads and writes every file itself. Answers return to the engine
 like local ones, so journal, recovery and replay are independent of the cluster. If a worker dies during a call, the
 scheduler gives the call to another worker, which refuses the call: the engine alone decides about paying for another
-attempt. Reasons for this design and for Dask: docs/decisions/0005-executors.md.
+attempt. Reasons for this design and for Dask: docs/decisions.md, decision 5.
 """
 
 from __future__ import annotations

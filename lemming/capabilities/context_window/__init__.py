@@ -1,1 +1,1 @@
-"""Windows: limits on earlier messages in a prompt, and summaries of the rest (docs/resume.md)."""
+"""Windows: limits on earlier messages in a prompt, and summaries of the rest (docs/settings.md)."""

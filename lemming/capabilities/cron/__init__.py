@@ -1,1 +1,1 @@
-"""Scheduled turns: `schedule.cron` of a resume, and the meaning of expressions (docs/time.md)."""
+"""Scheduled turns: `schedule.cron` of a resume, and the meaning of expressions (docs/settings.md)."""

@@ -122,7 +122,7 @@ def _check_gate(gate: Gate, org_facts: _OrgFacts, agent: Agent | None) -> Iterat
         yield (
             "",
             "this gate of an earlier `approve --for tool` lets pass calls that later gates block",
-            'remove it, and use "approved" in the gate that asks (docs/approvals.md)',
+            'remove it, and use "approved" in the gate that asks (docs/gates.md)',
         )
     plugins = tuple(org_facts.config.org.plugins)
     if gate.check and not find_unimported(plugins) and gate.check not in (functions := load_checks(plugins)):

@@ -1,1 +1,1 @@
-"""Judges: agents, models or programs that check the draft of a turn (docs/strategies.md)."""
+"""Judges: agents, models or programs that check the draft of a turn (docs/plans.md)."""

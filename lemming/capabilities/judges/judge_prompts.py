@@ -1,4 +1,4 @@
-"""Judges of a turn's draft, and their prompts. Rules: docs/strategies.md.
+"""Judges of a turn's draft, and their prompts. Rules: docs/plans.md.
 
 Judges are resolved when the turn starts and recorded with the turn: instructions, model key and policy. The
 draft is quoted inside marks it cannot close, and never in the place of the policy.

@@ -2,7 +2,7 @@
 
 A judge is one more model call of the turn, so a replayed turn gets the recorded verdict. A rejected draft
 goes back with the reason: its entries and memories are withdrawn when the next draft is written, but effects
-of its tools stay. Rules: docs/strategies.md.
+of its tools stay. Rules: docs/plans.md.
 """
 
 from __future__ import annotations

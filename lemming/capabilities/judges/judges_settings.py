@@ -1,6 +1,6 @@
 """The key `verify` of a resume, of a team member or of a plan's step: judge, policy and consequence. Pure.
 
-Rules: docs/strategies.md.
+Rules: docs/plans.md.
 """
 
 from __future__ import annotations

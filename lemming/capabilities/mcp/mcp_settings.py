@@ -1,6 +1,6 @@
 """Settings of MCP servers: `config/mcp.json`, and `.mcp.json` in the form shared by many programs.
 
-Secrets are referenced by name: values come from the environment when a server is started. Format: docs/mcp.md.
+Secrets are referenced by name: values come from the environment when a server is started. Format: docs/tools.md.
 """
 
 from __future__ import annotations

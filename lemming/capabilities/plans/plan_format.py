@@ -36,7 +36,7 @@ class VerifySettings(JudgeSettings):
     by: JudgeReference = field(
         default="",
         metadata=describe_field(
-            "The judge in the turn of the agent that answers (docs/strategies.md), in place of ask and "
+            "The judge in the turn of the agent that answers (docs/plans.md), in place of ask and "
             'tool: an agent, a model key, {"agent"}, {"model"} or {"command"}.'
         ),
     )

@@ -1,7 +1,7 @@
 """Send one request to an allowed server, with strict limits: `fetch_url`.
 
 The client resolves the name itself, checks every address, and connects to a checked address. A name with changing
-addresses therefore leads nowhere else, and each redirect is checked the same way. docs/decisions/0013.
+addresses therefore leads nowhere else, and each redirect is checked the same way. docs/decisions.md, decision 13.
 """
 
 from __future__ import annotations

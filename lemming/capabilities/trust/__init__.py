@@ -1,4 +1,4 @@
 """Trust labels of texts: assign labels by source, and propagate labels to derived texts.
 
-Rules: docs/trust.md.
+Rules: docs/security.md.
 """

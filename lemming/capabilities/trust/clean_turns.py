@@ -1,4 +1,4 @@
-"""Clean turns: turns without any input below a minimum trust label. Rules: docs/trust.md.
+"""Clean turns: turns without any input below a minimum trust label. Rules: docs/security.md.
 
 The turn's record names the omitted inputs. The prompt only counts the inputs, because even a name may come
 from an untrusted author.

@@ -1,7 +1,7 @@
 """Trace untrusted values into arguments of tool calls, and into what a turn writes. Pure.
 
 A clean turn sees an untrusted answer as values. Anything sent or paid by these values was chosen by the
-author of the answer: gates at `call` see this as `args_trust` and `args_lowest`. Rules: docs/trust.md.
+author of the answer: gates at `call` see this as `args_trust` and `args_lowest`. Rules: docs/security.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The trust capability in a turn: a turn has the lowest trust label of all its inputs.
 
-Rules: docs/trust.md.
+Rules: docs/security.md.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class TurnLabels:
 # --- validate trust rules: report rules without an author or a tool. Only certain problems -------
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
-"""Fields verified by the shipped channels (docs/trust.md); a plugin's channel may verify anything."""
+"""Fields verified by the shipped channels (docs/security.md); a plugin's channel may verify anything."""
 _LATER = 'set "may_be_absent": true if you add it later'
 
 

@@ -100,7 +100,7 @@ class TrustRule:
 
 @dataclass(frozen=True, kw_only=True)
 class TrustSettings:
-    """The trust settings of an organisation: labels by source (docs/trust.md)."""
+    """The trust settings of an organisation: labels by source (docs/security.md)."""
 
     order: list[str] = field(
         default_factory=lambda: [*ORDER],

@@ -1,4 +1,4 @@
-"""Table of old names, read by `aliases` at the first use of an old name. `docs/renamed.md` shows it.
+"""Table of old names, read by `aliases` at the first use of an old name.
 
 Modules and classes are written without the leading `lemming.`. A pair `old=new` is a name, an attribute or a keyword.
 """
@@ -24,7 +24,7 @@ _MODULES = {
     "capabilities.cluster.calls": "capabilities.cluster.cluster_calls",
     "capabilities.conditions": "libraries.conditions",
     "capabilities.conditions.when": "libraries.conditions.predicates",
-    "capabilities.gates.checks": "capabilities.gates.check_functions",
+    "capabilities.gates.checks": "capabilities.gates.gate_evaluation",
     "capabilities.scripted": "capabilities.scripted_models",
     "capabilities.scripted.scripted": "capabilities.scripted_models.scripted_provider",
     "capabilities.strategies.registry": "libraries.strategy_registry",

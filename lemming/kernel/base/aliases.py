@@ -1,7 +1,7 @@
 """Old names of public modules, classes, hooks, attributes and keyword arguments.
 
 Each old name still works and warns once per process with a DeprecationWarning. `alias_table` has the names; it is
-imported at the first use of an old name, so a program with the new names pays nothing. docs/renamed.md lists them.
+imported at the first use of an old name, so a program with the new names pays nothing. Rules: docs/capabilities.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def warn_once(old: str, new: str, *, depth: int) -> None:
     """Warn about the use of an old name, once per process. `depth`: frames between this call and the use."""
     if old not in _warned:
         _warned.add(old)
-        message = f"{old} is now {new}. docs/renamed.md lists all new names."
+        message = f"{old} is now {new}"
         warnings.warn(message, DeprecationWarning, stacklevel=depth + 2)
 
 

@@ -19,4 +19,4 @@ OnError = Literal["return", "skip", "stop"]
 not shown. `stop`: the turn ends and has failed."""
 
 FindingKind = Literal["repeats", "ping_pong", "works_on", "dropped", "unread", "claims", "unverified", "no_progress"]
-"""Kinds of findings in the turns of an organisation; docs/checks.md explains each."""
+"""Kinds of findings in the turns of an organisation; docs/TROUBLESHOOTING.md explains each."""

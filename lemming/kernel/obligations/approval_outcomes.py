@@ -1,6 +1,6 @@
 """Outcomes of requests for approval, by the first decision of a person who was asked. Pure.
 
-Rules: docs/approvals.md.
+Rules: docs/gates.md.
 """
 
 from __future__ import annotations

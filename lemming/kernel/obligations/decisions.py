@@ -1,4 +1,4 @@
-"""Decisions of persons on pending actions, read from payloads. Pure: docs/approvals.md."""
+"""Decisions of persons on pending actions, read from payloads. Pure: docs/gates.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files named by a call, and their contents, to which an approval is bound (docs/approvals.md).
+"""Files named by a call, and their contents, to which an approval is bound (docs/gates.md).
 
 An approval given for one content of a script must not run another script.
 """

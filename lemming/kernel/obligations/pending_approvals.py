@@ -1,4 +1,4 @@
-"""Pending actions, as ledgers and requests for approval hold them. Pure: docs/approvals.md.
+"""Pending actions, as ledgers and requests for approval hold them. Pure: docs/gates.md.
 
 The exact action is stored in the agent's ledger; the request for approval only shows the action to people.
 Changes of the request do not change the action.

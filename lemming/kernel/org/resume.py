@@ -1,4 +1,4 @@
-"""A resume as a value: the complete definition of an agent. Format: docs/resume.md."""
+"""A resume as a value: the complete definition of an agent. Format: docs/settings.md."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class TurnLimits:
         ),
     )
     options: dict[str, Any] = field(
-        default_factory=dict, metadata=describe_field("Options of the strategy: docs/strategies.md.")
+        default_factory=dict, metadata=describe_field("Options of the strategy: docs/plans.md.")
     )
 
 

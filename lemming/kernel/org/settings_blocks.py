@@ -68,7 +68,7 @@ class LoopSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class FindingSettings:
-    """Thresholds for the findings of `lemming findings`, and the kinds turned off: docs/checks.md."""
+    """Thresholds for the findings of `lemming findings`, and the kinds turned off: docs/TROUBLESHOOTING.md."""
 
     window: int = field(
         default=50, metadata=describe_field("Number of ticks to check: the newest with turns.", ge=1, le=100_000)

@@ -1,7 +1,7 @@
 """Derive a JSON Schema and a validator of arguments from a tool's signature.
 
 Signatures of plain JSON types, as in shipped tools, are handled here; all other signatures by pydantic,
-because the import and models of pydantic cost as much as a short tick (docs/decisions/0010). Error messages
+because the import and models of pydantic cost as much as a short tick (docs/decisions.md, decision 10). Error messages
 also come from pydantic. Schema and validation must not differ from pydantic's.
 """
 

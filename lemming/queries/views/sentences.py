@@ -32,7 +32,7 @@ _CALL_TEMPLATES: Mapping[str, str] = {
     "permit": "let its harness use {tool} with {input}",
 }
 NON_TOOL_DECISIONS = frozenset({"show", "spend", "publish"})
-"""The decisions that are about no call of a tool: docs/approvals.md."""
+"""The decisions that are about no call of a tool: docs/gates.md."""
 
 
 def describe_call(tool: str, args: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The subject of a decision: the complete entry or amount a person decides about.
 
-A tool call is shown by its arguments. Three decisions have another subject (docs/approvals.md): showing an
+A tool call is shown by its arguments. Three decisions have another subject (docs/gates.md): showing an
 entry to an agent, writing an entry, spending more than a limit allows.
 """
 
