@@ -38,7 +38,7 @@ from lemming.kernel.org.resume import Agent, Allocation
 from lemming.kernel.org.settings_blocks import FindingSettings
 from lemming.kernel.plugins.capability_loader import format_class
 from lemming.kernel.plugins.capability_table import RECORDED
-from lemming.queries.findings.finding_rules import RULES
+from lemming.queries.findings.finding_rules import CHECKS
 from lemming.queries.screens.screen import Column, Screen
 from lemming.queries.screens.screen_registry import iter_screens
 
@@ -94,10 +94,10 @@ def render_findings() -> str:
     """Return a table of the kinds of findings, with the meaning and the reporting threshold of each."""
     limits = {limit_field.name: limit_field for limit_field in dataclasses.fields(FindingSettings)}
     rows = ["| kind | meaning | not reported | reported from |", "|---|---|---|---|"]
-    for rule in RULES:
-        limit = limits.get(rule.kind)
-        threshold = f"`{rule.kind}`: {limit.default}. {limit.metadata['description']}" if limit else "at once"
-        rows.append(f"| `{rule.kind}`: {rule.title} | {rule.meaning} | {rule.exclusions} | {threshold} |")
+    for rule in CHECKS:
+        limit = limits.get(rule.name)
+        threshold = f"`{rule.name}`: {limit.default}. {limit.metadata['description']}" if limit else "at once"
+        rows.append(f"| `{rule.name}`: {rule.title} | {rule.meaning} | {rule.exclusions} | {threshold} |")
     return "\n".join(["#### Kinds\n", *rows, ""])
 
 

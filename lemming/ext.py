@@ -13,6 +13,7 @@ _NAMES = {
     "lemming.kernel.base.contract": "NewEntry ToolCall TurnReply",
     "lemming.kernel.base.errors": "ConfigError ContractError LemmingError Problem",
     "lemming.kernel.base.paths": "resume_file",
+    "lemming.kernel.base.problems": "make_warning",
     "lemming.kernel.files.fast_decoder": "describe_field",
     "lemming.kernel.inboxes.capability_state": "CallNote StateQuery",
     "lemming.kernel.org.capability_usage": "parse_agent_settings parse_org_settings",
@@ -21,11 +22,11 @@ _NAMES = {
     "lemming.kernel.tick.firing_plan": "find_channels find_people has_model_turns",
     "lemming.kernel.tick.first_clock_readings": "find_first_reading",
     "lemming.kernel.tick.tick_counter": "load_tick",
-    "lemming.kernel.tick.validation.inventory": "Inventory PointerProblem",
     "lemming.kernel.turn.approved_calls": "list_grants",
+    "lemming.kernel.tick.validation.checks": "AgentSubject CheckSubject Inventory TurnSubject",
     "lemming.kernel.turn.descriptions":
-        "AgentCheck AuxiliaryPrompt CheckSubject ClockSchedule DescribeQuery ExpiredMemory OptionalReadPath OrgCheck OrgQuery "
-        "OutsideFile OutsideRoot ReadPath ReferenceCheck ResumeCheck ScheduleQuery TickView ToolReference to_problems",
+        "AuxiliaryPrompt ClockSchedule DescribeQuery ExpiredMemory OptionalReadPath OrgQuery OutsideFile OutsideRoot "
+        "ReadPath ScheduleQuery TickView ToolReference",
     "lemming.kernel.turn.effect_chain": "Interceptor",
     "lemming.kernel.turn.forms.form_user_message": "describe_task",
     "lemming.kernel.turn.guards": "SharedResource VERDICT_SCHEMA",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
         Problem,
     )
     from lemming.kernel.base.paths import resume_file as resume_file
+    from lemming.kernel.base.problems import make_warning as make_warning
     from lemming.kernel.files.fast_decoder import describe_field as describe_field
     from lemming.kernel.inboxes.capability_state import CallNote as CallNote, StateQuery as StateQuery
     from lemming.kernel.org.capability_usage import (
@@ -68,11 +70,9 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     )
     from lemming.kernel.tick.first_clock_readings import find_first_reading as find_first_reading
     from lemming.kernel.tick.tick_counter import load_tick as load_tick
-    from lemming.kernel.tick.validation.inventory import Inventory as Inventory, PointerProblem as PointerProblem
     from lemming.kernel.turn.approved_calls import list_grants as list_grants
-    from lemming.kernel.turn.descriptions import (
-        AgentCheck as AgentCheck, CheckSubject as CheckSubject, OrgCheck as OrgCheck, ReferenceCheck as
-        ReferenceCheck, ResumeCheck as ResumeCheck, to_problems as to_problems,
+    from lemming.kernel.tick.validation.checks import (
+        AgentSubject as AgentSubject, CheckSubject as CheckSubject, Inventory as Inventory, TurnSubject as TurnSubject,
     )
     from lemming.kernel.turn.descriptions import (
         AuxiliaryPrompt as AuxiliaryPrompt, ClockSchedule as ClockSchedule, DescribeQuery as DescribeQuery,

@@ -126,7 +126,7 @@ def error_texts(name: str) -> Iterator[tuple[int, str]]:
             function = ast.unparse(node.exc.func)
             if function not in TEXTS_FOR_MODELS and "attempt." not in function and node.exc.args:
                 yield from texts_of(node.exc.args[0])
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("Problem", "PointerProblem"):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("Problem", "make_warning"):
             for argument in node.args:
                 yield from texts_of(argument)
         elif (isinstance(node, ast.keyword) and node.arg == "hint") or (

@@ -18,11 +18,9 @@ from lemming.commands.command_context import (
     option,
     require_agent_folder,
 )
-from lemming.commands.error_reporting import print_problem
+from lemming.commands.problem_output import report_problem
 from lemming.commands.terminal import (
-    Style,
     format_count,
-    one_line,
     print_data,
     print_json,
     print_notice,
@@ -31,23 +29,20 @@ from lemming.commands.terminal import (
 )
 from lemming.commands.trust import load_settings
 from lemming.kernel.base.errors import ConfigError, CorruptState, NotAnOrg, Problem
+from lemming.kernel.tick.validation.checks import Check
 from lemming.queries.checks.check_registry import (
-    EXIT_STATUS,
-    CheckScope,
+    SELECTIONS,
+    CheckRun,
     list_checks,
     map_all_checks,
     run_checks,
     select_checks,
 )
-from lemming.queries.checks.health_checks import HealthIssue
 
 if TYPE_CHECKING:
-    from lemming.journal_tools.verify.journal_facts import Mismatch
     from lemming.journal_tools.verify.verification_inputs import Verification
 
 Counts = dict[str, Any]
-LEVELS = {"note": "ok", "warning": "warn", "error": "fail"}
-_COLOURS: dict[str, Style] = {"note": "green", "warning": "yellow", "error": "red"}
 
 
 def check(
@@ -79,109 +74,83 @@ def check(
     if listed:
         return context.print_list("check", [*_list_checks(context)], COLUMNS)
     with show_progress_bar("checking") as steps:
-        scope = CheckScope(context.org, load_settings, every=every, newest=newest, steps=steps)
-        results = _run_named_checks(names, scope) if names else _run_all_checks(scope)
+        run = CheckRun(context.org, load_settings, every=every, newest=newest, steps=steps)
+        results = _run_named_checks(names, run) if names else _run_all_checks(run)
     for label, rows in results.items():
         for row in rows:
             if context.as_json or names or row.problem.severity != "note":
-                _print_problem(context, row, scope, label)
-    counts = {label: _count_problems(label, rows, scope) for label, rows in results.items()}
+                report_problem(context, row.problem, SELECTIONS[row.command].form, row.check, label)
+    counts = {label: _count_problems(label, rows, run) for label, rows in results.items()}
     if context.as_json:
         print_json("checked", counts)
     elif not quiet:
         for label, summary in counts.items():
             _print_summary(label, summary)
-        _print_unchecked_count(scope)
-    failing_commands = (row.command for rows in results.values() for row in rows if row.problem.severity == "error")
-    raise typer.Exit(max((EXIT_STATUS[command] for command in failing_commands), default=0))
+        _print_unchecked_count(run)
+    failing_commands = (row.command for rows in results.values() for row in rows if row.problem.is_error)
+    raise typer.Exit(max((SELECTIONS[command].exit_status for command in failing_commands), default=0))
 
 
 class _ReportedProblem(NamedTuple):
     """A problem with the reporting check and the command that determines the format."""
 
     command: str
-    check: str
+    check: Check | None
     problem: Problem
 
 
 COLUMNS = {
-    "CHECK": "name", "READS": "cost", "COMMANDS": lambda check_row: ", ".join(check_row["commands"]), "CHECKS": "looks_at"
+    "CHECK": "name", "READS": "cost", "COMMANDS": lambda check_item: ", ".join(check_item["commands"]), "CHECKS": "looks_at"
 }  # fmt: skip
 
 
 def _list_checks(context: CommandContext) -> Iterator[dict[str, Any]]:
     """Yield all checks; checks of capabilities appear only inside an organisation."""
-    for check_row, commands in map_all_checks(_build_scope(context)).items():
-        yield {"name": check_row.name, "cost": check_row.cost, "looks_at": check_row.description, "commands": commands}
+    for check_item, commands in map_all_checks(_make_run(context)).items():
+        yield {
+            "name": check_item.name,
+            "cost": check_item.cost,
+            "looks_at": check_item.description,
+            "commands": commands,
+        }
 
 
-def _build_scope(context: CommandContext, *, connect: bool = False) -> CheckScope:
-    """Return the scope of the checks; without an organisation, the machine only."""
+def _make_run(context: CommandContext, *, connect: bool = False) -> CheckRun:
+    """Return the run of the checks; without an organisation, the machine only."""
     try:
-        return CheckScope(context.org, load_settings, connect=connect)
+        return CheckRun(context.org, load_settings, connect=connect)
     except NotAnOrg as error:
-        return CheckScope(error)
+        return CheckRun(error)
 
 
-def _run_named_checks(names: list[str], scope: CheckScope) -> dict[str, list[_ReportedProblem]]:
+def _run_named_checks(names: list[str], run: CheckRun) -> dict[str, list[_ReportedProblem]]:
     """Run checks by name; problems are formatted as by the first command of each check."""
-    chosen, results = select_checks(names, scope), dict[str, list[_ReportedProblem]]()
-    for check_row, problems in run_checks(chosen, scope, errors_as_problems=True):
-        results.setdefault(check_row.name, []).extend(
-            _ReportedProblem(chosen[check_row][0], check_row.name, problem) for problem in problems
+    chosen, results = select_checks(names, run), dict[str, list[_ReportedProblem]]()
+    for check_item, problems in run_checks(chosen, run, errors_as_problems=True):
+        results.setdefault(check_item.name, []).extend(
+            _ReportedProblem(chosen[check_item][0], check_item, problem) for problem in problems
         )
     return results
 
 
-def _run_all_checks(scope: CheckScope) -> dict[str, list[_ReportedProblem]]:
+def _run_all_checks(run: CheckRun) -> dict[str, list[_ReportedProblem]]:
     """Run validate, doctor without the checks of validate, and verify."""
-    files, remaining = _find_file_problems(scope), list_checks("doctor", scope)
-    if scope.config is None:  # told by now, and doctor ends with it
-        remaining = remaining[: [check_row.name for check_row in remaining].index("config")]
-    remaining = [check_row for check_row in remaining if check_row.name not in ("files", "config")]
+    files, remaining = _find_file_problems(run), list_checks("doctor", run)
+    if run.config is None:  # told by now, and doctor ends with it
+        remaining = remaining[: [check_item.name for check_item in remaining].index("config")]
+    remaining = [check_item for check_item in remaining if check_item.name not in ("files", "config")]
     return {
         "validate": files,
         "doctor": [
-            _ReportedProblem("doctor", check_row.name, problem)
-            for check_row, problems in run_checks(remaining, scope, errors_as_problems=True)
+            _ReportedProblem("doctor", check_item, problem)
+            for check_item, problems in run_checks(remaining, run, errors_as_problems=True)
             for problem in problems
         ],
-        "verify": [_ReportedProblem("verify", "", problem) for problem in _run_verification(scope).findings],
+        "verify": [_ReportedProblem("verify", None, problem) for problem in _run_verification(run).findings],
     }
 
 
-def _print_problem(context: CommandContext, report: _ReportedProblem, scope: CheckScope, label: str = "") -> None:
-    """Print a problem in the format of the command; with --json, add the check's name."""
-    problem, label_facts = report.problem, {"check": label} if label else {}
-    if report.command in ("doctor", "status"):
-        subject = f"{problem.about}: " if isinstance(problem, HealthIssue) and problem.about != report.check else ""
-        level, text = LEVELS[problem.severity], f"{subject}{problem.message}"
-        facts = {"level": level, "about": report.check, "text": text, "fix": problem.hint if level != "ok" else ""}
-        if context.print_as_json("finding", {**label_facts, **facts}):
-            return
-        print_data(f"{style_text(f'{level:<4}', _COLOURS[problem.severity])}  {report.check:<11} {one_line(text, 400)}")
-        if problem.hint and problem.severity != "note":
-            print_data(f"{'':<17} fix: {one_line(problem.hint, 400)}")
-    elif context.print_as_json(
-        "problem" if report.command == "validate" else "finding", {**label_facts, **problem.as_json()}
-    ):
-        return
-    elif report.command == "verify" and isinstance(problem, _import_mismatch_type()):
-        kind = style_text(problem.kind, "red" if problem.is_error else "yellow")
-        location = f"{'error' if problem.is_error else 'note'}: tick {problem.tick}: {kind}: {problem.file}"
-        print_data(f"{location}: {one_line(problem.message, 400)}")
-    else:
-        print_problem(problem, scope.org)
-
-
-def _import_mismatch_type() -> type[Mismatch]:
-    """Import `Mismatch` on demand: its module loads the turn machinery."""
-    from lemming.journal_tools.verify.journal_facts import Mismatch  # with it comes all that takes turns
-
-    return Mismatch
-
-
-def _count_problems(label: str, rows: list[_ReportedProblem], scope: CheckScope) -> Counts:
+def _count_problems(label: str, rows: list[_ReportedProblem], run: CheckRun) -> Counts:
     """Count the problems of a command by severity."""
     levels = [row.problem.severity for row in rows]
     other_levels = {"validate": ["warning"], "doctor": ["warning"], "verify": ["note"]}
@@ -191,7 +160,7 @@ def _count_problems(label: str, rows: list[_ReportedProblem], scope: CheckScope)
     if label == "doctor":
         counts["checks"] = len(rows)
     if label == "verify":
-        counts |= {"ticks": len(scope.records.journal_facts.ticks), "root": scope.records.state_root}
+        counts |= {"ticks": len(run.records.journal_facts.ticks), "root": run.records.state_root}
     return counts
 
 
@@ -226,37 +195,37 @@ def validate(
     if agent is not None:
         require_agent_folder(base, agent)
     with show_progress_bar("validating") as steps:
-        scope = CheckScope(base, load_settings, agent=agent, newest=newest, every=every, steps=steps)
-        reports = _find_file_problems(scope)
+        run = CheckRun(base, load_settings, agent=agent, newest=newest, every=every, steps=steps)
+        reports = _find_file_problems(run)
     for report in reports:
-        _print_problem(context, report, scope)
-    errors = sum(report.problem.severity == "error" for report in reports)
+        report_problem(context, report.problem, "problem")
+    errors = sum(report.problem.is_error for report in reports)
     if not context.as_json:
         warnings = len(reports) - errors
         parts = [format_count(errors, "error")] * bool(errors) + [format_count(warnings, "warning")] * bool(warnings)
         print_notice(", ".join(parts) or "no problems")
-        _print_unchecked_count(scope)
+        _print_unchecked_count(run)
         print_notice("next: fix these, then run `lemming validate` again" if errors else "next: `lemming run-once`")
     if errors:
         raise typer.Exit(ConfigError.exit_status)
 
 
-def _find_file_problems(scope: CheckScope) -> list[_ReportedProblem]:
+def _find_file_problems(run: CheckRun) -> list[_ReportedProblem]:
     """Find problems in hand-written files: settings first, then each agent's files."""
     reports = [
-        _ReportedProblem("validate", "", problem)
-        for _, problems in run_checks(list_checks("validate", scope), scope)
+        _ReportedProblem("validate", None, problem)
+        for _, problems in run_checks(list_checks("validate", run), run)
         for problem in problems
     ]
     return sorted(reports, key=lambda row: row.problem.file.partition("agents/")[2].partition("/")[0])
 
 
-def _print_unchecked_count(scope: CheckScope) -> None:
+def _print_unchecked_count(run: CheckRun) -> None:
     """Print the number of unopened entries and the option to open all entries."""
-    if scope.unopened_entries:
-        count_text = format_count(scope.unopened_entries, "older entry", "older entries")
+    if run.unopened_entries:
+        count_text = format_count(run.unopened_entries, "older entry", "older entries")
         print_notice(
-            f"not checked: {count_text} (all but the newest {scope.entries_per_outbox} of each outbox); --all checks them"
+            f"not checked: {count_text} (all but the newest {run.entries_per_outbox} of each outbox); --all checks them"
         )
 
 
@@ -276,11 +245,11 @@ def doctor(
     Example:
       lemming doctor --json | jq -r 'select(.level != "ok") | .about + ": " + .fix'
     """
-    scope, levels = _build_scope(context, connect=connect), []
-    for check_row, problems in run_checks(list_checks("doctor", scope), scope, errors_as_problems=True):
+    run, levels = _make_run(context, connect=connect), []
+    for check_item, problems in run_checks(list_checks("doctor", run), run, errors_as_problems=True):
         for problem in problems:
             levels.append(problem.severity)
-            _print_problem(context, _ReportedProblem("doctor", check_row.name, problem), scope)
+            report_problem(context, problem, "level", check_item)
     failed = levels.count("error")
     if not context.as_json:
         warned = format_count(levels.count("warning"), "warning")
@@ -328,11 +297,11 @@ def verify(
     if (engine := find_running_engine(base)) and not quiet:
         print_notice(f"running: {describe_engine(engine)}; files that it is writing now are skipped", style="dim")
     with show_progress_bar("verifying") as steps:
-        scope = CheckScope(base, every=every, newest=newest, steps=steps)
-        result = _run_verification(scope, selected_ticks)
+        run = CheckRun(base, every=every, newest=newest, steps=steps)
+        result = _run_verification(run, selected_ticks)
     for finding in result.findings:
         if context.as_json or finding.is_error or not quiet:
-            _print_problem(context, _ReportedProblem("verify", "", finding), scope)
+            report_problem(context, finding, "mismatch")
     errors = len(result.errors)
     notes = len(result.findings) - errors
     counts = {"ticks": result.ticks, "turns": result.turns, "files": result.files}
@@ -345,12 +314,10 @@ def verify(
         raise typer.Exit(CorruptState.exit_status)
 
 
-def _run_verification(scope: CheckScope, ticks: list[int] | None = None) -> Verification:
+def _run_verification(run: CheckRun, ticks: list[int] | None = None) -> Verification:
     """Run the checks of `verify` on the given ticks (default: all)."""
-    problem_list = (problem for _, problems in run_checks(list_checks("verify", scope), scope) for problem in problems)
-    return scope.records.build_report(
-        (problem for problem in problem_list if isinstance(problem, _import_mismatch_type())), ticks
-    )
+    mismatches = (problem for _, problems in run_checks(list_checks("verify", run), run) for problem in problems)
+    return run.records.build_report(mismatches, ticks)
 
 
 def _print_verification_summary(result: Verification, errors: int, notes: int) -> None:

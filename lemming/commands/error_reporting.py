@@ -15,7 +15,6 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +68,10 @@ def print_error(error: LemmingError, base: OrgPath | None) -> None:
 
 def print_problem(problem: Problem, base: OrgPath | None) -> None:
     """Print a problem of a file with the source line."""
-    problem = _locate_problem(problem, base)
+    if base is not None and problem.pointer and not problem.line:
+        from lemming.kernel.tick.validation.agent_validation import locate_problem  # most errors have no pointer
+
+        problem = locate_problem(problem, base)
     location = f"{problem.where}: " if problem.where else ""
     _print_headline(problem.severity, problem.code, f"{location}{problem.message}")
     for line in _format_source_lines(problem, base):
@@ -203,20 +205,6 @@ def _print_headline(severity: str, code: str, text: str) -> None:
 def _print_fix(hint: str) -> None:
     if hint:
         print_notice(f"  fix: {hint}")
-
-
-def _locate_problem(problem: Problem, base: OrgPath | None) -> Problem:
-    """Return the problem with line and column filled in from the pointer."""
-    if base is None or problem.line or not problem.pointer:
-        return problem
-    try:
-        text = (base / problem.file).read_text("utf-8", "replace")
-    except OSError:
-        return problem
-    from lemming.kernel.base.jsontext import locate
-
-    line, column = locate(text.removeprefix("\ufeff"), problem.pointer)
-    return replace(problem, line=line, column=column)
 
 
 def _format_source_lines(problem: Problem, base: OrgPath | None) -> list[str]:

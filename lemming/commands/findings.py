@@ -7,17 +7,17 @@ from typing import Annotated, get_args
 import typer
 
 from lemming.commands.command_context import AnyAgentName, CommandContext, Limit, option, require_agent_folder
-from lemming.commands.terminal import format_count, one_line, print_data, print_notice, style_text
+from lemming.commands.problem_output import report_problem
+from lemming.commands.terminal import format_count, print_notice
 from lemming.journal_tools.tick_ranges import parse_tick_range
 from lemming.kernel.base.entry_kinds import FindingKind
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.queries.findings.finding import Finding
-from lemming.queries.findings.finding_rules import RULES, apply_rules
+from lemming.queries.findings.finding_rules import CHECKS, apply_rules
 from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
 
 KINDS = get_args(FindingKind)
-_TITLES = {rule.kind: rule.title for rule in RULES}
+_CHECKS = {check.name: check for check in CHECKS}
 
 
 def findings(
@@ -57,19 +57,10 @@ def findings(
         if kind in (None, candidate.kind) and (agent is None or agent in candidate.agents)
     ]
     for finding in context.limit_rows(matches, limit):
-        if not context.print_as_json("finding", finding.as_json()):
-            _print_finding(finding)
+        report_problem(context, finding, "finding", _CHECKS[finding.kind])
     if not context.as_json:
         _print_scan_scope(scan, len(matches))
     raise typer.Exit(1 if check and matches else 0)
-
-
-def _print_finding(finding: Finding) -> None:
-    headline = style_text(_TITLES[finding.kind], "yellow")
-    print_data(f"{headline}  {', '.join(finding.agents)}  since tick {finding.since}")
-    print_data(f"  {one_line(finding.message, 400)}")
-    print_data(style_text(f"  see  {one_line(' '.join(finding.evidence), 1000)}", "dim"))
-    print_data(f"  fix  {one_line(finding.hint, 400)}")
 
 
 def _print_scan_scope(scan: FindingScan, count: int) -> None:

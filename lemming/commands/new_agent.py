@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,16 +28,16 @@ from lemming.kernel.base.jsontext import did_you_mean, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capability_loader import get_capability
+from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import PREFIXES, STRATEGIES
 from lemming.kernel.tick.firing_plan import WITH_TOOLS, has_model_turns, is_person_agent, small_model_warning
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.agent_validation import validate_survey
+from lemming.kernel.tick.validation.checks import AgentSubject
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
-from lemming.kernel.turn.descriptions import AgentCheck
 from lemming.operations.settings_lists import append_to_resume
 from lemming.queries.next_turn import find_next_turn
+from lemming.queries.org_validation import run_capability_check
 from lemming.queries.structure_validation import find_order_conflicts
 
 
@@ -261,8 +262,8 @@ def _reject_invalid_resume(base: OrgPath, agent: Agent) -> None:
         raise error
     if agent.turn.strategy is None:
         return
-    strategy_problems = get_capability(STRATEGIES).check(AgentCheck(base, agent, config))
-    problems = tuple(problem for problem in strategy_problems if problem.severity == "error")
+    subject = AgentSubject(org=Organisation.from_path(base), config=config, agent=agent)
+    problems = tuple(filter(attrgetter("is_error"), run_capability_check(STRATEGIES, "agent", subject)))
     if problems:
         raise ConfigError(str(problems[0]), problems=problems)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from lemming.commands.command_context import CommandContext, describe_engine, option, parse_seconds
+from lemming.commands.problem_output import report_problem
 from lemming.commands.terminal import (
     describe_totals,
     format_count,
@@ -24,7 +24,6 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import Config
 from lemming.kernel.tick.firing_plan import format_pause
 from lemming.obligations.waiting_items import summarize_inbox
-from lemming.queries.checks.health_checks import HealthIssue
 from lemming.queries.org_status import OrgStatus, load_org_status
 from lemming.queries.pending import describe_pending
 from lemming.queries.screens.status_screen import STATUS, status_to_json
@@ -80,7 +79,7 @@ def status(
         )
         org_status = replace(org_status, agent_statuses=[*context.limit_rows(lines, limit)])
     if not context.print_as_json("status", {**status_to_json(org_status), "findings": findings}):
-        _print_status(org_status, summarize_inbox(org_status.waiting), findings)
+        _print_status(context, org_status, summarize_inbox(org_status.waiting), findings)
         if check:
             problem_count = f"{format_count(len(org_status.issues), 'thing')} wrong"
             print_data(problem_count if org_status.issues else "all is well")
@@ -106,7 +105,7 @@ def _prefix_names(names: list[str], text: str) -> str:
     return f"{', '.join(names[:_MAX_FACTS_SHOWN])}{suffix}: {text}"
 
 
-def _print_status(org_status: OrgStatus, waiting_line: str, findings: int | None) -> None:
+def _print_status(context: CommandContext, org_status: OrgStatus, waiting_line: str, findings: int | None) -> None:
     print_data(f"{style_text(str(org_status.base), 'bold')}")
     print_data(
         _format_tick_position(org_status.tick, org_status.is_interrupted, org_status.engine, org_status.progress)
@@ -130,7 +129,7 @@ def _print_status(org_status: OrgStatus, waiting_line: str, findings: int | None
         print_table(*STATUS.to_table(org_status.agent_statuses).as_text)
     else:
         print_data(STATUS.empty)
-    _print_issues(org_status.issues, org_status.survey)
+    _print_issues(context, org_status)
     for problem in org_status.misplaced:
         print_notice(one_line(str(problem), 400), style="yellow")
 
@@ -157,11 +156,10 @@ def _print_pauses(survey: Survey, config: Config) -> None:
         print_data(f"{name} is {one_line(format_pause(text), 400)}; `lemming unpause {name}` ends it")
 
 
-def _print_issues(issues: list[HealthIssue], survey: Survey) -> None:
-    for issue in issues:
-        print_notice(f"{style_text(issue.about, 'red', sys.stderr)}: {one_line(issue.message, 600)}")
-        if issue.hint:
-            print_notice(f"  fix: {one_line(issue.hint, 400)}")
+def _print_issues(context: CommandContext, org_status: OrgStatus) -> None:
+    survey = org_status.survey
+    for issue in org_status.issues:
+        report_problem(context, issue, "issue")
     if survey.warnings:
         print_notice(
             f"{format_count(len(survey.warnings), 'warning')} about resumes; `lemming validate` lists them", style="dim"

@@ -13,7 +13,7 @@ from lemming.kernel.journal.engine_events import Event, Observer
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.operations.health import HOST, PATH, Health, serve_health
 from lemming.operations.systemd_notify import EngineProgress, SystemdNotifier, SystemdStatusReporter, run_watchdog
-from lemming.queries.checks.health_checks import HealthIssue
+from lemming.queries.checks.health_checks import make_issue
 from lemming.queries.org_status import load_org_status
 from lemming.queries.screens.status_screen import status_to_json
 
@@ -50,7 +50,7 @@ class _HealthProbe:
         silent_s = self._progress.overdue_s
         text = f"no progress for {silent_s:.0f} s in tick {self._progress.tick}"
         hint = "restart the engine: it continues where it stopped"
-        hang_issues = [HealthIssue(text, hint=hint, about="engine", since_tick=self._progress.tick)]
+        hang_issues = [make_issue("engine", text, hint, tick=self._progress.tick)]
         org_status = load_org_status(
             self._org, max_age_s=_parse_max_age(query), extra_issues=hang_issues if silent_s else []
         )

@@ -203,7 +203,7 @@ def _score_findings(expectation: ExpectedFindings, case_run: CaseRun) -> ScoreRe
         for finding in find_findings(case_run.org, first=case_run.first, last=case_run.last)
         if expectation.kind in (None, finding.kind)
         and (not expectation.agent or expectation.agent in finding.agents)
-        and (expectation.when is None or predicates.evaluate(expectation.when, finding.as_json()))
+        and (expectation.when is None or predicates.evaluate(expectation.when, finding.as_json("finding")))
     ]
     max_count = expectation.at_most if expectation.at_most is not None or expectation.at_least else 0
     detail = _join_some([f"{finding.kind}: {finding.message}" for finding in findings]) or "there are no findings"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lemming.kernel.base.errors import ConfigError, Problem
+from lemming.kernel.base.problems import make_warning
 from lemming.kernel.files import fs
 from lemming.kernel.files.canonical_path import real_path
 from lemming.kernel.files.disk_errors import raises_disk_error
@@ -65,13 +66,7 @@ def find_empty_patterns(base: Path, patterns: Sequence[str]) -> list[Problem]:
     """Return a warning for each pattern without a matching file. Raises like `find_files`."""
     hint = "correct or remove it, or create a file with `lemming tools new NAME`"
     return [
-        Problem(
-            f'"{pattern}" in tool_files matches no files',
-            ORG_FILE,
-            pointer=f"/tool_files/{index}",
-            hint=hint,
-            severity="warning",
-        )
+        make_warning(f'"{pattern}" in tool_files matches no files', f"/tool_files/{index}", hint, ORG_FILE)
         for index, pattern in enumerate(patterns)
         if not any(find_files(base, [pattern]))
     ]

@@ -12,10 +12,10 @@ from typing import Any
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, decode_resume, list_agent_folders, suggest_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem, UsageError
-from lemming.kernel.base.jsontext import locate
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, preview_config
 from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.validation.agent_validation import locate_problem
 from lemming.queries.org_validation import validate_config, validate_resume
 from lemming.queries.tick_preview import load_inspection_settings
 
@@ -71,17 +71,17 @@ def validate_text(base: OrgPath, file: str, raw: bytes) -> list[Problem]:
         document, config = decode_resume(name, raw), load_inspection_settings(base)
     except ConfigError as error:
         return [*error.problems]
-    problems = validate_resume(base, document.value, config, list_agent_folders(base), raw)
+    problems = validate_resume(base, document.value, config, raw)
     return [*document.warnings, *problems]
 
 
 def _validate_settings(base: OrgPath, file: str, raw: bytes) -> Iterator[Problem]:
     """Yield the problems of this settings file only; problems of other broken files are skipped."""
-    text = raw.decode("utf-8", "replace").removeprefix("\ufeff")
-    for problem in _validate_with_settings(base, file, raw):
-        if problem.file == file:
-            line, column = (problem.line, problem.column) if problem.line else locate(text, problem.pointer)
-            yield replace(problem, line=line, column=column)
+    yield from (
+        locate_problem(problem, base, raw)
+        for problem in _validate_with_settings(base, file, raw)
+        if problem.file == file
+    )
 
 
 def _validate_with_settings(base: OrgPath, file: str, raw: bytes) -> Iterator[Problem]:

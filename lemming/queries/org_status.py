@@ -26,8 +26,8 @@ from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_u
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
 from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete, load_last_committed_tick
-from lemming.queries.checks.check_registry import CheckScope
-from lemming.queries.checks.health_checks import HealthIssue, find_health_issues, seconds_since_tick
+from lemming.queries.checks.check_registry import CheckRun
+from lemming.queries.checks.health_checks import find_health_issues, make_issue, seconds_since_tick
 from lemming.queries.next_turn import find_next_turn
 
 if TYPE_CHECKING:
@@ -64,14 +64,14 @@ class TickStatus(NamedTuple):
     engine: dict[str, Any] | None
     is_begun: bool
     last_commit: TickCommitted | None
-    issues: list[HealthIssue]
+    issues: list[Problem]
 
 
 def load_tick_status(base: OrgPath) -> TickStatus:
     """Load the status of an organisation without its agents. Raises `ConfigError` and `CorruptState`."""
     tick, config, survey = load_tick(base), load_config(base), load_validated_survey(base)
     engine, is_begun = find_running_engine(base), is_tick_incomplete(base, tick)
-    issues = find_health_issues(CheckScope(base, lambda _: config))
+    issues = find_health_issues(CheckRun(base, lambda _: config))
     return TickStatus(tick, config, survey, engine, is_begun, _load_last_commit(base), issues)
 
 
@@ -104,7 +104,7 @@ class OrgStatus:
     config: Config
     survey: Survey
     agent_statuses: list[AgentStatus]
-    issues: list[HealthIssue]
+    issues: list[Problem]
     waiting: list[PersonInboxItem]
     misplaced: list[Problem]
     capability_status: dict[str, list[CapabilityStatus]]
@@ -116,7 +116,7 @@ class OrgStatus:
 
 
 def load_org_status(
-    base: OrgPath, *, max_age_s: float | None = None, extra_issues: Sequence[HealthIssue] = ()
+    base: OrgPath, *, max_age_s: float | None = None, extra_issues: Sequence[Problem] = ()
 ) -> OrgStatus:
     """Return the status of an organisation, with `extra_issues`; a tick older than `max_age_s` seconds is an issue.
 
@@ -127,10 +127,10 @@ def load_org_status(
     issues += extra_issues
     if (age := seconds_since_tick(base)) is not None and max_age_s is not None and age > max_age_s:
         text = f"the last tick ended {age:.0f} s ago"
-        issues.append(HealthIssue(text, hint="start the engine if it is not running", about="tick"))
+        issues.append(make_issue("tick", text, "start the engine if it is not running"))
     reported = {issue.about for issue in issues}
     unreported = (status for status in agent_statuses if status.problem and status.agent not in reported)
-    issues += [HealthIssue(agent_status.problem, about=agent_status.agent) for agent_status in unreported]
+    issues += [make_issue(agent_status.agent, agent_status.problem) for agent_status in unreported]
     subjects = {issue.about for issue in issues}
     agent_statuses = [replace(status, has_issue=status.agent in subjects) for status in agent_statuses]
     return OrgStatus(

@@ -11,12 +11,14 @@ from pathlib import PurePosixPath
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.problems import make_warning
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.credit_limits import resolve_credits
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import fire_point
 from lemming.kernel.tick.firing_plan import find_people, has_model_turns
+from lemming.kernel.tick.validation.checks import CheckSubject
 from lemming.kernel.tools import Tool, get_toolset
 
 
@@ -43,10 +45,9 @@ def find_order_conflicts(agents: Mapping[str, Agent], config: Config, names: Ite
 AgentMap = Mapping[str, Agent]
 
 
-def validate_structure(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
-    """Yield warnings of agents without readers, endless cycles, files with two writers. `only`: for this agent."""
-    org = Organisation.from_path(base)
-    survey = survey_agents(org)
+def find_structure_problems(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield warnings of agents without readers, endless cycles, files with two writers."""
+    org, config, survey = subject.org, subject.config, survey_agents(subject.org)
     agents = survey.agents
     working = {name: agent for name, agent in agents.items() if has_model_turns(agent, config) and not agent.paused}
     toolset = get_toolset(config.org, org)
@@ -63,11 +64,7 @@ def validate_structure(base: OrgPath, config: Config, only: str | None = None) -
         *_find_wake_cycles(working, config),
         *_find_shared_files(org, config, working, tools),
     ]
-    yield from (problem for problem in problems if only in (None, problem.file.split("/")[1]))
-
-
-def _make_warning(agent: str, pointer: str, message: str, hint: str) -> Problem:
-    return Problem(message, paths.resume_file(agent), pointer=pointer, hint=hint, severity="warning")
+    yield from (problem for problem in problems if subject.only in (None, problem.file.split("/")[1]))
 
 
 def _find_unread_agents(agents: AgentMap, working: AgentMap, tools: Mapping[str, list[Tool]]) -> Iterator[Problem]:
@@ -79,7 +76,7 @@ def _find_unread_agents(agents: AgentMap, working: AgentMap, tools: Mapping[str,
         readers = (other for other in agents.values() if other.may_read(name))
         if not any(_is_granted_effect(tool, agent) for tool in tools[name]) and not any(readers):
             hint = f'add "{name}" to the read_outboxes of its reader, or pause it'
-            yield _make_warning(name, "/name", f"no agent reads the entries of {name}", hint)
+            yield make_warning(f"no agent reads the entries of {name}", "/name", hint, paths.resume_file(name))
 
 
 def _is_granted_effect(tool: Tool, agent: Agent) -> bool:
@@ -100,11 +97,11 @@ def _find_wake_cycles(working: AgentMap, config: Config) -> Iterator[Problem]:
         except CycleError as error:
             *cycle, _ = error.args[1]
             first = min(cycle)
-            yield _make_warning(
-                first,
-                "/schedule/wake",
+            yield make_warning(
                 f"{', '.join(sorted(cycle))} wake each other endlessly, each by its own entries",
+                "/schedule/wake",
                 'set "wake": "addressed" for one of them, or give it max_credits',
+                paths.resume_file(first),
             )
             for name in cycle:
                 del waking[name]
@@ -144,7 +141,7 @@ def _find_shared_files(
         for other, path in sorted(conflicts):
             message = f"{other} may also write {path}: the last writer overwrites the other"
             hint = "let one of them write it and the other ask, or give each its own file"
-            yield _make_warning(writer, "/permissions/file_access/allow_write", message, hint)
+            yield make_warning(message, "/permissions/file_access/allow_write", hint, paths.resume_file(writer))
 
 
 def _list_write_targets(tool: Tool, agent: Agent, config: Config) -> Iterable[str]:

@@ -54,6 +54,9 @@ class House(Here):
         return Rejected("too long, write it shorter\\nsecond line")
 """
 BREAKS = """
+def find_trouble(subject):
+    raise KeyError(type(subject).__name__)
+
 @register_capability
 class Breaks(Capability):
     name = "breaks"
@@ -64,8 +67,7 @@ class Breaks(Capability):
         return {"is": "here"} if turn.agent.name == "ada" else None
     def intercept(self, effect, turn):
         raise KeyError("intercept")
-    def check(self, subject):
-        raise KeyError(type(subject).__name__)
+    provides = {"checks": {"agent": find_trouble}}
     describes = (CapabilityStatus,)
     def describe(self, query):
         raise KeyError(query.kind.__name__)
@@ -179,7 +181,7 @@ def test_one_that_breaks_fails_its_turn_and_says_so_on_screens(
     assert "breaks: broke: KeyError: 'CapabilityStatus', at " in capsys.readouterr().out
     run(["-C", str(base), "validate"])
     said = capsys.readouterr().err
-    assert "capability \"breaks\" failed: KeyError: 'AgentCheck', at " in said
+    assert "capability \"breaks\" failed: KeyError: 'AgentSubject', at " in said
     (line,) = (
         it for it in said.splitlines() if "capability \"breaks\" failed: KeyError: 'CapabilityStatus', at " in it
     )

@@ -37,7 +37,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.concurrency.http_server import max_connections
 from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
-from lemming.queries.checks.check_registry import CheckScope
+from lemming.queries.checks.check_registry import CheckRun
 from lemming.queries.checks.health_checks import find_health_issues
 from lemming.testing import FrozenClock, make_org, resume
 
@@ -63,7 +63,7 @@ def test_a_thread_that_dies_is_told_of_and_started_again(base: Path) -> None:
 
     start_supervised_thread(work, name="lemming-x", base=base, stopped=over, first_pause_s=0.001).join(PATIENCE_S)
     assert (works.is_set(), died) == (True, [3])
-    told = [it for it in find_health_issues(CheckScope(Organisation(base))) if it.about == "thread lemming-x"]
+    told = [it for it in find_health_issues(CheckRun(Organisation(base))) if it.about == "thread lemming-x"]
     assert "ValueError: a broken line" in told[0].message
     assert (base / "logs/engine.log").read_text().count("thread_died") == 2
 

@@ -19,7 +19,7 @@ from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.operations.served_models import KeylessServer, ask_server
-from lemming.queries.checks.check_registry import CheckScope
+from lemming.queries.checks.check_registry import CheckRun
 from lemming.queries.checks.health_checks import find_health_issues
 from lemming.testing import make_org, resume
 
@@ -54,7 +54,7 @@ def look_at(base: Path) -> list[str]:
 
 
 def troubles_in(base: Path) -> str:
-    return " ".join(str(trouble.message) for trouble in find_health_issues(CheckScope(Organisation(base))))
+    return " ".join(str(trouble.message) for trouble in find_health_issues(CheckRun(Organisation(base))))
 
 
 @pytest.mark.parametrize("letter", [b"x", b"HTTP/1.1 200 OK\r\nX: "], ids=["status", "headers"])

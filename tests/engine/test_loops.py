@@ -16,8 +16,8 @@ from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.operations.agent_pause import unpause_agent as unpause
-from lemming.queries.checks.check_registry import CheckScope
-from lemming.queries.checks.targets import check_targets
+from lemming.queries.checks.check_registry import CheckRun
+from lemming.queries.checks.file_checks import CHECKS
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 BAD = {"reply": "not the contract"}
@@ -202,6 +202,7 @@ def test_validate_says_whom_an_entry_did_not_reach(base: Path) -> None:
     script = [{"agent": "ann", "reply": to("bobb")}, {"reply": say("")}]
     make_org(base, resume("ann"), resume("bob"), script=script)
     run_once(base)
-    (problem,) = check_targets(CheckScope(Organisation.from_path(base)))
+    check = next(check for check in CHECKS if check.name == "targets")
+    (problem,) = check.find(CheckRun(Organisation.from_path(base)))
     assert problem.message == 'ann wrote to "bobb", but there is no agent "bobb": did you mean "bob"?'
     assert problem.severity == "warning"

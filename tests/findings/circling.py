@@ -7,8 +7,8 @@ from typing import Any
 
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import Problem
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
-from lemming.queries.findings.finding import Finding
 from lemming.queries.findings.finding_rules import find_findings
 from lemming.testing import make_org, resume, say
 
@@ -60,13 +60,13 @@ def run(base: Path, ticks: int) -> None:
         run_once(base, clock=FrozenClock())
 
 
-def found_in(base: Path, ticks: int = 0) -> list[Finding]:
+def found_in(base: Path, ticks: int = 0) -> list[Problem]:
     """Run so many ticks, and return what is found then."""
     run(base, ticks)
     return find_findings(base)
 
 
-def kinds(found: list[Finding]) -> list[str]:
+def kinds(found: list[Problem]) -> list[str]:
     """Return the kinds of what was found."""
     return [finding.kind for finding in found]
 

@@ -31,7 +31,7 @@ def ask(base: Path, whom: str, text: str = "what?", *, tick: int = 1, **payload:
 def test_the_same_text_in_three_turns_is_a_repetition_whatever_its_capitals_and_signs(base: Path) -> None:
     org_of(base, resume("ada"), script=by_ticks("ada", "All is well.", "all is  well", "ALL IS WELL!"))
     (found,) = found_in(base, 3)
-    assert (found.kind, found.agents, found.since) == ("repeats", ("ada",), 1)
+    assert (found.kind, found.agents, found.tick) == ("repeats", ("ada",), 1)
     assert found.evidence == ("1/ada", "2/ada", "3/ada")
 
 
@@ -119,7 +119,7 @@ def test_who_has_answered_and_takes_turns_that_leave_nothing_works_on_after_the_
     org_of(base, person(), resume("ada", permissions=ASKED), script=script)
     ask(base, "ada")
     (found,) = found_in(base, 5)
-    assert (found.kind, found.since, found.evidence[0]) == ("works_on", 2, "1/ada")
+    assert (found.kind, found.tick, found.evidence[0]) == ("works_on", 2, "1/ada")
 
 
 def test_who_has_answered_and_leaves_something_new_does_not_work_on_after_the_end(base: Path) -> None:
@@ -132,7 +132,7 @@ def test_who_has_answered_and_leaves_something_new_does_not_work_on_after_the_en
 def test_turns_that_cost_credits_and_leave_nothing_are_spending_without_progress(base: Path) -> None:
     org_of(base, resume("ada"), script=[{"reply": NOTHING}], no_progress=4)
     (found,) = found_in(base, 5)
-    assert (found.kind, found.since) == ("no_progress", 1)
+    assert (found.kind, found.tick) == ("no_progress", 1)
     assert "5 credits in 5 turns" in found.message
 
 
@@ -161,7 +161,7 @@ def desk(base: Path, *, reply: dict[str, Any], **blocks: Any) -> Path:
 def test_a_request_that_nobody_works_on_is_dropped(base: Path) -> None:
     asked = ask(desk(base, reply=say("la la")), "ada", "how much?")
     (found,) = found_in(base, 3)
-    assert (found.kind, found.agents, found.since) == ("dropped", ("ada", "human"), 1)
+    assert (found.kind, found.agents, found.tick) == ("dropped", ("ada", "human"), 1)
     assert asked in found.evidence[0]
     assert '"how much?"' in found.message
 

@@ -19,9 +19,11 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
-from lemming.queries.findings.finding_rules import RULES, apply_rules, find_findings
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.validation.checks import CheckSubject
+from lemming.queries.findings.finding_rules import CHECKS, apply_rules, find_findings
 from lemming.queries.findings.finding_scan import scan_ticks
-from lemming.queries.structure_validation import validate_structure
+from lemming.queries.structure_validation import find_structure_problems
 from lemming.testing import make_org, resume, say, tree
 
 HEALTHY = [
@@ -98,9 +100,9 @@ def test_of_very_many_entries_the_requests_of_the_window_are_looked_at(base: Pat
         write_person_entry(base, "human", tick=tick, kind="request", payload=plain, tags=[], created_at="")
         run(base, 2)
     look = scan_ticks(base, first=3)
-    assert [it.since for it in apply_rules(look)] == [1, 3]
-    assert [it.since for it in apply_rules(replace(look, max_entries=2))] == [1, 3]
-    assert [it.since for it in apply_rules(replace(look, max_entries=1))] == [3]
+    assert [it.tick for it in apply_rules(look)] == [1, 3]
+    assert [it.tick for it in apply_rules(replace(look, max_entries=2))] == [1, 3]
+    assert [it.tick for it in apply_rules(replace(look, max_entries=1))] == [3]
 
 
 def test_a_damaged_journal_is_passed_over_and_counted(changed: Path, lemming: Lemming) -> None:
@@ -140,7 +142,7 @@ def test_settings_that_are_no_kind_are_named(changed: Path, lemming: Lemming) ->
 
 
 def test_every_kind_has_one_rule() -> None:
-    names = [rule.kind for rule in RULES]
+    names = [check.name for check in CHECKS]
     assert len(set(names)) == len(names) == 8
 
 
@@ -234,7 +236,8 @@ def test_status_loads_what_takes_turns_only_where_tools_were_called(base: Path, 
 def warnings(base: Path, *resumes: dict[str, Any], **org: Any) -> list[str]:
     """Return what is said of the structure of an organisation of these agents."""
     make_org(base, *resumes, org=org, models=PEOPLE)
-    return [problem.message for problem in validate_structure(base, load_config(base))]
+    subject = CheckSubject(org=Organisation(base), config=load_config(base))
+    return [problem.message for problem in find_structure_problems(subject)]
 
 
 def reads(name: str, *authors: str, **blocks: Any) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from lemming.capabilities.gates.default_gates import standard_gates
 from lemming.capabilities.gates.gates_validation import validate_gates
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.validation.agent_validation import validate_survey
+from lemming.kernel.tick.validation.checks import CheckSubject
 from lemming.testing import make_org, resume
 
 FILES = {"tools": ["file_*", "shell"], "read_outboxes": ["*"]}
@@ -29,7 +31,11 @@ def found(
     config = load_config(base)
     now = validate_survey(base, config, survey_agents(base))
     of_agents = (it for error in now.survey.broken.values() for it in error.problems)
-    problems = [*validate_gates(base, config), *now.settings_problems, *of_agents]
+    problems = [
+        *validate_gates(CheckSubject(org=Organisation.from_path(base), config=config)),
+        *now.settings_problems,
+        *of_agents,
+    ]
     assert {it.code for it in problems} <= {"LMG-308"}
     return [(it.pointer, f"{it.message} ({it.hint})") for it in problems]
 

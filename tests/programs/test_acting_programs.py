@@ -25,7 +25,7 @@ from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Backend, Reply, Request, make_provider
-from lemming.queries.org_validation import validate_settings
+from lemming.queries.org_validation import validate_config
 from lemming.testing import FrozenClock, SkippingClock, journal_lines, make_org, resume
 
 QUESTION = {
@@ -298,7 +298,7 @@ def test_effects_are_none_or_outside() -> None:
 def test_a_harness_is_named_with_the_provider_to_use(base: Path, program: str, provider: str) -> None:
     options = {"command": [program, "-p"], "effects": "none"}
     make_org(base, resume("ada"), models={"scripted": {"provider": "cli", "attempts": 1, "options": options}})
-    problems = validate_settings(Organisation(base), load_config(Organisation(base)))
+    problems = validate_config(Organisation(base), load_config(Organisation(base)))
     (problem,) = [problem for problem in problems if "harness" in problem.message]
     assert (problem.file, problem.pointer, problem.severity) == ("config/models.json", "/scripted", "warning")
     assert f'use provider "{provider}"' in problem.message

@@ -162,7 +162,7 @@ def test_a_plugin_with_a_hook_that_is_gone_stops_the_run_with_its_file_and_line(
 
 def test_a_call_of_a_hook_that_is_gone_names_the_new_one() -> None:
     with pytest.raises(
-        AttributeError, match=r"no attribute 'problems': it was replaced by check, see docs/capabilities\.md"
+        AttributeError, match=r"no attribute 'problems': it was replaced by provides, see docs/capabilities\.md"
     ):
         Capability().problems  # type: ignore[attr-defined]  # noqa: B018
 

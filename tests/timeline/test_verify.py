@@ -14,10 +14,11 @@ from recorded import LAST_ENTRY, TICKS, cut, edit, rewrite_journal, speak
 
 from lemming.engine import persist_tick, run_once, run_tick
 from lemming.journal_tools.verify.file_verification import verify_org as verify_whole
-from lemming.journal_tools.verify.journal_facts import Mismatch, skim_journal
+from lemming.journal_tools.verify.journal_facts import skim_journal
 from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.journal_tools.verify.verification_inputs import Verification
 from lemming.kernel.base.clock import FrozenClock
+from lemming.kernel.base.errors import Problem
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks, raw_journal
 from lemming.kernel.journal.ledger import read_state
@@ -40,7 +41,7 @@ def found(base: Path) -> list[tuple[int, str, str, bool]]:
     return [(f.tick, f.file, f.kind, f.is_error) for f in verify(base).findings]
 
 
-def only(base: Path) -> Mismatch:
+def only(base: Path) -> Problem:
     (finding,) = verify(base).findings
     return finding
 

@@ -30,20 +30,17 @@ from lemming.ext import (
     Effect,
     Interception,
     Interceptor,
-    OrgCheck,
     Outcome,
     Preparation,
     Problem,
     ReceiveEntry,
     Rejected,
-    ResumeCheck,
     RunTool,
     SelectContext,
     ShowEarlierResult,
     ShowEntry,
     StateQuery,
-    TickContext,
-    TurnInputs,
+    TurnSubject,
     TurnView,
     Wake,
     find_people,
@@ -63,8 +60,6 @@ from lemming.kernel.obligations.decisions import parse_decision
 from lemming.kernel.obligations.pending_approvals import NAME, PendingAction
 from lemming.kernel.obligations.request_payloads import references_entry
 from lemming.kernel.org.capability_usage import asks_persons
-from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tools import Tool, get_toolset
 
 MAX_STORED_DENIALS = 256
@@ -107,13 +102,6 @@ class ApprovalsCapability(Capability):
         assert isinstance(query, StateQuery), "a note is of a call"
         by, entry = query.state["by"], query.state["entry"]
         yield CallNote(f"approved by {by}: {entry}", by, entry)
-
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield problems that prevent gates from asking anybody, and calls recorded as approved that are not."""
-        if isinstance(subject, OrgCheck):
-            yield from validate_approvers(subject.base, subject.config, subject.only)
-        elif isinstance(subject, ResumeCheck) and (reason := approval_mismatch(subject.inputs, subject.tick_context)):
-            yield Problem(reason)
 
 
 class TurnApprovals:
@@ -179,26 +167,26 @@ class TurnApprovals:
         return {"at": tick_context.at, **{key: value for key, value in snapshot.items() if value}}
 
 
-def approval_mismatch(inputs: TurnInputs, tick_context: TickContext) -> str:
-    """Return the reason a turn's approved calls may not run, or an empty string."""
+def find_unapproved_calls(turn: TurnSubject) -> Iterator[Problem]:
+    """Yield the reasons a turn's approved calls may not run."""
+    inputs, tick_context = turn
     snapshot = inputs.given.get(NAME, {})
     calls, preapprovals = snapshot.get("decided", {}).get("calls", ()), snapshot.get("ahead", ())
     if not (calls or preapprovals):
-        return ""
+        return
     name = inputs.agent.name
     # Checked against the ledger and the persons' outboxes: a journal alone could have been edited.
     open_requests = read_state(tick_context.org, name, before_tick=inputs.tick).requests
     sub_requests = [sub_request for item in open_requests for sub_request in item.asked if NAME in sub_request.held]
     for item in calls:
         if not any(_is_approved(item, sub_request, tick_context.mail) for sub_request in sub_requests):
-            return f"its journal says that {item['call']['id']} was approved, which nobody says now"
+            yield Problem(f"its journal says that {item['call']['id']} was approved, which nobody says now")
     for item in preapprovals:
         entry = read_entry(tick_context.mail, item["entry"])
         approved = parse_preapproval(entry, name) if entry else None
         recorded = {key: item[key] for key in ("tool", "args", "binds") if key in item}
         if not is_equal_json(approved, recorded) or item["by"] not in tick_context.mail.persons:
-            return f"its journal says that {item['entry']} approves a call, which it does not now"
-    return ""
+            yield Problem(f"its journal says that {item['entry']} approves a call, which it does not now")
 
 
 def _is_approved(grant: Mapping[str, Any], sub_request: SubRequest, mail: MailView) -> bool:
@@ -224,9 +212,9 @@ def _is_approved(grant: Mapping[str, Any], sub_request: SubRequest, mail: MailVi
 Agents = Mapping[str, Agent]
 
 
-def validate_approvers(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
-    """Yield problems that prevent gates from asking anybody. `only`: restrict the check to one agent."""
-    org = Organisation.from_path(base)
+def find_approver_problems(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield problems that prevent gates from asking anybody."""
+    org, config, only = subject.org, subject.config, subject.only
     survey = survey_agents(org)
     people = sorted(find_people(survey, config))
     reported: set[str] = set()

@@ -9,11 +9,11 @@ from itertools import count
 from lemming.capabilities.calendars.calendar_file import (
     CALENDAR_FILE,
     CalendarJob,
+    find_calendar_problems,
     load_calendar,
-    validate_calendar,
 )
 from lemming.commands.terminal import print_data, print_notice
-from lemming.kernel.agents import survey_agents
+from lemming.ext import CheckSubject
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
@@ -44,7 +44,7 @@ def add_job(base: OrgPath, agent: str, text: str, cron: str) -> None:
     print_notice(
         f'job "{name}": {agent} is asked {describe_cron(cron)[:1].lower()}{describe_cron(cron)[1:]}; first {first}'
     )
-    for problem in validate_calendar(org, survey_agents(org).agents, config):
+    for problem in find_calendar_problems(CheckSubject(org=org, config=config)):
         print_notice(f"warning: {problem}", style="yellow")
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal
 
-from lemming.ext import ConfigError, Problem, describe_field
-from lemming.kernel.agents import suggest_agent
+from lemming.ext import CheckSubject, ConfigError, Problem, describe_field
+from lemming.kernel.agents import suggest_agent, survey_agents
 from lemming.kernel.base.jsontext import did_you_mean, locate
 from lemming.kernel.base.times.zones import zone_error
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
@@ -161,9 +161,16 @@ def is_date_pattern(text: str) -> bool:
     return True
 
 
-def validate_calendar(org: Organisation, agents: Mapping[str, Agent], config: Config) -> Iterator[Problem]:
+def find_calendar_problems(subject: CheckSubject) -> Iterator[Problem]:
     """Yield problems of a calendar in the organisation: asked agents, the asking agent, time zones."""
-    calendar, asker = load_calendar(org), find_calendar_agent(agents, config)
+    if subject.only is not None:
+        return
+    config, agents = subject.config, survey_agents(subject.org).agents
+    try:
+        calendar, asker = load_calendar(subject.org), find_calendar_agent(agents, config)
+    except ConfigError as error:
+        yield from error.problems
+        return
     if calendar.jobs and asker is None:
         hint = "create one: lemming agents new calendar --model clock --read '*'"
         yield Problem("these jobs never run: no agent has the clock as its model", CALENDAR_FILE, hint=hint)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 
-from lemming.capabilities.calendars.calendar_file import CalendarJob, find_calendar_agent, validate_calendar
+from lemming.capabilities.calendars.calendar_file import CalendarJob, find_calendar_agent
 from lemming.capabilities.calendars.calendar_jobs import (
     MEMORY,
     JobSchedule,
@@ -18,22 +18,16 @@ from lemming.capabilities.calendars.calendar_jobs import (
 from lemming.ext import (
     BuildPrompt,
     Capability,
-    CheckSubject,
     ClockSchedule,
-    ConfigError,
     DescribeQuery,
     Interception,
-    OrgCheck,
     Preparation,
-    Problem,
     ScheduleQuery,
     TickView,
 )
-from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.org.capability_usage import TurnPolicy
-from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Backend, Reply, Request
 
 
@@ -67,15 +61,6 @@ class CalendarsCapability(Capability):
             is_due, iter_times = partial(_is_due, jobs, name, job), partial(_iter_times, jobs, job)
             description = f"job {name}: {job.text}"
             yield ClockSchedule(schedule_name(name), sender, text, description, is_due, iter_times, job.agent)
-
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield problems of the calendar."""
-        if isinstance(subject, OrgCheck) and subject.only is None:
-            org, agents = Organisation.from_path(subject.base), survey_agents(subject.base).agents
-            try:
-                yield from validate_calendar(org, agents, subject.config)
-            except ConfigError as error:
-                yield from error.problems
 
 
 def _is_due(jobs: JobSchedule, name: str, job: CalendarJob, _: str) -> bool:

@@ -9,9 +9,8 @@ from lemming.capabilities.channels.channel import Channel
 from lemming.capabilities.channels.channel_gateway import make_channel
 from lemming.capabilities.channels.channel_log import ChannelHistory, ChannelLogs
 from lemming.capabilities.channels.outgoing_entries import AddressedEntries
-from lemming.ext import LemmingError, Problem, find_channels, load_tick
-from lemming.kernel.agents import Agent, Survey, suggest_agent
-from lemming.kernel.base import paths
+from lemming.ext import CheckSubject, LemmingError, Problem, find_channels, load_tick, make_warning, resume_file
+from lemming.kernel.agents import Agent, Survey, suggest_agent, survey_agents
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.queries.channel_states import ChannelStatus
@@ -67,17 +66,20 @@ def _make_channel(config: Config, agent: Agent, org: Organisation) -> tuple[Chan
         return None, error.message
 
 
-def validate_channels(base: OrgPath, survey: Survey, config: Config) -> Iterator[Problem]:
+def find_channel_problems(subject: CheckSubject) -> Iterator[Problem]:
     """Yield the mistakes that disconnect a channel: a missing agent or permission."""
-    org = Organisation.from_path(base)
-    for name in sorted(find_channels(survey, config)) if config.has_channels else ():
+    org, config, survey = subject.org, subject.config, survey_agents(subject.org)
+    is_used = config.has_channels and subject.only is None
+    for name in sorted(find_channels(survey, config)) if is_used else ():
         agent = survey.agents[name]
         channel, _ = _make_channel(config, agent, org)
         if channel is None:
             continue  # told of the model key already
         if not channel.to:
             if not any(other.may_read(name) for other in survey.agents.values()):
-                yield _make_warning(name, "/model/key", f"no agent may read {name}: incoming messages are not seen", "")
+                yield make_warning(
+                    f"no agent may read {name}: incoming messages are not seen", "/model/key", "", resume_file(name)
+                )
             continue
         if channel.to not in survey.agents:
             hint = suggest_agent(channel.to, [*survey.agents])
@@ -87,12 +89,8 @@ def validate_channels(base: OrgPath, survey: Survey, config: Config) -> Iterator
         if not survey.agents[channel.to].may_read(name):
             hint = f'add "{name}" to its read_outboxes'
             message = f"{channel.to} may not read {name}: it does not see incoming messages"
-            yield _make_warning(channel.to, "/permissions/read_outboxes", message, hint)
+            yield make_warning(message, "/permissions/read_outboxes", hint, resume_file(channel.to))
         if not agent.may_read(channel.to):
             hint = f'add "{channel.to}" to its read_outboxes'
             message = f"{name} may not read {channel.to}: its answers are not sent"
-            yield _make_warning(name, "/permissions/read_outboxes", message, hint)
-
-
-def _make_warning(agent: str, pointer: str, message: str, hint: str) -> Problem:
-    return Problem(message, paths.resume_file(agent), pointer=pointer, hint=hint, severity="warning")
+            yield make_warning(message, "/permissions/read_outboxes", hint, resume_file(name))

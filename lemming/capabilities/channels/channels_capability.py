@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.channels.channel_status import validate_channels
-from lemming.ext import Capability, CheckSubject, OrgCheck, Problem
+from lemming.ext import Capability
 from lemming.kernel.access.permission_bindings import program_permission
 from lemming.kernel.access.workspace_trust import RequiredPermission
-from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.agents import Agent
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.organisation import Organisation
@@ -20,11 +19,6 @@ class ChannelsCapability(Capability):
     """Channels of the agents with a channel provider as model."""
 
     name = "channels"
-
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield the mistakes that leave a channel without a reader or a writer."""
-        if isinstance(subject, OrgCheck) and subject.only is None and subject.config.has_channels:
-            yield from validate_channels(subject.base, survey_agents(subject.base), subject.config)
 
 
 def iter_permissions(

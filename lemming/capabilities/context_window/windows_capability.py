@@ -10,10 +10,9 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
 
 from lemming.ext import (
-    AgentCheck,
+    AgentSubject,
     AuxiliaryPrompt,
     Capability,
-    CheckSubject,
     ContractError,
     DescribeQuery,
     Interception,
@@ -26,9 +25,9 @@ from lemming.ext import (
     TurnView,
     describe_field,
     has_model_turns,
+    make_warning,
 )
 from lemming.kernel.agents import Agent
-from lemming.kernel.base import paths
 from lemming.kernel.base.errors import OutOfCredits, ProviderError
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.paths import MEMORY_KEY
@@ -111,19 +110,16 @@ class WindowsCapability(Capability):
         assert isinstance(query, StateQuery), "a prompt is of a snapshot"
         yield AuxiliaryPrompt("summary", query.state["messages"])
 
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield a warning if a summary is configured for a model without summaries."""
-        if not isinstance(subject, AgentCheck) or not has_model_turns(subject.agent, subject.config):
-            return
-        agent = subject.agent
-        window: MemoryWindowSettings | None = agent.extensions.get(KEY)
-        entry = subject.config.models.get(agent.model.key)
-        is_summed_up = window and window.strategy == "summary"
-        if is_summed_up and entry is not None and entry.prompt not in SUMMARY_PROMPTS:
-            message = f'model "{agent.model.key}" must have "prompt": "full" to write summaries, got "{entry.prompt}"'
-            hint = 'set "strategy": "window", or use another model key'
-            resume = paths.resume_file(agent.name)
-            yield Problem(message, resume, pointer=f"/{KEY}/strategy", hint=hint, severity="warning")
+
+def find_summary_problem(subject: AgentSubject) -> Iterator[Problem]:
+    """Yield a warning if a summary is configured for a model without summaries."""
+    agent = subject.agent
+    window: MemoryWindowSettings | None = agent.extensions.get(KEY)
+    entry = subject.config.models.get(agent.model.key)
+    is_summed_up = window and window.strategy == "summary" and has_model_turns(agent, subject.config)
+    if is_summed_up and entry is not None and entry.prompt not in SUMMARY_PROMPTS:
+        message = f'model "{agent.model.key}" must have "prompt": "full" to write summaries, got "{entry.prompt}"'
+        yield make_warning(message, f"/{KEY}/strategy", 'set "strategy": "window", or use another model key')
 
 
 class _Window:

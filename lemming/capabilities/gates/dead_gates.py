@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 
 from lemming.capabilities.gates.gate_format import VISIBLE_FIELDS, Gate
-from lemming.ext import Inventory, PointerProblem
+from lemming.capabilities.gates.gate_settings import get_gates
+from lemming.ext import CheckSubject, Inventory, Problem
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS, ToolClass
@@ -103,13 +105,20 @@ _TRUST_FIELDS = {"trust", "args_trust", "args_lowest"}
 _MAY_BE_NULL = {"target", "payload.target"}
 
 
-def validate_gate(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[PointerProblem]:
+def find_dead_gates(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield references to missing things in the gates of an agent, or of the settings."""
+    for index, gate in enumerate(get_gates(subject.agent or subject.config.org)):
+        for problem in _validate_gate(gate, subject.names, subject.agent):
+            yield replace(problem, pointer=f"/gates/{index}{problem.pointer}")
+
+
+def _validate_gate(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[Problem]:
     """Yield references to missing things in a gate of an agent, or of the settings if `agent` is None.
 
     Locations are relative to the gate. With `may_be_absent`, names of missing things are allowed.
     """
     if missing := missing_for_gate(gate.then):
-        yield PointerProblem("/then", f'a gate with "then": "{gate.then}" has no effect: {missing}', INSTALL)
+        yield Problem(f'a gate with "then": "{gate.then}" has no effect: {missing}', pointer="/then", hint=INSTALL)
     if not gate.may_be_absent:
         yield from _unknown_tools(gate, inventory)
         yield from _unknown_classes(gate, inventory)
@@ -129,19 +138,19 @@ def validate_gate(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iter
             yield from _impossible_values(test, gate, inventory, agent)
 
 
-def _unknown_tools(gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]:
+def _unknown_tools(gate: Gate, inventory: Inventory) -> Iterator[Problem]:
     for index, pattern in enumerate(gate.tool_patterns):
         at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
         if not (reason_and_hint := inventory.missing_tool_reason(pattern)):
             continue
         if any(is_match(name, pattern) for name in inventory.turn_tools):
             hint = 'write {"at": "out", "when": {"field": "kind", "op": "is", "value": "request"}}'
-            yield PointerProblem(at, f'"{pattern}" writes an entry and is not a tool call', hint)
+            yield Problem(f'"{pattern}" writes an entry and is not a tool call', pointer=at, hint=hint)
         else:
-            yield PointerProblem(at, *reason_and_hint)
+            yield Problem(reason_and_hint[0], pointer=at, hint=reason_and_hint[1])
 
 
-def _unknown_classes(gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]:
+def _unknown_classes(gate: Gate, inventory: Inventory) -> Iterator[Problem]:
     if not gate.tool_patterns or not gate.tool_classes or inventory.may_match_server_tools(gate.tool_patterns):
         return
     tools = [
@@ -150,44 +159,46 @@ def _unknown_classes(gate: Gate, inventory: Inventory) -> Iterator[PointerProble
     if tools and not any(tool.tool_class in gate.tool_classes for tool in tools):
         classes = ", ".join(sorted({tool.tool_class for tool in tools}))
         message = f'no tool of "tool" has a class of "class": {classes}'
-        yield PointerProblem("/class", message, "remove one of the two keys")
+        yield Problem(message, pointer="/class", hint="remove one of the two keys")
 
 
-def _unknown_names(gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]:
+def _unknown_names(gate: Gate, inventory: Inventory) -> Iterator[Problem]:
     for index, name in enumerate(gate.persons):
         people = [candidate for candidate in inventory.agent_names if inventory.is_person(candidate)]
         if name not in people:
             hint = did_you_mean(name, people) or f"people: {', '.join(people) or 'none'}"
-            yield PointerProblem(f"/persons/{index}", f'there is no person "{name}"', hint)
+            yield Problem(f'there is no person "{name}"', pointer=f"/persons/{index}", hint=hint)
     for index, key in enumerate(gate.models or ()):
         if key not in inventory.config.models:
             hint = (
                 did_you_mean(key, [*inventory.config.models]) or f"keys: {', '.join(sorted(inventory.config.models))}"
             )
-            yield PointerProblem(f"/models/{index}", f'there is no model key "{key}"', hint)
+            yield Problem(f'there is no model key "{key}"', pointer=f"/models/{index}", hint=hint)
     if gate.by:
         from lemming.capabilities.judges.judges_validation import judge_error
 
         if reason_and_hint := judge_error(inventory, gate.by):
-            yield PointerProblem("/by", *reason_and_hint)
+            yield Problem(reason_and_hint[0], pointer="/by", hint=reason_and_hint[1])
 
 
-def _invalid_approvals(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[PointerProblem]:
+def _invalid_approvals(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[Problem]:
     """Yield typos in the exemptions of a gate. In a gate for all agents, an absent agent is no typo."""
     names = [agent.name] if agent else inventory.agent_names
     for name, tools in gate.approved.items():
         at, other = f"/approved/{name}", names[0] if agent else correct_typo(name, names)
         if name not in names and other:
-            yield PointerProblem(at, f'the gate asks about no calls of an agent "{name}"', f'did you mean "{other}"?')
+            yield Problem(
+                f'the gate asks about no calls of an agent "{name}"', pointer=at, hint=f'did you mean "{other}"?'
+            )
         for index, tool in enumerate(tools):
             if reason_and_hint := inventory.missing_tool_reason(tool):
-                yield PointerProblem(f"{at}/{index}", *reason_and_hint)
+                yield Problem(reason_and_hint[0], pointer=f"{at}/{index}", hint=reason_and_hint[1])
             elif gate.tool_patterns and not is_any_match(tool, gate.tool_patterns):
                 hint = f"use one of {', '.join(gate.tool_patterns)}"
-                yield PointerProblem(f"{at}/{index}", f'the gate does not apply to "{tool}"', hint)
+                yield Problem(f'the gate does not apply to "{tool}"', pointer=f"{at}/{index}", hint=hint)
 
 
-def _unknown_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[PointerProblem]:
+def _unknown_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[Problem]:
     """Yield arguments missing from all tools of the gate, if the parameters of these tools are known."""
     argument_names = [(f"/args/{name}", name) for name in gate.args or ()]
     all_tests = [*iter_tests(gate.when or {}, "/when")]
@@ -214,7 +225,7 @@ def _unknown_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) ->
     for at, name in argument_names:
         if name not in arguments and name.partition(".")[0] not in arguments:
             hint = did_you_mean(name, [*arguments]) or f"arguments: {', '.join(arguments) or 'none'}"
-            yield PointerProblem(at, f'no tool of this gate has an argument "{name}"', hint)
+            yield Problem(f'no tool of this gate has an argument "{name}"', pointer=at, hint=hint)
     for test in tests:
         schemas = [
             item for properties in property_sets if (item := (properties or {}).get(test.field.removeprefix("args.")))
@@ -225,22 +236,20 @@ def _unknown_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) ->
             yield from _mistyped_values(test, types, " or ".join(kinds))
 
 
-def _unknown_field(test: ConditionTest, gate: Gate, inventory: Inventory) -> Iterator[PointerProblem]:
+def _unknown_field(test: ConditionTest, gate: Gate, inventory: Inventory) -> Iterator[Problem]:
     head, _, subpath = test.field.partition(".")
     visible_fields = VISIBLE_FIELDS[gate.at]
     if head not in visible_fields:
         hint = did_you_mean(head, [*visible_fields]) or f"use one of {', '.join(sorted(visible_fields))}"
-        yield PointerProblem(f"{test.pointer}/field", f'a gate at "{gate.at}" does not see "{head}"', hint)
+        yield Problem(f'a gate at "{gate.at}" does not see "{head}"', pointer=f"{test.pointer}/field", hint=hint)
     elif subpath and head in _SCALAR_FIELDS:
-        yield PointerProblem(f"{test.pointer}/field", f'"{head}" has no fields', f'write "field": "{head}"')
+        yield Problem(f'"{head}" has no fields', pointer=f"{test.pointer}/field", hint=f'write "field": "{head}"')
     elif head in _TRUST_FIELDS and "trust" not in inventory.config.org.extensions:
         hint = 'set "trust": {} in config/org.json'
-        yield PointerProblem(test.pointer, "the condition tests trust, and trust tracking is off", hint)
+        yield Problem("the condition tests trust, and trust tracking is off", pointer=test.pointer, hint=hint)
 
 
-def _impossible_values(
-    test: ConditionTest, gate: Gate, inventory: Inventory, agent: Agent | None
-) -> Iterator[PointerProblem]:
+def _impossible_values(test: ConditionTest, gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[Problem]:
     """Yield values outside the possible values of a field."""
     possible_values = _possible_values(test, gate, inventory, agent)
     if possible_values is None:
@@ -253,23 +262,25 @@ def _impossible_values(
             test.field == "tool" and inventory.missing_tool_reason(str(value)) is None
         ):
             hint = did_you_mean(str(value), [*possible_values]) or available
-            yield PointerProblem(f"{test.pointer}/value", f'"{test.field}" is never "{value}"', hint)
+            yield Problem(f'"{test.field}" is never "{value}"', pointer=f"{test.pointer}/value", hint=hint)
     if test.op in _TEXT_OPS and not (test.field == "tool" and inventory.survey.has_server_tools):
         fits = compile_condition({"field": test.field, "op": test.op, "value": test.value})
         if not any(fits({test.field: candidate}) for candidate in possible_values):
             message = f'no possible value of "{test.field}" {test.op.replace("_", " ")} "{test.value}"'
-            yield PointerProblem(
-                f"{test.pointer}/value", message, did_you_mean(str(test.value), [*possible_values]) or available
+            yield Problem(
+                message,
+                pointer=f"{test.pointer}/value",
+                hint=did_you_mean(str(test.value), [*possible_values]) or available,
             )
 
 
-def _mistyped_values(test: ConditionTest, types: tuple[type, ...], expected_type: str) -> Iterator[PointerProblem]:
+def _mistyped_values(test: ConditionTest, types: tuple[type, ...], expected_type: str) -> Iterator[Problem]:
     """Yield values of the wrong type for a field, such as a text for a number."""
     for value in test.compared_values:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             value_json = dump_compact(value).decode()
-            yield PointerProblem(
-                f"{test.pointer}/value", f'"{test.field}" is never {value_json}', f"use {expected_type}"
+            yield Problem(
+                f'"{test.field}" is never {value_json}', pointer=f"{test.pointer}/value", hint=f"use {expected_type}"
             )
 
 
@@ -311,7 +322,7 @@ def _possible_values(
 
 def validate_paths(
     gate: Gate, tests: Iterable[ConditionTest], inventory: Inventory, agent: Agent | None
-) -> Iterator[PointerProblem]:
+) -> Iterator[Problem]:
     """Yield the paths in a gate without a matching file. `tests`: the tests of the gate's condition."""
     names = _path_arguments(gate, inventory, agent)
     for pointer, field, op, value in tests:
@@ -320,9 +331,11 @@ def validate_paths(
             continue
         if op == "matches" and isinstance(value, str) and (reason := _unmatchable_reason(value, inventory)):
             hint = "start with a folder of the organisation: shared/... or agents/NAME/workspace/..."
-            yield PointerProblem(f"{pointer}/value", reason, f'{hint}; or use "op": "starts_with" with the path itself')
+            yield Problem(
+                reason, pointer=f"{pointer}/value", hint=f'{hint}; or use "op": "starts_with" with the path itself'
+            )
         elif op == "starts_with" and _is_organisation_root(value, inventory):
-            yield PointerProblem(f"{pointer}/value", *ROOT_FAULT)
+            yield Problem(ROOT_FAULT[0], pointer=f"{pointer}/value", hint=ROOT_FAULT[1])
         elif op in PATH_OPS:
             for path in value if isinstance(value, list) else [value]:
                 yield from _find_mistyped_folder(path, f"{pointer}/value", inventory)
@@ -330,12 +343,12 @@ def validate_paths(
         for index, pattern in enumerate([patterns] if isinstance(patterns, str) else patterns):
             at = f"/args/{name}" if isinstance(patterns, str) else f"/args/{name}/{index}"
             if name in names and "*" in pattern and _is_organisation_root(pattern.partition("*")[0], inventory):
-                yield PointerProblem(at, *ROOT_FAULT)
+                yield Problem(ROOT_FAULT[0], pointer=at, hint=ROOT_FAULT[1])
             elif name in names:
                 yield from _find_mistyped_folder(pattern, at, inventory)
 
 
-def _find_mistyped_folder(path: Any, at: str, inventory: Inventory) -> Iterator[PointerProblem]:
+def _find_mistyped_folder(path: Any, at: str, inventory: Inventory) -> Iterator[Problem]:
     """Yield a path if its first folder is missing and resembles a folder of the organisation."""
     if not isinstance(path, str) or "/" not in path or path.startswith("/"):
         return
@@ -344,8 +357,10 @@ def _find_mistyped_folder(path: Any, at: str, inventory: Inventory) -> Iterator[
         return
     workspaces = [f"{inventory.org.base}/{paths.workspace_folder(name)}" for name in inventory.agent_names]
     if not any(os.path.lexists(f"{folder}/{first}") for folder in (inventory.org.base, *workspaces)):
-        yield PointerProblem(
-            at, f'folder "{first}" does not exist, in a workspace or beside the workspaces', f'did you mean "{other}"?'
+        yield Problem(
+            f'folder "{first}" does not exist, in a workspace or beside the workspaces',
+            pointer=at,
+            hint=f'did you mean "{other}"?',
         )
 
 

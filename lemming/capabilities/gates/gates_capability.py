@@ -11,37 +11,29 @@ from lemming.capabilities.gates.gate_settings import get_gates, rules_for_agent
 from lemming.capabilities.gates.input_gates import InputGates, make_snapshot
 from lemming.capabilities.gates.output_gates import OutputGates
 from lemming.ext import (
-    AgentCheck,
     Capability,
     CheckResult,
-    CheckSubject,
     DescribeQuery,
     Interception,
     Interceptor,
     LiveEffect,
     ModelEntry,
-    OrgCheck,
     OrgQuery,
-    PointerProblem,
     Preparation,
     Problem,
-    ReferenceCheck,
-    ResumeCheck,
     RunTool,
     SendRequest,
     SharedResource,
     StateQuery,
-    TickContext,
     ToolReference,
-    TurnInputs,
+    TurnSubject,
     TurnView,
-    to_problems,
 )
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.config import Config, OrgSettings
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
 
 
 class GatesCapability(Capability):
@@ -94,23 +86,6 @@ class GatesCapability(Capability):
             else None
         )
 
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield the problems of gates: unknown names, invalid limits and judges, no effect, unchecked actions."""
-        if isinstance(subject, ReferenceCheck):
-            yield from to_problems(_validate_references(subject))
-        elif isinstance(subject, AgentCheck):
-            yield from _validate_settings(subject.base, subject.agent, subject.config)
-        elif isinstance(subject, OrgCheck):
-            from lemming.capabilities.gates.gates_validation import validate_gates
-            from lemming.capabilities.gates.untrusted_senders import validate_untrusted_access
-
-            yield from validate_gates(subject.base, subject.config, subject.only)
-            yield from validate_untrusted_access(subject.base, subject.config, subject.only)
-            if subject.only is None:
-                yield from _validate_settings(subject.base, None, subject.config)
-        elif isinstance(subject, ResumeCheck):
-            yield from _validate_resumed_turn(subject.inputs, subject.tick_context)
-
     def describe(self, query: DescribeQuery) -> Iterator[ModelEntry | SharedResource | ToolReference]:
         """Yield the programs of recorded judges, the limits that turns share, and the tools in gates."""
         if isinstance(query, StateQuery):
@@ -129,34 +104,13 @@ class GatesCapability(Capability):
             yield from find_shared_limits(query.agents, query.config.org)
 
 
-def _validate_resumed_turn(inputs: TurnInputs, tick_context: TickContext) -> Iterator[Problem]:
+def find_added_gates(turn: TurnSubject) -> Iterator[Problem]:
     """Yield a problem for an output gate that was added after the turn started."""
-    agent, recorded = inputs.agent, inputs.given.get(GATES, {}).get("rules", ())
+    agent, recorded = turn.inputs.agent, turn.inputs.given.get(GATES, {}).get("rules", ())
     recorded_gates = [recorded_rule["gate"] for recorded_rule in recorded]
-    for rule in rules_at_stage(rules_for_agent(agent, tick_context.config.org), "out"):
+    for rule in rules_at_stage(rules_for_agent(agent, turn.tick_context.config.org), "out"):
         if rule.as_json()["gate"] not in recorded_gates:
             yield Problem(f"a gate stands at {rule.line} which the turn was not begun with")
-
-
-def _validate_references(subject: ReferenceCheck) -> Iterator[PointerProblem]:
-    from lemming.capabilities.gates.dead_gates import validate_gate
-
-    for index, gate in enumerate(get_gates(subject.agent or subject.names.config.org)):
-        for reference_error in validate_gate(gate, subject.names, subject.agent):
-            yield reference_error._replace(at=f"/gates/{index}{reference_error.at}")
-
-
-def _validate_settings(base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
-    """Yield problems of spending limits and of judges in the gates of an agent, or of the settings."""
-    gates = get_gates(agent or config.org)
-    if gates:
-        from lemming.capabilities.gates.gates_validation import validate_limits
-
-        yield from validate_limits(base, agent, config)
-    if any(gate.by for gate in gates):
-        from lemming.capabilities.gates.gates_validation import validate_gate_judges
-
-        yield from validate_gate_judges(base, agent, config)
 
 
 def iter_permissions(

@@ -7,9 +7,7 @@ checks limits that cannot hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,136 +16,101 @@ from lemming.capabilities.gates.gate_format import SETTLES, Gate, GateRule
 from lemming.capabilities.gates.gate_judges import get_judge
 from lemming.capabilities.gates.gate_settings import get_gates, iter_rules
 from lemming.capabilities.gates.spending_limit import parse_window
+from lemming.capabilities.gates.untrusted_senders import validate_untrusted_access
 from lemming.capabilities.judges.judges_validation import program_permission, validate_judge_name
 from lemming.capabilities.pricing.prices import get_price
-from lemming.ext import ConfigError, LemmingError, Problem, has_model_turns
+from lemming.ext import CheckSubject, Inventory, LemmingError, Problem, has_model_turns, make_warning
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_org_path
 from lemming.kernel.access.workspace_trust import RequiredPermission
-from lemming.kernel.agents import Agent, list_agent_folders, survey_agents
+from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact
 from lemming.kernel.base.name_patterns import is_any_match, is_match
 from lemming.kernel.llm.call_cost import CALL_OVERHEAD_TOKENS
-from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings, load_config
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings
+from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import NO_MODELS, PREFIXES
 from lemming.kernel.plugins.plugin_registry import find_unimported
-from lemming.kernel.tools import Tool, get_toolset, missing_server_tool_reason
-from lemming.kernel.tools.toolset import Toolset
+from lemming.kernel.tools import missing_server_tool_reason
 
 Json = dict[str, Any]
 CODE = "LMG-308"
 
 
-@dataclass(frozen=True)
-class _OrgFacts:
-    """Facts about an organisation for checking its gates."""
-
-    base: OrgPath
-    config: Config
-    agents: dict[str, Agent] = field(default_factory=dict)
-
-    @cached_property
-    def org(self) -> Organisation:
-        return Organisation.from_path(self.base)
-
-    @cached_property
-    def names(self) -> Sequence[str]:
-        return list_agent_folders(self.base)
-
-    @cached_property
-    def toolset(self) -> Toolset | None:
-        """The tools, or None if some cannot be loaded."""
-        settings = self.config.org
-        if find_unimported(settings.plugins) or load_config(self.base).org.tool_files != settings.tool_files:
-            return None
-        try:
-            return get_toolset(settings, self.org)
-        except ConfigError:
-            return None
-
-    @cached_property
-    def tools_by_agent(self) -> Mapping[str, Mapping[str, Tool]]:
-        """Callable tools of each agent."""
-        tools = self.toolset
-        return (
-            {name: tools.allowed_tools(agent, self.config.org) for name, agent in self.agents.items()} if tools else {}
-        )
+def find_gate_problems(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield the problems of the gates of settings and resumes: no effect, unchecked actions, invalid limits."""
+    yield from validate_gates(subject)
+    yield from validate_untrusted_access(subject.org, subject.config, subject.only)
+    if subject.only is None:
+        yield from find_limit_problems(subject)
 
 
-def validate_gates(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
-    """Yield a warning for each gate without effect.
-
-    If `only` is set, only the gates of this agent's resume are checked.
-    """
-    agents = survey_agents(base).agents
-    if not get_gates(config.org) and not any(map(get_gates, agents.values())):
+def validate_gates(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield a warning for each gate without effect."""
+    settings, agents, only = subject.config.org, survey_agents(subject.org).agents, subject.only
+    if not get_gates(settings) and not any(map(get_gates, agents.values())):
         return
-    org_facts = _OrgFacts(base, config, agents)
     if only is None:
-        yield from _check_rules(ORG_FILE, [*iter_rules(config.org)], (), org_facts, None)
+        yield from _check_rules(ORG_FILE, [*iter_rules(settings)], (), subject.names, None)
     for name in [only] if only else agents:
         if agent := agents.get(name):
-            org_rules = [*iter_rules(config.org)]
-            yield from _check_rules(paths.resume_file(name), [*iter_rules(agent)], org_rules, org_facts, agent)
+            rules = [*iter_rules(agent)]
+            yield from _check_rules(paths.resume_file(name), rules, [*iter_rules(settings)], subject.names, agent)
 
 
 def _check_rules(
     file: str,
     own_rules: Sequence[GateRule],
     earlier_rules: Sequence[GateRule],
-    org_facts: _OrgFacts,
+    names: Inventory,
     agent: Agent | None,
 ) -> Iterator[Problem]:
     rules = [*earlier_rules, *own_rules]
     for index, (_, gate) in enumerate(own_rules):
         pointer = f"/gates/{index}"
-        for at, message, hint in _check_gate(gate, org_facts, agent):
-            yield Problem(message, file, pointer=f"{pointer}{at}", hint=hint, severity="warning", code=CODE)
+        for at, message, hint in _check_gate(gate, names, agent):
+            yield make_warning(message, f"{pointer}{at}", hint, file, CODE)
         if deciding_rule := _find_shadowing_gate(rules[: len(earlier_rules) + index], gate):
             message = f"the gate is never reached: {deciding_rule.line} decides all its calls"
             hint = "move it before that gate, or remove it"
-            yield Problem(message, file, pointer=pointer, hint=hint, severity="warning", code=CODE)
+            yield make_warning(message, pointer, hint, file, CODE)
 
 
 GateProblem = tuple[str, str, str]
 """The location below the gate, the problem, and the fix."""
 
 
-def _check_gate(gate: Gate, org_facts: _OrgFacts, agent: Agent | None) -> Iterator[GateProblem]:
-    yield from _find_unknown_tools(gate, org_facts, agent)
-    yield from _find_idle_approvals(gate, org_facts, agent)
+def _check_gate(gate: Gate, names: Inventory, agent: Agent | None) -> Iterator[GateProblem]:
+    yield from _find_unknown_tools(gate, names, agent)
+    yield from _find_idle_approvals(gate, names, agent)
     if _is_legacy_standing_approval(gate):
         yield (
             "",
             "this gate of an earlier `approve --for tool` lets pass calls that later gates block",
             'remove it, and use "approved" in the gate that asks (docs/gates.md)',
         )
-    plugins = tuple(org_facts.config.org.plugins)
+    plugins = tuple(names.config.org.plugins)
     if gate.check and not find_unimported(plugins) and gate.check not in (functions := load_checks(plugins)):
         hint = did_you_mean(gate.check, [*functions]) or "register it with @check in a plugin"
         yield "/check", f'function "{gate.check}" is not registered by a plugin: the gate blocks', hint
 
 
-def _find_unknown_tools(gate: Gate, org_facts: _OrgFacts, agent: Agent | None) -> Iterator[GateProblem]:
+def _find_unknown_tools(gate: Gate, names: Inventory, agent: Agent | None) -> Iterator[GateProblem]:
     """Yield problems of the tools named by a gate."""
-    if not gate.tool_patterns or org_facts.toolset is None:
+    if not gate.tool_patterns or names.toolset is None:
         return
-    available_names = {
-        name for toolset in (org_facts.toolset, *org_facts.toolset.toolsets_by_agent.values()) for name in toolset
-    }
-    agents = [agent] if agent else [*org_facts.agents.values()]
-    callable_ = {name: tool for candidate in agents for name, tool in org_facts.tools_by_agent[candidate.name].items()}
+    agents = [agent] if agent else [*names.survey.agents.values()]
+    callable_names = {name for candidate in agents for name in names.allowed_tools[candidate.name]}
     for index, pattern in enumerate(gate.tool_patterns):
         at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
-        if any(is_match(name, pattern) for name in callable_):
+        if any(is_match(name, pattern) for name in callable_names):
             continue
         if pattern.startswith(PREFIXES):
-            may_exist = missing_server_tool_reason(org_facts.base, pattern) is None
-            if may_exist and (reason_and_hint := missing_server_tool_reason(org_facts.base, pattern, today=True)):
+            may_exist = missing_server_tool_reason(names.org, pattern) is None
+            if may_exist and (reason_and_hint := missing_server_tool_reason(names.org, pattern, today=True)):
                 yield at, *reason_and_hint
-        elif any(is_match(name, pattern) for name in available_names):
+        elif any(is_match(name, pattern) for name in names.tool_names):
             subject = f"{agent.name} may not" if agent else "no agent may"
             yield (at, f'{subject} call "{pattern}": the gate has no effect', "grant the tool, or remove the gate")
 
@@ -157,11 +120,11 @@ def _is_legacy_standing_approval(gate: Gate) -> bool:
     return has_legacy_reason and (gate.at, gate.then) == ("call", "pass")
 
 
-def _find_idle_approvals(gate: Gate, org_facts: _OrgFacts, agent: Agent | None) -> Iterator[GateProblem]:
+def _find_idle_approvals(gate: Gate, names: Inventory, agent: Agent | None) -> Iterator[GateProblem]:
     """Yield the missing agents among the exemptions of a gate."""
     for name in gate.approved:
-        if name not in ([agent.name] if agent else org_facts.names):
-            hint = did_you_mean(name, [agent.name] if agent else org_facts.names) or "remove it"
+        if name not in (candidates := [agent.name] if agent else names.folders):
+            hint = did_you_mean(name, candidates) or "remove it"
             yield f"/approved/{name}", f'"approved" names "{name}", and there is no such agent', hint
 
 
@@ -228,10 +191,17 @@ def _conjuncts(condition: Json | None) -> Iterator[Json]:
 # --- limits that cannot hold ----------------------------------------------------------------------
 
 
-def validate_limits(base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
-    """Yield problems of the spending limits of a resume, or of the settings if `agent` is None."""
-    file = paths.resume_file(agent.name) if agent else paths.ORG_FILE
-    concerned = [agent] if agent else survey_agents(base).agents.values()
+def find_limit_problems(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield problems of spending limits and of judges in the gates of an agent, or of the settings."""
+    if get_gates(subject.agent or subject.config.org):
+        yield from _validate_limits(subject)
+        yield from _validate_judges(subject)
+
+
+def _validate_limits(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield problems of the spending limits of an agent, or of the settings."""
+    agent, config = subject.agent, subject.config
+    concerned = [agent] if agent else survey_agents(subject.org).agents.values()
     turn_agents = (item for item in concerned if agent or has_model_turns(item, config))
     keys = {key for item in turn_agents for key in (item.model.key, *item.model.fallback)}
     entries = [(key, config.models[key]) for key in sorted(keys) if key in config.models]
@@ -242,7 +212,7 @@ def validate_limits(base: OrgPath, agent: Agent | None, config: Config) -> Itera
         pointer = f"/gates/{index}"
         if retention_problem := _retention_gap(gate, config):
             hint = "shorten it, or raise kept_journals: spending is read from journals"
-            yield Problem(retention_problem, file, pointer=f"{pointer}/window", hint=hint)
+            yield Problem(retention_problem, pointer=f"{pointer}/window", hint=hint)
         unpriced = [key for key, item in models if gate.dollars is not None and get_price(item) is None]
         if unpriced:
             message = f"a limit in dollars blocks models without a price: {', '.join(unpriced)}"
@@ -250,7 +220,7 @@ def validate_limits(base: OrgPath, agent: Agent | None, config: Config) -> Itera
                 "set usd_per_million_input_tokens and usd_per_million_output_tokens in config/models.json; "
                 "0 for a free model"
             )
-            yield Problem(message, file, pointer=f"{pointer}/dollars", hint=hint, severity="warning")
+            yield make_warning(message, f"{pointer}/dollars", hint)
         tokens = gate.tokens
         blocked_keys = [
             key for key, item in models if tokens and item.max_output_tokens + CALL_OVERHEAD_TOKENS > tokens
@@ -258,7 +228,7 @@ def validate_limits(base: OrgPath, agent: Agent | None, config: Config) -> Itera
         if blocked_keys:
             message = f"a limit of {tokens} tokens blocks every call of {', '.join(blocked_keys)}"
             hint = f"raise it above max_output_tokens plus {CALL_OVERHEAD_TOKENS} plus the prompt"
-            yield Problem(message, file, pointer=f"{pointer}/tokens", hint=hint, severity="warning")
+            yield make_warning(message, f"{pointer}/tokens", hint)
 
 
 def _retention_gap(gate: Gate, config: Config) -> str:
@@ -273,22 +243,21 @@ def _retention_gap(gate: Gate, config: Config) -> str:
     return f"{window} is longer than the {kept_ticks} ticks whose journals are kept" if ticks > kept_ticks else ""
 
 
-def validate_gate_judges(base: OrgPath, agent: Agent | None, config: Config) -> Iterator[Problem]:
-    """Yield problems of the judges at the gates of an agent's resume, or of the settings if `agent` is None."""
-    file = paths.resume_file(agent.name) if agent else paths.ORG_FILE
-    for index, gate in enumerate(get_gates(agent or config.org)):
+def _validate_judges(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield problems of the judges at the gates of an agent, or of the settings."""
+    org, config, file = subject.org, subject.config, subject.file
+    for index, gate in enumerate(get_gates(subject.agent or config.org)):
         if not gate.by:
             continue
         judge_settings = get_judge(gate)
-        yield from validate_judge_name(base, judge_settings.by, file, f"/gates/{index}", config)
+        yield from validate_judge_name(org, judge_settings.by, file, f"/gates/{index}", config)
         if judge_settings.policy_file:
             try:
-                read_text(
-                    resolve_org_path(Path(base), judge_settings.policy_file.removeprefix("./"), caller="policy"), {}
-                )
+                policy = judge_settings.policy_file.removeprefix("./")
+                read_text(resolve_org_path(Path(org), policy, caller="policy"), {})
             except LemmingError as error:
                 hint = error.hint or "name a file of the organisation"
-                yield Problem(error.message, file, pointer=f"/gates/{index}/policy", hint=hint)
+                yield Problem(error.message, pointer=f"/gates/{index}/policy", hint=hint)
 
 
 def gate_judge_programs(base: OrgPath, owner: OrgSettings | Agent) -> Iterator[RequiredPermission]:

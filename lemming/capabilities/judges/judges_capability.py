@@ -13,27 +13,21 @@ from lemming.capabilities.judges.judge_prompts import (
 from lemming.capabilities.judges.judged_turn import DraftWrites, run_with_judges, truncate_for_judge
 from lemming.capabilities.judges.judges_validation import (
     iter_named_judges,
-    judge_error,
     program_permission,
-    validate_judges,
 )
 from lemming.capabilities.requests.team_tools import build_team_tools
 from lemming.ext import (
-    AgentCheck,
     Allowed,
     BuildPrompt,
     CallTool,
     Capability,
     CarryOut,
-    CheckSubject,
     DescribeQuery,
     Effect,
     Interception,
     Interceptor,
     ModelEntry,
     Preparation,
-    Problem,
-    ReferenceCheck,
     Rejected,
     RunTurn,
     StateQuery,
@@ -41,7 +35,6 @@ from lemming.ext import (
     TurnView,
     describe_task,
     resume_file,
-    to_problems,
 )
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.base.errors import NotVerified
@@ -79,15 +72,6 @@ class JudgesCapability(Capability):
             return run_with_judges(turn, turn.get_cache(JudgedDraft).writes, run)
         except NotVerified as error:
             return turn.fail(error)
-
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield the names of missing judges, and other problems of the judges named in a resume."""
-        if isinstance(subject, AgentCheck):
-            yield from validate_judges(subject.base, subject.agent, subject.config)
-        elif isinstance(subject, ReferenceCheck) and subject.agent is not None:
-            for pointer, _, settings in iter_named_judges(subject.agent):
-                if reason_and_hint := judge_error(subject.names, settings.by):
-                    yield from to_problems([(f"{pointer}/by", *reason_and_hint)])
 
     def describe(self, query: DescribeQuery) -> Iterator[ModelEntry]:
         """Yield the programs of recorded judges."""

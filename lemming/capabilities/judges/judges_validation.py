@@ -12,7 +12,7 @@ from lemming.capabilities.judges.judges_settings import (
     parse_judge_target,
 )
 from lemming.capabilities.requests.requests_settings import get_team
-from lemming.ext import Inventory, ModelEntry, Problem
+from lemming.ext import AgentSubject, Inventory, ModelEntry, Problem, make_warning
 from lemming.kernel.access import permission_bindings
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_path
@@ -25,6 +25,13 @@ from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.providers import is_channel, is_person
+
+
+def find_missing_judges(subject: AgentSubject) -> Iterator[Problem]:
+    """Yield the names of missing judges."""
+    for pointer, _, settings in iter_named_judges(subject.agent):
+        if reason_and_hint := judge_error(subject.names, settings.by):
+            yield Problem(reason_and_hint[0], pointer=f"{pointer}/by", hint=reason_and_hint[1])
 
 
 def judge_error(inventory: Inventory, by: JudgeReference) -> tuple[str, str] | None:
@@ -52,9 +59,10 @@ def iter_named_judges(agent: Agent) -> Iterator[tuple[str, str, JudgeSettings]]:
             yield f"/team/ask/{index}/verify", member.agent, settings
 
 
-def validate_judges(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
+def find_judge_problems(subject: AgentSubject) -> Iterator[Problem]:
     """Yield problems of the judges named in an agent's resume."""
-    file, agents = paths.resume_file(agent.name), survey_agents(base).agents
+    base, agent, config, file = subject.org, subject.agent, subject.config, subject.file
+    agents = survey_agents(base).agents
     for pointer, author, settings in iter_named_judges(agent):
         yield from validate_judge_name(base, settings.by, file, pointer, config)
         if author not in agents:
@@ -131,7 +139,7 @@ def _own_turn_problems(judge: Agent, file: str, pointer: str, config: Config) ->
     if habits.is_asked and habits.wake != "addressed" and not judge.permissions.read_outboxes:
         message = f"{judge.name} is a judge and also takes turns, in which it reads no outboxes"
         hint = f'set "wake": "addressed" in schedule of {paths.resume_file(judge.name)} to let it only judge'
-        yield Problem(message, file, pointer=pointer, hint=hint, severity="warning")
+        yield make_warning(message, pointer, hint, file)
 
 
 def _is_person_or_channel(entry: ModelEntry, config: Config) -> bool:
@@ -149,7 +157,7 @@ def _author_problems(author: Agent, file: str, pointer: str, config: Config) -> 
     elif resolve_turn_policy(author, config).is_written:
         message = f"{author.name} follows a plan, which cannot revise its draft: only the first draft is judged"
         hint = "verify the steps of the plan"
-        yield Problem(message, file, pointer=pointer, hint=hint, severity="warning")
+        yield make_warning(message, pointer, hint, file)
 
 
 def _policy_problems(
@@ -174,4 +182,4 @@ def _policy_problems(
     if writable_path.path_key == policy_path.path_key:
         message = f"{author.name} may write {settings.policy_file}, the policy of its own judge"
         hint = "move it out of its permissions.file_access.allow_write"
-        yield Problem(message, file, pointer=policy_pointer, hint=hint, severity="warning")
+        yield make_warning(message, policy_pointer, hint, file)

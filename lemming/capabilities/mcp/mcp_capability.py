@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from lemming.capabilities.mcp.mcp_settings import load_mcp_config, match_servers, referenced_variables
-from lemming.capabilities.mcp.mcp_tools import validate_servers
-from lemming.ext import Capability, CheckSubject, OrgCheck, Problem
+from lemming.ext import Capability
 from lemming.kernel.access.permission_bindings import code_permission, digest_command
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
@@ -18,11 +17,6 @@ class McpCapability(Capability):
     """MCP servers, with tools granted in a resume under names starting with `mcp.`."""
 
     name = "mcp"
-
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield problems of the files about servers."""
-        if isinstance(subject, OrgCheck) and subject.only is None:
-            yield from validate_servers(subject.base)
 
 
 def iter_permissions(

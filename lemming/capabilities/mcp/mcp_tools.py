@@ -20,7 +20,7 @@ from lemming.capabilities.mcp.mcp_settings import (
     load_mcp_config,
     match_servers,
 )
-from lemming.ext import ConfigError, NewEntry, Problem
+from lemming.ext import CheckSubject, ConfigError, NewEntry, Problem, make_warning
 from lemming.kernel.agents import Agent, get_latest_survey, survey_agents
 from lemming.kernel.base.entry_kinds import ToolClass
 from lemming.kernel.base.errors import InvalidArguments, TimedOut, ToolError
@@ -218,18 +218,20 @@ def _iter_tools(config: McpConfig, lock: McpLock) -> Iterator[McpTool]:
 # --- validation -----------------------------------------------------------------------------------
 
 
-def validate_servers(base: OrgPath) -> Iterator[Problem]:
+def find_server_problems(subject: CheckSubject) -> Iterator[Problem]:
     """Yield problems of the files about servers."""
-    config = load_mcp_config(base)
+    if subject.only is not None:
+        return
+    base, config = subject.org, load_mcp_config(subject.org)
     yield from config.problems
     if config.servers and find_spec("mcp") is None:
         hint = install_command("mcp")
-        yield Problem("the MCP SDK is not installed", MCP_FILE, hint=hint, severity="warning", code="LMG-307")
+        yield make_warning("the MCP SDK is not installed", hint=hint, file=MCP_FILE, code="LMG-307")
     try:
         load_lock(base)
     except ConfigError as error:
         yield from error.problems
-    yield from _find_blocked_elicitations(Organisation.from_path(base), config)
+    yield from _find_blocked_elicitations(base, config)
 
 
 def _find_blocked_elicitations(org: Organisation, config: McpConfig) -> Iterator[Problem]:
@@ -245,7 +247,7 @@ def _find_blocked_elicitations(org: Organisation, config: McpConfig) -> Iterator
             if blocker := elicitation_blocker(org, agent.name, server.ask):
                 message = f"questions of MCP server {name} to {agent.name} are not answered: {blocker}"
                 pointer = f"/{key}/{name}{'/ask' if key == 'servers' else ''}"
-                yield Problem(message, config.files[name], pointer=pointer, severity="warning", code="LMG-307")
+                yield make_warning(message, pointer, file=config.files[name], code="LMG-307")
 
 
 def missing_tool_reason(base: OrgPath, pattern: str) -> tuple[str, str] | None:

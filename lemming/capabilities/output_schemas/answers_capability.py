@@ -17,25 +17,22 @@ from lemming.capabilities.output_schemas.payload_validation import (
     payload_instructions,
 )
 from lemming.ext import (
-    AgentCheck,
+    AgentSubject,
     Allowed,
     BuildPrompt,
     Capability,
     CheckEntries,
-    CheckSubject,
     Effect,
     Interception,
     Interceptor,
     Preparation,
     Problem,
-    ReferenceCheck,
     SelectContext,
     TurnView,
     has_model_turns,
-    to_problems,
+    make_warning,
 )
 from lemming.kernel.agents import Agent
-from lemming.kernel.base import paths
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw, resolve_ref
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.config import Config
@@ -66,19 +63,6 @@ class AnswersCapability(Capability):
         validated = validator.validate_entries([*effect.entries])
         turn.report_answer_violation(validator.violation)
         return Allowed(effect, validated)
-
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield keywords of the schema that would check nothing, problems of the schema, and parts no model sees."""
-        if not isinstance(subject, ReferenceCheck | AgentCheck) or subject.agent is None:
-            return
-        agent, output = subject.agent, get_output_settings(subject.agent)
-        if output is None:
-            return
-        if isinstance(subject, ReferenceCheck):
-            if not find_schema_flaw(output.schema)[0]:
-                yield from to_problems(find_schema_typos(output.schema, f"/{OUTPUT}/schema"))
-        elif has_model_turns(agent, subject.config):
-            yield from validate_output(agent, output, subject.config)
 
 
 class AnswerSchemas:
@@ -124,23 +108,32 @@ def _make_validator(turn: TurnView) -> PayloadValidator:
 # --- validation of the key `output` of a resume --------------------------------------------------
 
 
-def validate_output(agent: Agent, output: OutputSettings, config: Config) -> Iterator[Problem]:
-    """Yield problems in the key `output` of a resume."""
-    yield from _schema_problems(output, paths.resume_file(agent.name))
-    yield from _kind_problems(agent, output)
-    yield from _backend_problems(agent, output, config)
+def find_output_typos(subject: AgentSubject) -> Iterator[Problem]:
+    """Yield keywords of the schema that would check nothing."""
+    output = get_output_settings(subject.agent)
+    if output and not find_schema_flaw(output.schema)[0]:
+        yield from find_schema_typos(output.schema, f"/{OUTPUT}/schema")
 
 
-def _schema_problems(output: OutputSettings, resume: str) -> Iterator[Problem]:
+def find_output_problems(subject: AgentSubject) -> Iterator[Problem]:
+    """Yield problems of the schema, and parts of it that no model sees."""
+    agent, output = subject.agent, get_output_settings(subject.agent)
+    if output and has_model_turns(agent, subject.config):
+        yield from _schema_problems(output)
+        yield from _kind_problems(agent, output)
+        yield from _backend_problems(agent, output, subject.config)
+
+
+def _schema_problems(output: OutputSettings) -> Iterator[Problem]:
     flaw, inside = find_schema_flaw(output.schema)
     if flaw:
         hint = "correct it (see json-schema.org): every turn fails until then"
-        yield Problem(f"expected a JSON Schema: {flaw}", resume, pointer=f"/output/schema{inside}", hint=hint)
+        yield Problem(f"expected a JSON Schema: {flaw}", pointer=f"/output/schema{inside}", hint=hint)
         return
     for pointer, reference in _iter_refs(output.schema, "/output/schema"):
         if resolve_ref(output.schema, reference) is None:
             hint = 'refer to a part of the schema, such as "#/$defs/line": other addresses are not fetched'
-            yield Problem(f"the schema does not contain {str(reference)[:100]}", resume, pointer=pointer, hint=hint)
+            yield Problem(f"the schema does not contain {str(reference)[:100]}", pointer=pointer, hint=hint)
 
 
 def _iter_refs(schema: Any, pointer: str) -> Iterator[tuple[str, Any]]:
@@ -156,7 +149,7 @@ def _kind_problems(agent: Agent, output: OutputSettings) -> Iterator[Problem]:
         reason = "by its conditions" if output.when else f"it is about {' and '.join(CHECKED_KINDS)}"
         message = f"the schema applies to no entry: {reason}, and turn.kinds is {', '.join(agent.turn.kinds)}"
         hint = 'write "when": [{"field": "kind", "op": "is", "value": "message"}], for example'
-        yield _make_warning(agent, "/output", message, hint)
+        yield make_warning(message, "/output", hint)
 
 
 def _backend_problems(agent: Agent, output: OutputSettings, config: Config) -> Iterator[Problem]:
@@ -168,8 +161,4 @@ def _backend_problems(agent: Agent, output: OutputSettings, config: Config) -> I
     hint = "simplify it, or leave it: the prompt describes it, and wrong answers are corrected"
     if entry.prompt == "brief":
         hint = f'simplify it: the "brief" prompt of model "{agent.model.key}" does not describe it'
-    yield _make_warning(agent, "/output/schema", message, hint)
-
-
-def _make_warning(agent: Agent, pointer: str, message: str, hint: str) -> Problem:
-    return Problem(message, paths.resume_file(agent.name), pointer=pointer, hint=hint, severity="warning")
+    yield make_warning(message, "/output/schema", hint)

@@ -12,11 +12,9 @@ from lemming.capabilities.plans.plan_rules import load_valid_plan
 from lemming.capabilities.plans.plan_run import PREFIX, get_waits, is_redirected, is_wait_done, run_key
 from lemming.capabilities.plans.step_requests import describe_wait
 from lemming.ext import (
-    AgentCheck,
     Block,
     BuildPrompt,
     Capability,
-    CheckSubject,
     ConfigError,
     Continue,
     DescribeQuery,
@@ -25,7 +23,6 @@ from lemming.ext import (
     OptionalReadPath,
     OrgQuery,
     Preparation,
-    Problem,
     ReadPath,
     RunTurn,
     SkipReason,
@@ -82,13 +79,6 @@ class PlansCapability(Capability):
         """Run the turn, which gives no response while its step waits for something outside."""
         turn.allow_silence()
         return run()
-
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield problems of the agent's plan, including a plan without an agent on the plan provider."""
-        if isinstance(subject, AgentCheck):
-            from lemming.capabilities.plans.plans_validation import validate_agent_plan
-
-            yield from validate_agent_plan(subject.base, subject.agent, subject.config)
 
     def describe(self, query: DescribeQuery) -> Iterator[ExpiredMemory | OptionalReadPath | ReadPath | SkipReason]:
         """Yield plan files, files that plans await, surplus ended runs, and the waits of runs."""

@@ -10,28 +10,29 @@ from lemming.capabilities.judges.judges_validation import validate_judge_in_file
 from lemming.capabilities.plans.plan_format import AgentPlan, is_planner, load_plan, plan_file
 from lemming.capabilities.plans.plan_permissions import PlanValidationContext, validate_permissions
 from lemming.capabilities.plans.plan_rules import locate_problems, validate_plan
-from lemming.ext import ConfigError, Problem
+from lemming.ext import AgentSubject, ConfigError, Problem, make_warning
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.agents import Agent, Survey, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import find_unimported
 from lemming.kernel.providers import is_person
 from lemming.kernel.tools import get_toolset
 from lemming.kernel.tools.toolset import Toolset
 
 
-def validate_agent_plan(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
+def find_plan_problems(subject: AgentSubject) -> Iterator[Problem]:
     """Yield problems of an agent's plan: of the file, the plan, and its permissions."""
-    org, file = Organisation.from_path(base), plan_file(agent.name)
+    org, agent, config = subject.org, subject.agent, subject.config
+    file = plan_file(agent.name)
     if not is_planner(agent, config):
         if path_exists(f"{org.base}/{file}"):
             message = f'the plan has no effect: the model key of {agent.name} is "{agent.model.key}"'
             hint = f'set "model": {{"key": "plan"}} in agents/{agent.name}/resume.json, or remove the file'
-            yield Problem(message, file, hint=hint, severity="warning")
+            yield make_warning(message, hint=hint, file=file)
         return
     try:
         document = load_plan(org, agent.name)
@@ -47,7 +48,7 @@ def validate_agent_plan(base: OrgPath, agent: Agent, config: Config) -> Iterator
     problems = [*validate_plan(document.value), *validate_permissions(document.value, agent, context)]
     yield from locate_problems(problems, file, document.raw)
     for author, judge_settings, pointer in document.value.iter_judges():
-        yield from validate_judge_in_file(base, agent, author, judge_settings, file, pointer, config)
+        yield from validate_judge_in_file(org, agent, author, judge_settings, file, pointer, config)
 
 
 # --- facts about an organisation for the validation of plans -------------------------------------

@@ -6,7 +6,6 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 
 from lemming.capabilities.requests.charges import Charges
@@ -19,26 +18,23 @@ from lemming.capabilities.requests.team_tools import (
     fill_answer,
 )
 from lemming.ext import (
-    AgentCheck,
+    AgentSubject,
     CallTool,
     Capability,
     CheckSubject,
     Effect,
     Interception,
     Interceptor,
-    Inventory,
     LemmingError,
-    OrgCheck,
     Preparation,
     Problem,
-    ReferenceCheck,
     SelectContext,
     ShowEarlierResult,
     TurnContext,
     TurnView,
-    to_problems,
+    make_warning,
 )
-from lemming.kernel.agents import Agent, suggest_agent, survey_agents
+from lemming.kernel.agents import suggest_agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.files.field_types import Json
@@ -51,7 +47,6 @@ from lemming.kernel.obligations.budgets import BudgetAmount
 from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_deadline_time
 from lemming.kernel.obligations.request_payloads import get_count
 from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
-from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import REQUESTS
 from lemming.kernel.turn.current_request import OWN_REQUESTS, CurrentRequest
 from lemming.kernel.turn.loop_breaker import loop_limits, select_request_counts
@@ -107,17 +102,6 @@ class RequestsCapability(Capability):
             charged=charged,
             allotted=allotted,
         )
-
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield team members that are missing or not readable, and open requests and answers without a reader."""
-        if isinstance(subject, OrgCheck):
-            with suppress(LemmingError):  # reported elsewhere
-                yield from validate_requests(subject.base, subject.only)
-        elif isinstance(subject, ReferenceCheck | AgentCheck) and subject.agent and (team := get_team(subject.agent)):
-            if isinstance(subject, ReferenceCheck):
-                yield from to_problems(validate_team_references(subject.agent, team, subject.names))
-            else:
-                yield from validate_team(subject.base, subject.agent, team)
 
 
 class TurnTeam:
@@ -201,41 +185,31 @@ def build_current_request(
 # --- find problems of teams and of open requests: missing permissions and unusable schemas -------
 
 
-def validate_requests(base: OrgPath, agent_name: str | None = None) -> Iterator[Problem]:
-    """Yield a warning for each missing permission of an open request, and for each unusable schema.
-
-    `only`: limit the warnings to one agent's resume.
-    """
-    snapshot = load_requests(base)
+def find_request_problems(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield a warning for each missing permission of an open request, and for each unusable schema."""
+    try:
+        snapshot, agent_name = load_requests(subject.org), subject.only
+    except LemmingError:  # reported elsewhere
+        return
     for request in snapshot.requests.unresolved_requests:
         flaw, pointer = find_schema_flaw(request.schema or {})
         if flaw and agent_name in (None, request.asker):
-            yield Problem(
-                f"the schema of the request accepts any answer: {flaw}",
-                request.entry.file,
-                pointer=f"/payload/schema{pointer}",
-                hint=f"cancel it with `lemming cancel {request.id}`, and ask again with a valid schema",
-                severity="warning",
-                code="LMG-301",
-            )
+            message = f"the schema of the request accepts any answer: {flaw}"
+            hint = f"cancel it with `lemming cancel {request.id}`, and ask again with a valid schema"
+            yield make_warning(message, f"/payload/schema{pointer}", hint, request.entry.file, "LMG-301")
     missing: dict[tuple[str, str], str] = {}
     for request in snapshot.requests.unresolved_requests:
         for assignment in request.open_assignments:
-            subject = f"what {request.asker} asks {assignment.assignee} ({request.id})"
+            topic = f"what {request.asker} asks {assignment.assignee} ({request.id})"
             if not snapshot.may_read(assignment.assignee, request.asker):
-                missing.setdefault((assignment.assignee, request.asker), f"{subject} does not reach it")
+                missing.setdefault((assignment.assignee, request.asker), f"{topic} does not reach it")
             if not snapshot.may_read(request.asker, assignment.assignee):
-                missing.setdefault((request.asker, assignment.assignee), f"no answer to {subject} reaches it")
+                missing.setdefault((request.asker, assignment.assignee), f"no answer to {topic} reaches it")
     for (reader, author), message in missing.items():
         if reader in snapshot.agents and agent_name in (None, reader):
-            yield Problem(
-                message,
-                paths.resume_file(reader),
-                pointer="/permissions/read_outboxes",
-                hint=f'add "{author}" to its read_outboxes, or run `lemming cancel {request.id}`',
-                severity="warning",
-                code="LMG-301",
-            )
+            hint = f'add "{author}" to its read_outboxes, or run `lemming cancel {request.id}`'
+            pointer = "/permissions/read_outboxes"
+            yield make_warning(message, pointer, hint, paths.resume_file(reader), "LMG-301")
 
 
 def iter_team_members(team: TeamSettings) -> Iterator[tuple[str, str, bool]]:
@@ -246,26 +220,26 @@ def iter_team_members(team: TeamSettings) -> Iterator[tuple[str, str, bool]]:
         yield f"/team/hand_to/{index}", name, False
 
 
-def validate_team_references(agent: Agent, team: TeamSettings, inventory: Inventory) -> Iterator[tuple[str, str, str]]:
-    """Yield the names that can never be in an agent's team: the pointer, the problem and the fix."""
-    for pointer, name, _ in iter_team_members(team):
+def find_team_typos(subject: AgentSubject) -> Iterator[Problem]:
+    """Yield the names that can never be in an agent's team."""
+    agent, agent_names, team = subject.agent, subject.names.agent_names, get_team(subject.agent)
+    for pointer, name, _ in iter_team_members(team) if team else ():
         if name == agent.name:
-            yield pointer, "an agent must not be in its own team", "remove it"
-        elif name not in inventory.agent_names and not team.may_be_absent:
-            hint = f'{suggest_agent(name, inventory.agent_names)}; set "may_be_absent": true if you create it later'
-            yield pointer, f'there is no agent "{name}"', hint
+            yield Problem("an agent must not be in its own team", pointer=pointer, hint="remove it")
+        elif team and name not in agent_names and not team.may_be_absent:
+            hint = f'{suggest_agent(name, agent_names)}; set "may_be_absent": true if you create it later'
+            yield Problem(f'there is no agent "{name}"', pointer=pointer, hint=hint)
 
 
-def validate_team(base: OrgPath, agent: Agent, team: TeamSettings) -> Iterator[Problem]:
+def find_team_problems(subject: AgentSubject) -> Iterator[Problem]:
     """Yield the problems of an agent's team: the agent and each member must be able to read each other."""
-    agents = survey_agents(base).agents
-    for pointer, name, needs_answer in iter_team_members(team):
+    agent, agents, team = subject.agent, survey_agents(subject.org).agents, get_team(subject.agent)
+    for pointer, name, needs_answer in iter_team_members(team) if team else ():
         if name not in agents or name == agent.name:
             continue
         readers = [(agents[name], agent), (agent, agents[name])] if needs_answer else [(agents[name], agent)]
         for reader, author in readers:
             if not reader.may_read(author.name):
                 hint = f'add "{author.name}" to read_outboxes in {paths.resume_file(reader.name)}'
-                subject = "the requests" if author is agent else "the answers"
-                file = paths.resume_file(agent.name)
-                yield Problem(f"{reader.name} may not read {subject}", file, pointer=pointer, hint=hint)
+                messages = "the requests" if author is agent else "the answers"
+                yield Problem(f"{reader.name} may not read {messages}", pointer=pointer, hint=hint)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from lemming.ext import Problem
+from lemming.ext import Problem, make_warning
 from lemming.kernel.access.agent_files import LISTING_LIMIT, is_readable, list_folder
 from lemming.kernel.access.allowed_paths import AllowedPath, resolve_org_path
 from lemming.kernel.base.errors import ToolError
@@ -90,9 +90,4 @@ class SkillSearch:
         return resolve_org_path(self._base, folder, caller="skills")
 
     def _add_problem(self, file: str, message: str, hint: str) -> None:
-        self.problems.append(make_warning(file, message, hint))
-
-
-def make_warning(file: str, message: str, hint: str) -> Problem:
-    """Return a warning about a skipped file."""
-    return Problem(message, file, hint=hint, severity="warning")
+        self.problems.append(make_warning(message, hint=hint, file=file))

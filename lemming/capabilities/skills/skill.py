@@ -64,7 +64,10 @@ def parse_skill(folder: str, text: str) -> Skill:
     if not description:
         hint = "add description: with the purpose of the skill and when to use it"
         raise _invalid_skill(file, "the skill has no description", hint, 1)
-    remarks = tuple(_make_warning(file, *remark) for remark in _find_remarks(name, keys, description))
+    remarks = tuple(
+        Problem(text, file, 1, 1, hint=hint, severity="warning")
+        for text, hint in _find_remarks(name, keys, description)
+    )
     return Skill(name, folder, description[:DESCRIPTION_CHARS], body, keys, remarks)
 
 
@@ -100,10 +103,6 @@ def _to_text(value: Any) -> str:
 def _invalid_skill(file: str, message: str, hint: str, line: int) -> ConfigError:
     problem = Problem(f"not a valid skill: {message}", file, line, min(line, 1), hint=hint, severity="warning")
     return ConfigError(str(problem), problems=(problem,))
-
-
-def _make_warning(file: str, message: str, hint: str) -> Problem:
-    return Problem(message, file, 1, 1, hint=hint, severity="warning")
 
 
 def build_skills_section(skills: Mapping[str, Skill]) -> str:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lemming.capabilities.skills.folder_search import SkillSearch, make_warning
+from lemming.capabilities.skills.folder_search import SkillSearch
 from lemming.capabilities.skills.skill import Skill, parse_skill
 from lemming.capabilities.skills.skills_settings import valid_patterns
-from lemming.ext import ConfigError, Problem
+from lemming.ext import ConfigError, Problem, make_warning
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_org_path
 from lemming.kernel.base import paths
@@ -74,7 +74,7 @@ def load_skills(org: Organisation, folder: str, names: str = "*", staged: Mappin
         first = skills.setdefault(skill.name, skill)
         if first is not skill:
             message = f'another skill is named "{skill.name}" and is used instead: {first.file_path}'
-            search.problems.append(make_warning(skill.file_path, message, "rename one of the folders"))
+            search.problems.append(make_warning(message, hint="rename one of the folders", file=skill.file_path))
     return SkillSet(dict(sorted(skills.items())), tuple(search.problems))
 
 
@@ -91,7 +91,7 @@ def _load_skill(org: Organisation, folder: str, staged: Mapping[str, bytes]) -> 
     try:
         text = read_text(resolve_org_path(org.base, file, caller="skills"), staged)
     except ToolError as error:
-        problem = make_warning(file, error.message, "it must be a text file of at most 256 KiB")
+        problem = make_warning(error.message, hint="it must be a text file of at most 256 KiB", file=file)
         raise ConfigError(str(problem), problems=(problem,)) from error
     by_folder = org.get_cache(_SkillCache).by_folder
     if folder not in by_folder or by_folder[folder][0] != text:

@@ -15,12 +15,11 @@ from lemming.capabilities.skills.skill_lookup import (
     load_skills,
     parse_skill_patterns,
 )
-from lemming.capabilities.skills.skills_settings import has_guides, valid_patterns, validate_patterns
+from lemming.capabilities.skills.skills_settings import has_guides, valid_patterns
 from lemming.ext import (
-    AgentCheck,
+    AgentSubject,
     BuildPrompt,
     Capability,
-    CheckSubject,
     DescribeQuery,
     Interception,
     OrgQuery,
@@ -29,11 +28,10 @@ from lemming.ext import (
     Preparation,
     Problem,
     ReadPath,
-    ReferenceCheck,
     SelectContext,
     Watch,
     has_model_turns,
-    to_problems,
+    make_warning,
 )
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
@@ -66,13 +64,6 @@ class SkillsCapability(Capability):
         folders = (f"{folder}/" for _, folder, _ in parse_skill_patterns(turn.agent))
         source_paths = [*effect.prompt.source_paths, *list_guide_files(turn.agent), *folders]
         return (yield effect.change(source_paths=source_paths))
-
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield the patterns that can match no skill, and problems with guides and skills of agents that take turns."""
-        if isinstance(subject, ReferenceCheck) and subject.agent is not None:
-            yield from to_problems(validate_patterns(subject.agent))
-        elif isinstance(subject, AgentCheck) and has_model_turns(subject.agent, subject.config):
-            yield from validate_skills(subject.base, subject.agent, subject.config)
 
     def describe(self, query: DescribeQuery) -> Iterator[OutsideRoot | OutsideFile | ReadPath]:
         """Yield guides that turns read, external folders searched for guides and skills, and existing external files."""
@@ -123,50 +114,47 @@ def external_files(base: OrgPath, agents: Iterable[Agent]) -> list[str]:
 # --- validate an agent's guides and skills before a turn uses them -------------------------------
 
 
-def validate_skills(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:
+def find_skill_problems(subject: AgentSubject) -> Iterator[Problem]:
     """Yield the problems of an agent's guides and skills. Without either, no file is read."""
-    if has_guides(agent):
-        yield from _validate_guides(Path(base), agent)
-    if valid_patterns(agent):
-        yield from _validate_skill_patterns(Organisation.from_path(base), agent, config)
+    agent, config = subject.agent, subject.config
+    if has_guides(agent) and has_model_turns(agent, config):
+        yield from _validate_guides(Path(subject.org), agent)
+    if valid_patterns(agent) and has_model_turns(agent, config):
+        yield from _validate_skill_patterns(subject.org, agent, config)
 
 
 def _validate_guides(base: Path, agent: Agent) -> Iterator[Problem]:
-    resume = paths.resume_file(agent.name)
     try:
         guides = load_guides(agent, base, {})
     except ToolError as error:
         hint = "make it a text file of at most 256 KiB: every turn fails until then"
-        yield Problem(error.message, resume, pointer="/guides", hint=hint)
+        yield Problem(error.message, pointer="/guides", hint=hint)
         return
     if not guides:
         hint = f"write {GUIDE} in the organisation's folder or in {paths.agent_folder(agent.name)}"
-        yield _make_warning(resume, "/guides", f"{GUIDE} does not exist, or is empty", hint)
+        yield make_warning(f"{GUIDE} does not exist, or is empty", "/guides", hint)
     for guide in guides:
         if len(guide.text.strip()) > GUIDE_CHARS:
             message = (
                 f"the guide must have at most {GUIDE_CHARS} characters, got {len(guide.text)}: prompts have the first"
             )
-            yield _make_warning(guide.file, "", message, "shorten it")
+            yield make_warning(message, "", "shorten it", guide.file)
 
 
 def _validate_skill_patterns(org: Organisation, agent: Agent, config: Config) -> Iterator[Problem]:
-    resume = paths.resume_file(agent.name)
     entry = config.models.get(agent.model.key)
     if entry is not None and entry.prompt == "brief":
         message = f'skills require "prompt": "full", and model "{agent.model.key}" has "brief"'
-        yield _make_warning(resume, "/skills", message, "choose a model key with a full prompt")
+        yield make_warning(message, "/skills", "choose a model key with a full prompt")
     skill_set = load_agent_skills(agent, org)
     yield from skill_set.problems
     for index, pattern in enumerate(agent.extensions["skills"]):
         pointer, matching_skill = f"/skills/{index}", skill_set.by_name.get(pattern.rpartition("/")[2])
         if pattern in skill_set.unmatched_patterns:
-            yield _make_warning(
-                resume, pointer, f'there is no skill "{pattern}"', _suggest_pattern(org, agent, pattern)
-            )
+            yield make_warning(f'there is no skill "{pattern}"', pointer, _suggest_pattern(org, agent, pattern))
         elif matching_skill and matching_skill.is_hidden_from_models:
             message = f'"{pattern}" has "disable-model-invocation": agents do not see it'
-            yield _make_warning(resume, pointer, message, f"remove the key from {matching_skill.file_path}")
+            yield make_warning(message, pointer, f"remove the key from {matching_skill.file_path}")
 
 
 def _suggest_pattern(org: Organisation, agent: Agent, pattern: str) -> str:
@@ -179,7 +167,3 @@ def _suggest_pattern(org: Organisation, agent: Agent, pattern: str) -> str:
     if name in folders_by_name:
         return f'write "{folders_by_name[name]}", the folder of the skill'
     return did_you_mean(name, list(folders_by_name)) or f"put it into skills/{name.strip('*?') or 'NAME'}/SKILL.md"
-
-
-def _make_warning(file: str, pointer: str, message: str, hint: str) -> Problem:
-    return Problem(message, file, pointer=pointer, hint=hint, severity="warning")

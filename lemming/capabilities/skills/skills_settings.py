@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lemming.ext import describe_field
+from lemming.ext import AgentSubject, Problem, describe_field
 from lemming.kernel.org.resume import Agent
 
 
@@ -38,11 +38,12 @@ def has_guides(agent: Agent) -> bool:
     return bool(agent.extensions.get("guides"))
 
 
-def validate_patterns(agent: Agent) -> Iterator[tuple[str, str, str]]:
-    """Yield the patterns that can match no skill: the pointer, the problem and the fix."""
-    for index, pattern in enumerate(agent.extensions.get("skills", ())):
+def find_invalid_patterns(subject: AgentSubject) -> Iterator[Problem]:
+    """Yield the patterns that can match no skill."""
+    for index, pattern in enumerate(subject.agent.extensions.get("skills", ())):
         if reason := pattern_error(pattern):
-            yield f"/skills/{index}", f'"{pattern}" {reason}', 'write "pdf-*" or ".claude/skills/*"'
+            hint = 'write "pdf-*" or ".claude/skills/*"'
+            yield Problem(f'"{pattern}" {reason}', pointer=f"/skills/{index}", hint=hint)
 
 
 def pattern_error(pattern: str) -> str:

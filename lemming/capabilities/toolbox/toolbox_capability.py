@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
-from lemming.ext import CallNote, Capability, CheckSubject, ConfigError, DescribeQuery, OrgCheck, Problem, StateQuery
+from lemming.ext import CallNote, Capability, CheckSubject, ConfigError, DescribeQuery, Problem, StateQuery
 from lemming.kernel.access.permission_bindings import code_permission, digest_files
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
@@ -25,18 +25,17 @@ class ToolboxCapability(Capability):
     name = "toolbox"
     describes = (CallNote,)
 
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield a warning for each pattern of tool files without a match."""
-        if isinstance(subject, OrgCheck):
-            with suppress(ConfigError):  # it stops the run, which the scan of tools reports
-                base = Organisation.from_path(subject.base).base
-                yield from find_empty_patterns(base, subject.config.org.tool_files)
-
     def describe(self, query: DescribeQuery) -> Iterator[CallNote]:
         """Yield a note with the tools found by a search."""
         assert isinstance(query, StateQuery), "a note is of a call"
         found_tools = load_found_tools({self.name: query.state})
         yield CallNote(f"found {', '.join(tool['name'] for tool in found_tools)}", "", "")
+
+
+def find_empty_tool_patterns(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield a warning for each pattern of tool files without a match."""
+    with suppress(ConfigError):  # it stops the run, which the scan of tools reports
+        yield from find_empty_patterns(subject.org.base, subject.config.org.tool_files)
 
 
 def iter_permissions(

@@ -15,12 +15,12 @@ from lemming.capabilities.trust.trust_settings import (
     TOOL_LABELS,
     TRUST,
     TrustRule,
-    TrustSettings,
     get_minimum_label,
     get_trust_settings,
 )
 from lemming.capabilities.trust.turn_trust import TurnLabelState
 from lemming.ext import (
+    AgentSubject,
     Allowed,
     Capability,
     CheckResult,
@@ -29,13 +29,10 @@ from lemming.ext import (
     Effect,
     Interception,
     Interceptor,
-    Inventory,
     LiveEffect,
     OrgQuery,
-    PointerProblem,
     Preparation,
     Problem,
-    ReferenceCheck,
     RetentionHold,
     RunTool,
     Seal,
@@ -46,14 +43,12 @@ from lemming.ext import (
     TickContext,
     ToolReference,
     TurnView,
-    to_problems,
 )
-from lemming.kernel.agents import Agent, suggest_agent
+from lemming.kernel.agents import suggest_agent
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.capability_usage import provider_capability
-from lemming.kernel.org.config import Config
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import STRATEGY_OWNERS
 from lemming.kernel.tick.firing_plan import is_person_agent
@@ -94,15 +89,6 @@ class TrustCapability(Capability):
         if tick is None or not get_trust_settings(tick.tick_context.config.org):
             return None
         return live.get_cache(CallTaintTracker).intercept(effect)
-
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield rules for no existing author, patterns for no tool, and blockers of clean turns."""
-        if isinstance(subject, ReferenceCheck):
-            names, trust = subject.names, get_trust_settings(subject.names.config.org)
-            if subject.agent is not None:
-                yield from to_problems(validate_clean_turns(subject.agent, trust, names.config))
-            elif trust:
-                yield from to_problems(validate_trust(trust, names))
 
     def describe(self, query: DescribeQuery) -> Iterator[RetentionHold | ToolReference]:
         """Yield the tool patterns in the trust settings, and a hold on persons' entries with an endorsement."""
@@ -168,18 +154,21 @@ VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "comm
 _LATER = 'set "may_be_absent": true if you add it later'
 
 
-def validate_trust(trust: TrustSettings, inventory: Inventory) -> Iterator[PointerProblem]:
+def find_dead_rules(subject: CheckSubject) -> Iterator[Problem]:
     """Yield rules without an existing author, unreachable rules, and patterns without a matching tool."""
+    trust, inventory = get_trust_settings(subject.config.org), subject.names
+    if trust is None:
+        return
     for number, rule in enumerate(trust.rules):
         pointer = f"/trust/rules/{number}"
         named = [name for name in inventory.agent_names if is_match(name, rule.from_)]
         earlier = [item for item in trust.rules[:number] if not item.when and is_match(rule.from_, item.from_)]
         if not named and not rule.may_be_absent:
             hint = f"{suggest_agent(rule.from_, inventory.agent_names)}; {_LATER}"
-            yield PointerProblem(f"{pointer}/from", f'there is no agent "{rule.from_}"', hint)
+            yield Problem(f'there is no agent "{rule.from_}"', pointer=f"{pointer}/from", hint=hint)
         elif rule.when and not rule.may_be_absent and not any(map(inventory.is_channel, named)):
             hint = "remove `when`: only fields verified by a channel can be tested"
-            yield PointerProblem(f"{pointer}/when", f'"{rule.from_}" is not a channel', hint)
+            yield Problem(f'"{rule.from_}" is not a channel', pointer=f"{pointer}/when", hint=hint)
         elif (providers := [*map(inventory.agent_provider, named)]) and (
             field := _find_unverified_field(rule, providers)
         ):
@@ -187,37 +176,42 @@ def validate_trust(trust: TrustSettings, inventory: Inventory) -> Iterator[Point
                 {f"verified.{item}" for provider in providers for item in VERIFIED.get(provider, ())}
             )
             hint = did_you_mean(field, verified_fields) or f"verified fields: {', '.join(verified_fields) or 'none'}"
-            yield PointerProblem(f"{pointer}/when", f'the channel of "{rule.from_}" does not verify "{field}"', hint)
+            yield Problem(
+                f'the channel of "{rule.from_}" does not verify "{field}"', pointer=f"{pointer}/when", hint=hint
+            )
         elif earlier:
             hint = "move it up: the first matching rule counts"
-            yield PointerProblem(
-                f"{pointer}/from", f'an earlier rule ("{earlier[0].from_}") already covers these agents', hint
+            yield Problem(
+                f'an earlier rule ("{earlier[0].from_}") already covers these agents',
+                pointer=f"{pointer}/from",
+                hint=hint,
             )
     for pattern in () if trust.may_be_absent else trust.tools:
         if pattern not in TOOL_LABELS and (reason := inventory.missing_tool_reason(pattern)):
-            yield PointerProblem(f"/trust/tools/{pattern}", reason[0], f"{reason[1]}; {_LATER}")
+            yield Problem(reason[0], pointer=f"/trust/tools/{pattern}", hint=f"{reason[1]}; {_LATER}")
 
 
-def validate_clean_turns(agent: Agent, trust: TrustSettings | None, config: Config) -> Iterator[PointerProblem]:
+def find_clean_turn_problems(subject: AgentSubject) -> Iterator[Problem]:
     """Yield the reasons no turn of an agent can be clean, although the resume demands clean turns."""
+    agent, config, trust = subject.agent, subject.config, get_trust_settings(subject.config.org)
     if not (minimum := get_minimum_label(agent)):
         return
     if trust is None:
         hint = 'set "trust": {} in config/org.json, or remove this'
-        yield PointerProblem("/trust", "trust tracking is off", hint)
+        yield Problem("trust tracking is off", pointer="/trust", hint=hint)
     elif minimum not in trust.order:
         hint = did_you_mean(minimum, trust.order) or f"use one of {', '.join(trust.order)}"
-        yield PointerProblem("/trust/clean", f'"clean" must be a label of "order", got "{minimum}"', hint)
+        yield Problem(f'"clean" must be a label of "order", got "{minimum}"', pointer="/trust/clean", hint=hint)
     if brain := provider_capability(agent, config):
         message = f"{brain} depend on their memory, which clean turns may hide: they would restart each time"
-        yield PointerProblem("/trust", message, "remove this, or choose another model key")
+        yield Problem(message, pointer="/trust", hint="remove this, or choose another model key")
     strategy = agent.turn.strategy
     if strategy and strategy in STRATEGY_OWNERS and load_provided(STRATEGY_OWNERS, strategy).has_memory:
         message = f"{strategy} depends on its memory, which clean turns may hide: it would restart each time"
-        yield PointerProblem("/turn/strategy", message, "remove this, or remove trust.clean")
+        yield Problem(message, pointer="/turn/strategy", hint="remove this, or remove trust.clean")
     if agent.turn.take != "one":
         hint = 'set "take": "one" in turn'
-        yield PointerProblem("/turn", 'clean turns require "take": "one"', hint)
+        yield Problem('clean turns require "take": "one"', pointer="/turn", hint=hint)
 
 
 def _find_unverified_field(rule: TrustRule, providers: Sequence[str]) -> str:

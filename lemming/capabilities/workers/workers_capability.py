@@ -29,9 +29,8 @@ from lemming.capabilities.workers.worker_provider import HARNESSES, WorkerProvid
 from lemming.capabilities.workers.worker_steps import send_job, take_worker_turn
 from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace, locate_repository
 from lemming.ext import (
-    AgentCheck,
+    AgentSubject,
     Capability,
-    CheckSubject,
     ConfigError,
     DescribeQuery,
     Interception,
@@ -43,6 +42,7 @@ from lemming.ext import (
     SendRequest,
     SharedResource,
     TurnView,
+    make_warning,
     resume_file,
 )
 from lemming.kernel.access.permission_bindings import digest_setting, program_permission
@@ -107,60 +107,56 @@ class WorkersCapability(Capability):
             if len(names) > 1:
                 yield SharedResource(f"branch {branch} of {repository}", frozenset(), frozenset(), frozenset(names))
 
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield the problems of a workspace: repository, branch, harness."""
-        if not isinstance(subject, AgentCheck):
-            return
-        file, entry = resume_file(subject.agent.name), subject.config.models.get(subject.agent.model.key)
-        settings = get_workspace(subject.agent)
-        if settings is None:
-            if entry and entry.provider in HARNESSES:
-                text = f"an agent whose model is the harness {entry.provider} must have a workspace, got none"
-                yield Problem(text, file, hint='add "workspace": {"repository": "../site"}: docs/workers.md')
-            return
-        yield from _check_paths(settings, file)
-        if entry is None or entry.provider not in HARNESSES:
-            hint = f"use a model key with one of the providers {', '.join(HARNESSES)}"
-            provider = entry.provider if entry else "none"
-            yield Problem(
-                f"workspace must be of an agent whose model is a harness, got {provider}",
-                file, pointer="/workspace", severity="warning", hint=hint,
-            )  # fmt: skip
-            return
-        try:
-            repository = open_repository(locate_repository(subject.base, settings.repository))
-            branch = settings.branch_name(subject.agent.name)
-            repository.find_base(branch, settings.base, agent=subject.agent.name, tick=0, tick_key="")
-            require_own_branch(repository, branch, subject.agent.name)
-        except LemmingError as error:
-            yield Problem(error.message, file, pointer="/workspace", hint=error.hint)
-        if subject.config.org.executor in EXECUTORS:
-            return  # the harness runs on another machine
-        try:
-            worker = _make_provider(entry, subject.base)
-        except (LemmingError, TypeError):
-            return  # the check of the model's options tells it
-        for text, fix in find_obstacles(worker):
-            yield Problem(text, file, pointer="/workspace", hint=fix)
-        for text, fix in find_missing_key(worker):
-            yield Problem(text, file, pointer="/workspace", severity="warning", hint=fix)
-        if worker.has_program and settings.sandbox == "required" and not get_worker_sandbox()[0]:
-            yield Problem(
-                f"a worker must run in a sandbox, got none: {get_worker_sandbox()[1]}",
-                file, pointer="/workspace/sandbox", hint=INSTALL_SANDBOX,
-            )  # fmt: skip
+
+def find_workspace_problems(subject: AgentSubject) -> Iterator[Problem]:
+    """Yield the problems of a workspace: repository, branch, harness."""
+    agent, entry = subject.agent, subject.config.models.get(subject.agent.model.key)
+    settings = get_workspace(agent)
+    if settings is None:
+        if entry and entry.provider in HARNESSES:
+            text = f"an agent whose model is the harness {entry.provider} must have a workspace, got none"
+            yield Problem(text, hint='add "workspace": {"repository": "../site"}: docs/workers.md')
+        return
+    yield from _check_paths(settings)
+    if entry is None or entry.provider not in HARNESSES:
+        hint = f"use a model key with one of the providers {', '.join(HARNESSES)}"
+        provider = entry.provider if entry else "none"
+        yield make_warning(
+            f"workspace must be of an agent whose model is a harness, got {provider}", "/workspace", hint
+        )
+        return
+    try:
+        repository = open_repository(locate_repository(subject.org, settings.repository))
+        branch = settings.branch_name(agent.name)
+        repository.find_base(branch, settings.base, agent=agent.name, tick=0, tick_key="")
+        require_own_branch(repository, branch, agent.name)
+    except LemmingError as error:
+        yield Problem(error.message, pointer="/workspace", hint=error.hint)
+    if subject.config.org.executor in EXECUTORS:
+        return  # the harness runs on another machine
+    try:
+        worker = _make_provider(entry, subject.org)
+    except (LemmingError, TypeError):
+        return  # the check of the model's options tells it
+    for text, fix in find_obstacles(worker):
+        yield Problem(text, pointer="/workspace", hint=fix)
+    for text, fix in find_missing_key(worker):
+        yield make_warning(text, "/workspace", fix)
+    if worker.has_program and settings.sandbox == "required" and not get_worker_sandbox()[0]:
+        text = f"a worker must run in a sandbox, got none: {get_worker_sandbox()[1]}"
+        yield Problem(text, pointer="/workspace/sandbox", hint=INSTALL_SANDBOX)
 
 
-def _check_paths(settings: WorkspaceSettings, file: str) -> Iterator[Problem]:
+def _check_paths(settings: WorkspaceSettings) -> Iterator[Problem]:
     for number, pattern in enumerate(settings.paths):
         if pattern.startswith(("/", "./", "../")):
             text = f"a pattern of workspace.paths must begin at the top of the repository, got {pattern}"
             hint = f"write {pattern.lstrip('./')}"
-            yield Problem(text, file, pointer=f"/workspace/paths/{number}", hint=hint)
+            yield Problem(text, pointer=f"/workspace/paths/{number}", hint=hint)
     for number, folder in enumerate(settings.readable):
         if not Path(folder).is_absolute() or not Path(folder).exists():
             text = f"workspace.readable must be absolute folders that exist, got {folder}"
-            yield Problem(text, file, pointer=f"/workspace/readable/{number}", hint="write the whole path")
+            yield Problem(text, pointer=f"/workspace/readable/{number}", hint="write the whole path")
 
 
 def _make_provider(entry: ModelEntry, org: Organisation | Path) -> WorkerProvider:

@@ -8,15 +8,16 @@ note, and an error only if the file can no longer be read; a change of an entry 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
-from lemming.journal_tools.verify.journal_facts import JournalFacts, Mismatch, WrittenFile, make_mismatch
+from lemming.journal_tools.verify.journal_facts import JournalFacts, WrittenFile, make_mismatch
 from lemming.journal_tools.verify.ledger_verification import verify_ledgers
 from lemming.journal_tools.verify.state_root import compute_file_digest
 from lemming.journal_tools.verify.verification_inputs import Verification, VerificationInputs
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import CorruptState, DiskError
+from lemming.kernel.base.errors import CorruptState, DiskError, Problem
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import read_journal
@@ -26,6 +27,7 @@ from lemming.kernel.messages import parse_file_names
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact, is_removable
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.tick.validation.checks import Check
 from lemming.libraries.store_values import is_store_file
 
 FILE_READ_LIMIT_BYTES = 64 << 20
@@ -33,16 +35,14 @@ FILE_READ_LIMIT_BYTES = 64 << 20
 
 def verify_org(base: OrgPath, ticks: list[int] | None = None, *, newest: int | None = None) -> Verification:
     """Verify the files written in these ticks (by default all), their journals, and the ledgers."""
-    inputs = VerificationInputs(base, newest)
-    return inputs.build_report(
-        (finding for verification in VERIFICATIONS.values() for finding in verification(inputs)), ticks
-    )
+    inputs = VerificationInputs(Organisation.from_path(base), newest)
+    return inputs.build_report((mismatch for check in CHECKS for mismatch in check.find(inputs)), ticks)
 
 
 # --- files -------------------------------------------------------------------------------------
 
 
-def _verify_files(inputs: VerificationInputs) -> Iterator[Mismatch]:
+def _verify_files(inputs: VerificationInputs) -> Iterator[Problem]:
     base, facts, digests = inputs.base, inputs.journal_facts, inputs.digests
     for file, written in facts.files.items():
         # an unfinished turn may be writing it right now
@@ -61,7 +61,7 @@ def _verify_files(inputs: VerificationInputs) -> Iterator[Mismatch]:
             yield _classify_change(base, facts, file, written)
 
 
-def _missing_mismatch(base: OrgPath, facts: JournalFacts, file: str, written: WrittenFile) -> Mismatch:
+def _missing_mismatch(base: OrgPath, facts: JournalFacts, file: str, written: WrittenFile) -> Problem:
     is_error = _is_entry(file) and (base / paths.agent_folder(written.agent)).is_dir()
     message = f"does not exist; {written.agent} wrote it in tick {written.tick}"
     later = next((tick for tick in sorted([*facts.damaged, *facts.lost_ticks]) if tick > written.tick), None)
@@ -72,7 +72,7 @@ def _missing_mismatch(base: OrgPath, facts: JournalFacts, file: str, written: Wr
     return make_mismatch(written.tick, file, "missing", message, is_error=is_error and later is None)
 
 
-def _classify_change(base: OrgPath, facts: JournalFacts, file: str, written: WrittenFile) -> Mismatch:
+def _classify_change(base: OrgPath, facts: JournalFacts, file: str, written: WrittenFile) -> Problem:
     """Distinguish damage from an edit: damaged files do not parse, are cut short, or contain only zeros."""
     raw = fs.read_bytes(base / file, FILE_READ_LIMIT_BYTES)
     since = f"since {written.agent} wrote it in tick {written.tick}"
@@ -146,7 +146,7 @@ def _is_memory(file: str) -> bool:
 # --- outboxes ----------------------------------------------------------------------------------
 
 
-def _verify_outboxes(inputs: VerificationInputs) -> Iterator[Mismatch]:
+def _verify_outboxes(inputs: VerificationInputs) -> Iterator[Problem]:
     """Yield entries with the name of a turn's entry that no turn wrote."""
     facts, files = inputs.journal_facts, {*inputs.digests}
     if inputs.only is not None:
@@ -182,7 +182,7 @@ def _list_later_entries(base: OrgPath, first: list[int]) -> Iterator[str]:
 # --- the tick counter --------------------------------------------------------------------------
 
 
-def _verify_tick_counter(inputs: VerificationInputs) -> Iterator[Mismatch]:
+def _verify_tick_counter(inputs: VerificationInputs) -> Iterator[Problem]:
     facts = inputs.journal_facts
     if not facts.ticks:
         return
@@ -198,24 +198,22 @@ def _verify_tick_counter(inputs: VerificationInputs) -> Iterator[Mismatch]:
         yield make_mismatch(last, paths.TICK_FILE, "edited", message)
 
 
-# --- ledgers -------------------------------------------------------------------------------------
-# Both the lines that exist and the lines that should exist are checked.
-
-
-def _verify_merges(inputs: VerificationInputs) -> Iterator[Mismatch]:
+def _verify_merges(inputs: VerificationInputs) -> Iterator[Problem]:
     """Yield the merges of workers that their repositories do not have."""
     if find_problems := find_fact("workers.merge_problems"):
         for problem in find_problems(Organisation.from_path(inputs.base), inputs.journal_facts.ticks):
             yield make_mismatch(problem.tick, problem.place, problem.kind, problem.message, is_error=problem.is_error)
 
 
-VERIFICATIONS: dict[str, Callable[[VerificationInputs], Iterable[Mismatch]]] = {
-    "journals": lambda records: records.journal_facts.findings,
-    "written": _verify_files,
-    "outboxes": _verify_outboxes,
-    "ledgers": verify_ledgers,
-    "clock": _verify_tick_counter,
-    "merges": _verify_merges,
-}
-"""Checks of `verify`: intact journals, files as their last turn wrote them, entries that no turn wrote,
-ledgers and the tick counter that match the journals, and merges that their repositories have."""
+_check = partial(Check, cost="journals", scope="journals")
+CHECKS = (
+    _check(
+        "journals", description="integrity and order of the journals", find=lambda inputs: inputs.journal_facts.findings
+    ),
+    _check("written", description="each file against the last turn that wrote it", find=_verify_files),
+    _check("outboxes", description="entries not written by a turn", find=_verify_outboxes),
+    _check("ledgers", description="each ledger line against its turn", find=verify_ledgers),
+    _check("clock", description="tick.json against the last journal", find=_verify_tick_counter),
+    _check("merges", description="recorded merges of workers against their repositories", find=_verify_merges),
+)
+"""The selection of `lemming verify`."""

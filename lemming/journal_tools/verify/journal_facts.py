@@ -33,33 +33,14 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import newest_ledger_tick
 
 Kind = Literal["damage", "missing", "unaccounted", "edited", "interrupted"]
+"""damage: unreadable. missing: written and now gone. unaccounted: written in no turn. edited: readable with other
+content. interrupted: an unfinished tick."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mismatch(Problem):
-    """A difference between the journals and the files. `tick` is the tick concerned.
-
-    damage: unreadable. missing: written and now gone. unaccounted: written in no turn. edited: readable with
-    other content. interrupted: an unfinished tick.
-    """
-
-    tick: int
-    kind: Kind
-    code: str = CorruptState.code
-
-    @property
-    def is_error(self) -> bool:
-        """True for an error, False for a note."""
-        return self.severity == "error"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the finding as JSON values."""
-        return {key: getattr(self, key) for key in ("tick", "file", "kind", "message", "is_error")}
-
-
-def make_mismatch(tick: int, file: str, kind: Kind, message: str, *, is_error: bool = True) -> Mismatch:
-    """Return a mismatch."""
-    return Mismatch(message, file, severity="error" if is_error else "note", tick=tick, kind=kind)
+def make_mismatch(tick: int, file: str, kind: Kind, message: str, *, is_error: bool = True) -> Problem:
+    """Return a difference between the journals and the files: an error, or else a note."""
+    severity = "error" if is_error else "note"
+    return Problem(message, file, severity=severity, code=CorruptState.code, tick=tick, kind=kind)
 
 
 @dataclass(frozen=True)
@@ -90,7 +71,7 @@ class JournalFacts:
     under_way: set[str] = field(default_factory=set)
     damaged: list[int] = field(default_factory=list)
     lost_ticks: list[int] = field(default_factory=list)
-    findings: list[Mismatch] = field(default_factory=list)
+    findings: list[Problem] = field(default_factory=list)
     last_may_be_open: bool = False
     skimmed: int = 0
 
@@ -168,7 +149,7 @@ def _record_lost_last_journal(base: OrgPath, facts: JournalFacts) -> None:
         facts.findings.append(make_mismatch(newest, paths.journal_file(newest), "missing", message))
 
 
-def _verify_journal_end(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Mismatch]:
+def _verify_journal_end(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Problem]:
     tick, file = recorded.tick, paths.journal_file(recorded.tick)
     torn_text = f"; {surplus} bytes at its end are not a whole record" if surplus else ""
     if recorded.commit_record and surplus:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lemming.journal_tools.verify.journal_facts import JournalFacts, Mismatch, make_mismatch
+from lemming.journal_tools.verify.journal_facts import JournalFacts, make_mismatch
 from lemming.journal_tools.verify.verification_inputs import VerificationInputs
 from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import unreadable_reason
@@ -15,7 +16,7 @@ from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
 from lemming.kernel.org.organisation import OrgPath
 
 
-def verify_ledgers(inputs: VerificationInputs) -> Iterator[Mismatch]:
+def verify_ledgers(inputs: VerificationInputs) -> Iterator[Problem]:
     """Yield the mismatches of the ledgers of all agents with turns in the journals."""
     base, facts = inputs.base, inputs.journal_facts
     # An agent without a folder may have been renamed, and its ledger with it.
@@ -31,7 +32,7 @@ def _verify_ledger(
     agent: str,
     turns: dict[int, dict[str, Any]],
     former_turns: list[dict[int, dict[str, Any]]],
-) -> Iterator[Mismatch]:
+) -> Iterator[Problem]:
     file, last = paths.ledger_file(agent), max(turns)
     try:
         raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
@@ -69,7 +70,7 @@ def _compare_ledger(
     turns: dict[int, dict[str, Any]],
     facts: JournalFacts,
     former_turns: list[dict[int, dict[str, Any]]],
-) -> Iterator[Mismatch]:
+) -> Iterator[Problem]:
     """Compare the lines of a ledger with the turns; `former_turns` are turns possibly taken under another name."""
     oldest = min(lines, default=min(turns))
     for tick, expected in turns.items():

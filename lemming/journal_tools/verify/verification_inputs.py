@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from lemming.journal_tools.verify.journal_facts import JournalFacts, Mismatch, load_journal_facts
+from lemming.journal_tools.verify.journal_facts import JournalFacts, load_journal_facts
 from lemming.journal_tools.verify.state_root import ReportProgress, compute_file_digests, compute_state_root
+from lemming.kernel.base.errors import Problem
 from lemming.kernel.org.organisation import OrgPath
 
 
@@ -15,7 +16,7 @@ from lemming.kernel.org.organisation import OrgPath
 class Verification:
     """The result of a verification. `findings` are sorted by tick and file. `root`: None unless every file was read."""
 
-    findings: tuple[Mismatch, ...]
+    findings: tuple[Problem, ...]
     ticks: int
     turns: int
     files: int
@@ -24,7 +25,7 @@ class Verification:
     """Number of the oldest journals, of which only checksums and lines that name files were checked."""
 
     @property
-    def errors(self) -> list[Mismatch]:
+    def errors(self) -> list[Problem]:
         """The findings of severity "error"."""
         return [finding for finding in self.findings if finding.is_error]
 
@@ -57,7 +58,7 @@ class VerificationInputs:
         """The state root, or None unless every file is read."""
         return compute_state_root(self.digests) if self.only is None else None
 
-    def build_report(self, findings: Iterable[Mismatch], ticks: list[int] | None = None) -> Verification:
+    def build_report(self, findings: Iterable[Problem], ticks: list[int] | None = None) -> Verification:
         """Return a report with the findings about these ticks (by default all) and the numbers of checked items."""
         facts, chosen = self.journal_facts, set(self.journal_facts.ticks if ticks is None else ticks)
         selected = [mismatch_found for mismatch_found in findings if ticks is None or mismatch_found.tick in chosen]

@@ -6,8 +6,9 @@ Each class has a stable `code` (docs/TROUBLESHOOTING.md) and an exit status; eac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
+
+from lemming.kernel.base.problems import Problem as Problem
 
 Outcome = Literal[
     "ok", "not_found", "denied", "invalid_args", "failed", "timed_out", "interrupted", "refused", "pending",
@@ -23,37 +24,6 @@ OUTCOME_CODES: dict[Outcome, str] = {
     "skipped": "LMG-609", "deferred": "LMG-608",
 }  # fmt: skip
 """The code of an outcome in journals, reports and JSON."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One error in a file, with the location and a hint, for people and for programs.
-
-    `line` and `column` count from 1; 0 means unknown. `pointer` is a JSON pointer.
-    """
-
-    message: str
-    file: str = ""
-    line: int = 0
-    column: int = 0
-    pointer: str = ""
-    hint: str = ""
-    severity: str = "error"
-    code: str = "LMG-302"
-
-    @property
-    def where(self) -> str:
-        """The location as `file:line:column /pointer`, without the unknown parts."""
-        location = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{location} {self.pointer}".strip()
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the problem as the object printed by `--json`."""
-        return {"v": 1, "type": "problem", **asdict(self)}
-
-    def __str__(self) -> str:
-        text = f"{self.where}: {self.message}" if self.where else self.message
-        return f"{text} ({self.hint})" if self.hint else text
 
 
 class LemmingError(Exception):

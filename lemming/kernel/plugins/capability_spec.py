@@ -33,6 +33,7 @@ class CapabilitySpec(NamedTuple):
     - `strategies`: ways to take a turn, by values of `turn.strategy`.
     - `commands`: commands of `lemming`, a function or a Typer application each; "" for code in `lemming.commands`.
     - `screens`: declared lists, each also a command of its name (`lemming.queries.screens`).
+    - `checks`: functions that yield problems, by scope: `lemming.kernel.tick.validation.checks`.
     - `facts`: functions for commands, queries and the page, which never import a capability.
     - `tool_sources`: classes of further tools, by the prefix of the tools' names, or by the key of `config/org.json`
       that lists them. `function_tools`: class that makes a tool from a function.
@@ -90,8 +91,10 @@ class CapabilitySpec(NamedTuple):
         return self.package + path if isinstance(path, str) and path.startswith(".") else path
 
 
-PLUGIN_KINDS = ("tools", "model_providers", "channel_providers", "strategies", "commands", "screens", "facts")
+PLUGIN_KINDS = ("tools", "model_providers", "channel_providers", "strategies", "commands", "screens", "facts", "checks")
 """The kinds of items that a plugin's capability may provide."""
+PLUGIN_SCOPES = ("agent", "organisation", "turn")
+"""The scopes of checks that a plugin's capability may provide."""
 
 
 def load_object(import_path: str) -> Any:

@@ -80,6 +80,14 @@ TICK_CAPABILITIES = _index_items("in_ticks").keys()
 CALL_BATCHERS, FOLDER_MOVES = _index_items("call_batchers"), _index_items("folder_moves")
 REPLY_HOLDS, PERMISSIONS = _index_items("reply_holds"), _index_items("permissions")
 
+CHECKS: dict[str, Owned] = {
+    scope: {
+        spec.name: (spec.name, spec.items("checks")[scope]) for spec in LISTED.values() if scope in spec.items("checks")
+    }
+    for scope in ("settings", "resume", "agent", "organisation", "turn")
+}
+"""Functions that yield problems, by scope and capability: `lemming.kernel.tick.validation.checks`."""
+
 USES = {name: spec.uses for name, spec in LISTED.items() if spec.uses}
 USING_REQUESTS = frozenset(name for name, spec in LISTED.items() if REQUESTS in spec.needs)
 TEMPORARY_FILES = [file for spec in LISTED.values() for file, role in spec.files.items() if role == "temporary"]

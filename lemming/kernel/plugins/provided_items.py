@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.plugins.capability_spec import PLUGIN_KINDS, CapabilitySpec, load_object
+from lemming.kernel.plugins.capability_spec import PLUGIN_KINDS, PLUGIN_SCOPES, CapabilitySpec, load_object
 from lemming.kernel.plugins.capability_table import COMMANDS, paths_of
 from lemming.kernel.plugins.plugin_registry import Kind, collect_items, load_installed_plugins, register
 
@@ -26,6 +26,11 @@ def find_registrations(spec: CapabilitySpec, defined_by: type[Any]) -> list[Call
         for name, value in spec.items(kind).items():
             if kind == "facts" and not name.startswith(f"{spec.name}."):
                 raise ValueError(f'capability {spec.name}: the name of a fact must be "{spec.name}.NAME", got "{name}"')
+            if kind == "checks":  # found in `provides` itself
+                if name not in PLUGIN_SCOPES:
+                    hint = did_you_mean(name, PLUGIN_SCOPES) or f"use one of {', '.join(PLUGIN_SCOPES)}"
+                    raise ValueError(f'capability {spec.name}: a plugin has no checks of the scope "{name}"; {hint}')
+                continue
             registrations.append(partial(_register_item, kind, name, value, defined_by))
     return registrations
 

@@ -22,6 +22,11 @@ MODEL_SERVERS = (
 )  # fmt: skip
 
 
+def _in(module: str, **names: str) -> dict[str, str]:
+    """Return the import paths of items in a module of a capability."""
+    return {key: f".{module}:{name}" for key, name in names.items()}
+
+
 def _has_attachments(agent: Any, entry: Any) -> Any:
     tools = agent.permissions.tools  # most agents have none, and this is asked for each turn
     return (entry and entry.images) or (tools and _has_attach(tools))
@@ -40,13 +45,19 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "lemming.capabilities.output_schemas.answers_capability:AnswersCapability",
             uses=lambda agent, _: "output" in agent.extensions,  # its turns need no snapshot
             keys={"resume.output": ".answers_settings:AnswersResumeSettings", "request.schema": ""},
+            provides={"checks": _in("answers_capability", resume="find_output_typos", agent="find_output_problems")},
         ),
         CapabilitySpec(
             APPROVALS,
             "lemming.capabilities.approvals.approvals_capability:ApprovalsCapability",
             needs=("gates", REQUESTS),
             keys={"turn.max_approvals": "", "gate.then.ask": ""},
-            provides={"commands": {"approve": "", "deny": ""}},
+            provides={
+                "commands": {"approve": "", "deny": ""},
+                "checks": _in(
+                    "approvals_capability", organisation="find_approver_problems", turn="find_unapproved_calls"
+                ),
+            },
         ),
         CapabilitySpec(
             "attachments",
@@ -83,6 +94,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                     "command": ".command_channel:CommandChannel",
                 },
                 "gateways": {"channels": ".channel_gateway:ChannelGateway"},
+                "checks": {"organisation": ".channel_status:find_channel_problems"},
                 "permissions": {"channels": ".channels_capability:iter_permissions"},
                 "commands": {"serve": ".serve_command:serve"},
                 "screens": {"channels": ".channels_screen:CHANNELS"},
@@ -118,6 +130,9 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             needs=("money",),
             keys={"resume.gates": ".gate_settings:GatesResumeSettings", "org.gates": ".gate_settings:GatesOrgSettings"},
             provides={
+                "checks": _in("gates_validation", agent="find_limit_problems", organisation="find_gate_problems")
+                | _in("dead_gates", settings="find_dead_gates", resume="find_dead_gates")
+                | _in("gates_capability", turn="find_added_gates"),
                 "permissions": {"gates": ".gates_capability:iter_permissions"},
                 "commands": {"gates": ".gates_command:app"},
                 "facts": {
@@ -152,6 +167,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "request.verify": "",
             },
             provides={
+                "checks": _in("judges_validation", resume="find_missing_judges", agent="find_judge_problems"),
                 "permissions": {JUDGES: ".judges_capability:iter_permissions"},
                 "facts": {
                     "judges.parse_target": ".judges_settings:parse_judge_target",
@@ -165,6 +181,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "lemming.capabilities.mcp.mcp_capability:McpCapability",
             provides={
                 "tool_sources": {"mcp.": ".mcp_tools:McpToolSource"},
+                "checks": {"organisation": ".mcp_tools:find_server_problems"},
                 "permissions": {"mcp": ".mcp_capability:iter_permissions"},
                 "formats": {"mcp": ".mcp_settings:McpSettings", "mcp_lock": ".mcp_lock_file:McpLock"},
                 "commands": {"mcp": ".mcp_command:app"},
@@ -181,6 +198,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "tools": {"keep_job": ".keep_job_tool:KeepJobTool"},
                 "formats": {"calendar": ".calendar_file:Calendar"},
                 "screens": {"calendar": ".calendar_screen:CALENDAR"},
+                "checks": {"organisation": ".calendar_file:find_calendar_problems"},
                 "facts": {"calendars.add_job": ".calendar_command:add_job"},
             },
             files={"config/calendar.json": "settings"},
@@ -213,6 +231,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             provides={
                 "in_ticks": {"plans": ""},
                 "computed_providers": {"plan": ".plan_provider:PlanProvider"},
+                "checks": {"agent": ".plans_validation:find_plan_problems"},
                 "permissions": {"plans": ".plans_capability:iter_permissions"},
                 "formats": {"plan": ".plan_format:AgentPlan"},
                 "commands": {"plans": ".plans_command:app"},
@@ -235,6 +254,8 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             keys={"resume.team": ".requests_settings:RequestsResumeSettings", "turn.take": ""},
             provides={
                 "reply_holds": {REQUESTS: ".request_resolver:is_awaited_entry"},
+                "checks": _in("requests_capability", resume="find_team_typos", agent="find_team_problems")
+                | _in("requests_capability", organisation="find_request_problems"),
                 "commands": {"answer": "", "ask": "", "cancel": "", "chat": ""},
             },
         ),
@@ -247,6 +268,8 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "tools": {"skill_read": ".skill_read_tool:SkillReadTool"},
                 "commands": {"skills": ".skills_command:app"},
                 "screens": {"skills": ".skills_screen:SKILLS"},
+                "checks": _in("skills_settings", resume="find_invalid_patterns")
+                | _in("skills_capability", agent="find_skill_problems"),
                 "facts": {"skills.of_agent": ".skill_lookup:list_agent_skills"},
             },
         ),
@@ -260,7 +283,8 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                     "react": ".plan_execute:REACT",
                     "plan_execute": ".plan_execute:PLAN_EXECUTE",
                     "reflexion": ".plan_execute:REFLEXION",
-                }
+                },
+                "checks": {"agent": ".strategies_capability:find_strategy_problems"},
             },
         ),
         CapabilitySpec(
@@ -272,6 +296,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             },
             provides={
                 "folder_moves": {"trust": ".sidecar_labels:move_labels"},
+                "checks": _in("trust_capability", settings="find_dead_rules", resume="find_clean_turn_problems"),
                 "commands": {"endorse": ".endorse_command:endorse"},
                 "facts": {
                     "trust.entry_labels": ".author_labels:make_entry_labels",
@@ -287,6 +312,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             # a turn that only makes calls needs no summary; a strategy may read hidden entries
             after=(APPROVALS, STRATEGIES),
             keys={"resume.memory": ".windows_capability:WindowsResumeSettings"},
+            provides={"checks": {"agent": ".windows_capability:find_summary_problem"}},
         ),
         CapabilitySpec(
             "workers",
@@ -303,6 +329,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                     "permit": ".evidence_tools:PermitTool",
                 },
                 "call_reviews": {"merge": ".merge_review:REVIEW"},
+                "checks": {"agent": ".workers_capability:find_workspace_problems"},
                 "permissions": {"workers": ".workers_capability:iter_permissions"},
                 "commands": {"workers": ".workers_command:app"},
                 "screens": {"workers": ".workers_screen:WORKERS"},
@@ -355,6 +382,7 @@ BUILT_IN: Mapping[str, CapabilitySpec] = {
                 },
                 "tool_sources": {"tool_files": ".functions.tool_files:FunctionToolSource"},
                 "function_tools": {"function": ".functions.function_tool:FunctionTool"},
+                "checks": {"organisation": ".toolbox_capability:find_empty_tool_patterns"},
                 "permissions": {"toolbox": ".toolbox_capability:iter_permissions"},
             },
         ),

@@ -25,12 +25,11 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.record_lookup import find_start_and_end
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.tick.error_boundary import EngineStopped, isolate, to_skip_reason
-from lemming.kernel.tick.recorded_permissions import NO_LONGER_ALLOWED, restore_inputs
+from lemming.kernel.tick.recorded_permissions import NO_LONGER_ALLOWED, restore_inputs, resume_blocker
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.state_merge import TurnRow, can_run_concurrently, to_further_state
 from lemming.kernel.tick.turn_commits import Commits
-from lemming.kernel.turn.interceptor_chain import resume_blocker
 from lemming.kernel.turn.turn_inputs import GatheredInputs, begin_turn, from_record
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 from lemming.kernel.turn.wake_check import FurtherTurn

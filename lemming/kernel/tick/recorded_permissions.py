@@ -14,13 +14,16 @@ from lemming.kernel.base.errors import UnknownModel
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.journal_records import Record, ToolFinished, TurnStarted
+from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.resume import AgentPermissions, FileAccess
-from lemming.kernel.plugins.capability_table import STRATEGIES
+from lemming.kernel.plugins.capability_table import LISTED, STRATEGIES
 from lemming.kernel.tick.recorded_answers import restore_result
 from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick.validation.checks import TurnSubject, find_check
 from lemming.kernel.tools import get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.turn.interceptor_chain import starting_capabilities
 from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_values import TurnInputs
 
@@ -90,3 +93,16 @@ def _require_allowed(context: ToolContext, name: str, effect: FileEffect) -> Non
     """Raise an error unless the agent's tool may write this file now."""
     tool = get_toolset(context.settings, context.org).require_allowed(name, context.agent, context.settings)
     tool.require_writable(context, effect)
+
+
+def resume_blocker(inputs: TurnInputs, snapshot: Snapshot) -> str:
+    """Return the reason an interrupted turn cannot resume, or an empty string."""
+    plugins = snapshot.config.org.plugins
+    extra_names = (
+        find_used_capabilities(inputs.agent, snapshot.config) & LISTED.keys()
+    )  # applies now and is not in its record
+    for item in starting_capabilities(inputs, plugins, extra_names):
+        find = find_check(item.name, "turn", plugins)
+        for problem in find(TurnSubject(inputs, snapshot)) if find else ():
+            return problem.message
+    return ""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.clock import timestamp
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.inboxes.capability_state import D, Query, StateQuery
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.config import Config, load_config
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Message
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.prompt_prefix import TickContext
-    from lemming.kernel.turn.turn_values import TurnInputs
+    pass
 
 
 @dataclass(frozen=True)
@@ -149,55 +147,3 @@ class UpcomingEvent(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return the event as JSON values."""
         return {"at": timestamp(self.at), "agent": self.agent, "what": self.description}
-
-
-@dataclass(frozen=True, slots=True)
-class OrgCheck:
-    """The organisation's use of a capability, for `lemming validate` and `lemming check`.
-
-    `only`: the one agent to check, or None for all of them and the settings.
-    """
-
-    base: OrgPath
-    config: Config
-    only: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class AgentCheck:
-    """An agent, for `lemming validate` and `lemming check`: of a plugin, each agent that uses the capability.
-
-    A capability that ships gets every agent, because its keys and files may be there without a use.
-    """
-
-    base: OrgPath
-    agent: Agent
-    config: Config
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceCheck:
-    """The names in the keys of a resume, or of the settings if `agent` is None, before each tick.
-
-    A problem takes the agent out, or stops the run. Its `pointer` is in that file. `names` is the `Inventory`
-    of the organisation's agents, tools and models. No file may be read.
-    """
-
-    agent: Agent | None
-    names: Any
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeCheck:
-    """An interrupted turn that is to resume, with its recorded inputs. A problem abandons the turn."""
-
-    inputs: TurnInputs
-    tick_context: TickContext
-
-
-CheckSubject = OrgCheck | AgentCheck | ReferenceCheck | ResumeCheck
-
-
-def to_problems(faults: Iterable[tuple[str, str, str]]) -> Iterator[Problem]:
-    """Yield a problem for each pointer, message and hint."""
-    yield from (Problem(message, pointer=pointer, hint=hint) for pointer, message, hint in faults)

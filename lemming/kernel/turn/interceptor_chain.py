@@ -11,10 +11,9 @@ from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.turn_report import End
-from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
-from lemming.kernel.turn.descriptions import AuxiliaryPrompt, ResumeCheck
+from lemming.kernel.turn.descriptions import AuxiliaryPrompt
 from lemming.kernel.turn.effect_chain import EffectChain, check_json
 from lemming.kernel.turn.guards import TrustLabeler
 from lemming.kernel.turn.preparation import RunTurn
@@ -133,18 +132,6 @@ def find_trust_labeler(tick_context: TickContext, agent: Agent) -> TrustLabeler 
         ),
         None,
     )
-
-
-def resume_blocker(inputs: TurnInputs, tick_context: TickContext) -> str:
-    """Return the reason an interrupted turn cannot resume, or an empty string."""
-    plugins = tick_context.config.org.plugins
-    extra_names = (
-        find_used_capabilities(inputs.agent, tick_context.config) & LISTED.keys()
-    )  # applies now and is not in its record
-    for item in starting_capabilities(inputs, plugins, extra_names):
-        for problem in item.check(ResumeCheck(inputs, tick_context)):
-            return problem.message
-    return ""
 
 
 def auxiliary_prompts(snapshots: Mapping[str, Json]) -> Iterator[AuxiliaryPrompt]:

@@ -14,12 +14,11 @@ from functools import cached_property, partial
 from typing import Any
 
 from lemming.kernel.base.aliases import accept_old_names
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.plugins.capability_table import LISTED
-from lemming.kernel.turn.descriptions import CheckSubject, DescribeQuery
+from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.effect_chain import PAGE, Interceptor, find_place
 from lemming.kernel.turn.guards import TrustLabeler
 from lemming.kernel.turn.preparation import (
@@ -42,7 +41,7 @@ class Capability:
 
     For a plugin, `org_settings_type` is the dataclass of the block in `config/org.json`, `agent_settings_type` the
     dataclass of the block in a resume, `after` names the capabilities that run before it, and `provides` holds its
-    tools, providers, strategies, commands and facts (`kernel.plugins.capability_spec`). `describes` lists the kinds that
+    tools, providers, strategies, commands, facts and checks (`kernel.plugins.capability_spec`). `describes` lists the kinds that
     `describe` yields.
     """
 
@@ -149,14 +148,6 @@ class Capability:
     def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
         """Return the source of trust labels, or None. Only one capability has labels."""
         return None
-
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield the problems of a subject: `OrgCheck`, `AgentCheck`, `ReferenceCheck` or `ResumeCheck`.
-
-        A capability yields nothing for a subject of another class. `ReferenceCheck` is a subject of capabilities that
-        ship only.
-        """
-        yield from ()
 
     def describe(self, query: DescribeQuery) -> Iterator[Any]:
         """Yield descriptions of the kind that an `OrgQuery` or a `StateQuery` asks for, one of `describes`. Read-only."""

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.json_schema.schema_violations import KEYWORDS, find_unknown_keywords
 from lemming.kernel.base.jsontext import correct_typo, escape_pointer_key
-from lemming.kernel.tick.validation.inventory import PointerProblem
 
 
-def find_schema_typos(schema: dict[str, Any], location: str) -> Iterator[PointerProblem]:
+def find_schema_typos(schema: dict[str, Any], location: str) -> Iterator[Problem]:
     """Yield misspelled keywords of JSON Schema, which would check nothing."""
     for pointer, key in find_unknown_keywords(schema):
         keywords = sorted(KEYWORDS)
@@ -19,6 +19,8 @@ def find_schema_typos(schema: dict[str, Any], location: str) -> Iterator[Pointer
             iter(get_close_matches(key, keywords, n=1, cutoff=0.8)), ""
         ):
             fault_location = f"{location}{pointer}/{escape_pointer_key(key)}"
-            yield PointerProblem(
-                fault_location, f'JSON Schema has no keyword "{key}"; it has no effect', f'did you mean "{suggestion}"?'
+            yield Problem(
+                f'JSON Schema has no keyword "{key}"; it has no effect',
+                pointer=fault_location,
+                hint=f'did you mean "{suggestion}"?',
             )

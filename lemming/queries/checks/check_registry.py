@@ -1,30 +1,26 @@
-"""The `Check` type, the scope shared by checks (read once for all), and the selection for each command."""
+"""The run of checks, with the data they share (read once for all), and the selection of each command."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.agents import Survey, hold_survey, list_agent_folders, survey_agents
-from lemming.kernel.base.errors import LemmingError, Problem, UsageError
+from lemming.kernel.base.errors import ConfigError, LemmingError, Problem, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_spec import load_object
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
 from lemming.kernel.tick.validation.agent_validation import validate_survey
+from lemming.kernel.tick.validation.checks import Check, CheckSubject, Scope
 from lemming.queries.pending import find_stopped_agents
 
 if TYPE_CHECKING:
     from lemming.journal_tools.verify.verification_inputs import VerificationInputs
     from lemming.queries.findings.finding_scan import FindingScan
-
-
-Cost = Literal["names", "files", "journals", "world"]
-"""Data that a check reads: names of files and folders; contents of files; journals; anything outside the
-organisation's folder."""
 
 
 MAX_ENTRIES_OPENED, MIN_ENTRIES_PER_OUTBOX = 3000, 3
@@ -42,7 +38,7 @@ def compute_entries_per_outbox(outboxes: int) -> int:
     return max(MIN_ENTRIES_PER_OUTBOX, MAX_ENTRIES_OPENED // max(outboxes, 1))
 
 
-class CheckScope:
+class CheckRun:
     """The data that checks read, and its limits; everything is read on first use and only once.
 
     `agent`: check a single agent only. `newest`: maximum number of entries per outbox and of journals; with
@@ -106,6 +102,17 @@ class CheckScope:
         return find_stopped_agents(self.org)
 
     @cached_property
+    def subject(self) -> CheckSubject:
+        """The organisation, as a subject of checks. Raises the load error if the settings are broken."""
+        return CheckSubject(org=self.org, config=self.settings, only=self.agent)
+
+    def get_subject(self, scope: Scope) -> Any:
+        """Return what the `find` of a check of this scope is given."""
+        if scope in ("settings", "organisation"):
+            return self.subject
+        return self.records if scope == "journals" else self.scan if scope == "behaviour" else self
+
+    @cached_property
     def records(self) -> VerificationInputs:
         """The journals' contents, for comparison with the files."""
         # With the verification comes all that runs turns.
@@ -138,39 +145,28 @@ class CheckScope:
         return min(compute_entries_per_outbox(len(self.agent_names)), self.newest or MAX_ENTRIES_OPENED)
 
 
-class Check(NamedTuple):
-    """A check: its name, cost class, description, and the function that yields its problems.
-
-    A problem of severity "note" is information and needs no action. After an error of a check with `stops`,
-    no later check runs. A check with `is_org_wide` is skipped when a single agent is checked.
-    """
-
-    name: str
-    cost: Cost
-    description: str
-    find: Callable[[CheckScope], Iterable[Problem]]
-    stops: bool = False
-    is_org_wide: bool = False
-
-
 def run_checks(
-    checks: Iterable[Check], scope: CheckScope, *, errors_as_problems: bool = False
+    checks: Iterable[Check], run: CheckRun, *, errors_as_problems: bool = False
 ) -> Iterator[tuple[Check, list[Problem]]]:
     """Run checks in order and yield each check with its problems.
 
     An error raised by a check ends the run, or is yielded as a problem if `errors_as_problems` is set. Without the
-    flag, a check that needs broken settings yields no problems, because the settings check reports the error.
+    flag, broken settings are the problems of the check of settings, and no problem of the others that need them.
     """
-    with hold_survey(scope.org) if scope.has_org_folder else contextlib.nullcontext():
+    with hold_survey(run.org) if run.has_org_folder else contextlib.nullcontext():
         for check in checks:
             try:
-                problems = [] if check.is_org_wide and scope.agent else [*check.find(scope)]
+                is_skipped = check.is_org_wide and run.agent
+                problems = [] if is_skipped else [*check.find(run.get_subject(check.scope))]
             except LemmingError as error:
-                if not errors_as_problems and error is not scope.config_error:
+                if error is run.config_error and check.scope == "settings":
+                    problems = [*error.problems] if isinstance(error, ConfigError) else [to_problem(error)]
+                elif errors_as_problems or error is run.config_error:
+                    problems = [to_problem(error)] if errors_as_problems else []
+                else:
                     raise
-                problems = [to_problem(error)] if errors_as_problems else []
             yield check, problems
-            if check.stops and any(problem.severity == "error" for problem in problems):
+            if check.stops and any(problem.is_error for problem in problems):
                 return
 
 
@@ -179,37 +175,46 @@ def to_problem(error: LemmingError) -> Problem:
     return Problem(error.message, error.where, hint=error.hint, code=error.code)
 
 
+class Selection(NamedTuple):
+    """The checks of a command: their declaration, the exit status for an error, and the form of a problem."""
+
+    checks: str
+    exit_status: int
+    form: str
+
+
 SELECTIONS = {
-    "validate": "file_checks:CHECKS",
-    "doctor": "environment_checks:CHECKS",
-    "verify": "journal_checks:CHECKS",
-    "findings": "journal_checks:FINDINGS",
-    "status": "health_checks:CHECKS",
+    "validate": Selection("lemming.queries.checks.file_checks:CHECKS", 3, "problem"),
+    "doctor": Selection("lemming.queries.checks.environment_checks:CHECKS", 1, "level"),
+    "verify": Selection("lemming.journal_tools.verify.file_verification:CHECKS", 7, "mismatch"),
+    "findings": Selection("lemming.queries.findings.finding_rules:CHECKS", 1, "finding"),
+    "status": Selection("lemming.queries.checks.health_checks:CHECKS", 1, "level"),
 }
 """Groups of checks of each command, in order; `check` runs the first three."""
-EXIT_STATUS = {"verify": 7, "validate": 3, "doctor": 1, "status": 1, "findings": 1}
-"""Exit status of a command that found an error, the worst first."""
 
 
-def list_checks(command: str, scope: CheckScope) -> list[Check]:
+def list_checks(command: str, run: CheckRun) -> list[Check]:
     """Return the checks of a command, including the checks of capabilities."""
-    module, _, name = SELECTIONS[command].partition(":")
-    check_module = import_module(f"lemming.queries.checks.{module}")
-    return [*getattr(check_module, name), *(check_module.of_capabilities(scope) if command == "validate" else ())]
+    checks: tuple[Check, ...] = load_object(SELECTIONS[command].checks)
+    if command != "validate" or not run.config:
+        return [*checks]
+    from lemming.queries.org_validation import list_capability_checks  # with it comes all that takes turns
+
+    return [*checks, *list_capability_checks(run.config, run.survey)]
 
 
-def map_all_checks(scope: CheckScope) -> dict[Check, list[str]]:
+def map_all_checks(run: CheckRun) -> dict[Check, list[str]]:
     """Return every check with the names of the commands that run it."""
     commands_by_check: dict[Check, list[str]] = {}
     for command in SELECTIONS:
-        for check in list_checks(command, scope):
+        for check in list_checks(command, run):
             commands_by_check.setdefault(check, []).append(command)
     return commands_by_check
 
 
-def select_checks(names: list[str], scope: CheckScope) -> dict[Check, list[str]]:
+def select_checks(names: list[str], run: CheckRun) -> dict[Check, list[str]]:
     """Return the checks with the given names; raise `UsageError` with the nearest name for an unknown name."""
-    commands_by_check = map_all_checks(scope)
+    commands_by_check = map_all_checks(run)
     check_names = [check.name for check in commands_by_check]
     for name in names:
         if name not in check_names:

@@ -12,22 +12,25 @@ from pathlib import Path
 
 from lemming.journal_tools.repair.damage_repair import find_repairs
 from lemming.kernel.base.errors import NotAnOrg, Problem
+from lemming.kernel.base.problems import make_note, make_warning
 from lemming.kernel.base.version import __version__
 from lemming.kernel.base.wording import format_count
 from lemming.kernel.files.file_modes import PRIVATE_FOLDERS, PRIVATE_LEDGERS
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.plugins.capability_loader import executor_class, find_fact
 from lemming.kernel.plugins.capability_table import EXECUTORS
+from lemming.kernel.tick.validation.checks import Check
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
 from lemming.obligations.waiting_items import list_person_inbox, summarize_inbox
 from lemming.operations.engine_progress import describe_engine, find_running_engine
 from lemming.operations.model_prices import find_price, find_shutdown_date
-from lemming.queries.capability_status import list_capability_names, validate_agents_use
-from lemming.queries.checks.check_registry import Check, CheckScope, compute_entries_per_outbox, run_checks
+from lemming.queries.capability_status import list_capability_names
+from lemming.queries.checks.check_registry import CheckRun, compute_entries_per_outbox, run_checks
 from lemming.queries.checks.file_checks import FILE_CHECKS
-from lemming.queries.checks.health_checks import AGENTS, BACKENDS, CHANNELS, DISK, THREADS, TICK, make_note
+from lemming.queries.checks.health_checks import AGENTS, BACKENDS, CHANNELS, DISK, THREADS, TICK
 from lemming.queries.model_readiness import check_readiness
+from lemming.queries.org_validation import find_agents_problems
 
 NEEDED = ("pydantic", "typer", "structlog", "tenacity", "openai", "anthropic", "ollama")
 OLDEST_PYTHON = (3, 11)
@@ -36,14 +39,14 @@ ENTRIES_READ = 20  # of each outbox, fewer where there are many; `lemming valida
 CONNECT_S = 2.0
 
 
-def _check_python(scope: CheckScope) -> Iterator[Problem]:
+def _check_python(run: CheckRun) -> Iterator[Problem]:
     text = f"{platform.python_version()} at {sys.executable}, LeMMing {__version__}, {platform.system()}"
     fix = f"use Python {'.'.join(map(str, OLDEST_PYTHON))} or newer"
     severity = "note" if sys.version_info >= OLDEST_PYTHON else "error"
     yield Problem(text, hint=fix, severity=severity)
 
 
-def _check_packages(scope: CheckScope) -> Iterator[Problem]:
+def _check_packages(run: CheckRun) -> Iterator[Problem]:
     versions = {name: _find_version(name) for name in NEEDED}
     if missing := [name for name, version in versions.items() if version is None]:
         yield Problem(f"missing packages: {', '.join(missing)}", hint="run `pip install lemming-engine`")
@@ -51,12 +54,12 @@ def _check_packages(scope: CheckScope) -> Iterator[Problem]:
         yield make_note(", ".join(f"{name} {version}" for name, version in versions.items()))
 
 
-def _check_embedded_model(scope: CheckScope) -> Iterator[Problem]:
+def _check_embedded_model(run: CheckRun) -> Iterator[Problem]:
     embedded = _find_version("xllamacpp")
     yield make_note(f"xllamacpp {embedded}" if embedded else "xllamacpp is not installed (optional)")
 
 
-def _check_workers(scope: CheckScope) -> Iterator[Problem]:
+def _check_workers(run: CheckRun) -> Iterator[Problem]:
     """Yield notes only: `validate` and the check of models name what the workers of this organisation lack."""
     describe_machine = find_fact("workers.describe_machine")
     yield from map(
@@ -71,18 +74,18 @@ def _find_version(package: str) -> str | None:
         return None
 
 
-def _check_org(scope: CheckScope) -> Iterator[Problem]:
+def _check_org(run: CheckRun) -> Iterator[Problem]:
     try:
-        yield make_note(str(scope.org))
+        yield make_note(str(run.org))
     except NotAnOrg as error:
         yield Problem(f"{error.where}: {error.message}", hint=error.hint)
 
 
-def _check_privacy(scope: CheckScope) -> Iterator[Problem]:
-    if readable_paths := _find_world_readable(Path(scope.org)):
+def _check_privacy(run: CheckRun) -> Iterator[Problem]:
+    if readable_paths := _find_world_readable(Path(run.org)):
         text = f"every user of this machine can read {', '.join(readable_paths)}"
         fix = f"in the organisation's folder: chmod o-rwx {' '.join(readable_paths)}"
-        yield Problem(text, hint=fix, severity="warning")
+        yield make_warning(text, hint=fix)
     else:
         yield make_note("journals, ledgers, outboxes and memories are private to this user")
 
@@ -114,18 +117,18 @@ def _get_mode(path: Path) -> int:
     return 0 if stat.S_ISLNK(mode) else mode
 
 
-def _check_lock(scope: CheckScope) -> Iterator[Problem]:
-    engine = find_running_engine(scope.org)
+def _check_lock(run: CheckRun) -> Iterator[Problem]:
+    engine = find_running_engine(run.org)
     yield make_note(f"held by {describe_engine(engine)}" if engine else "free")
 
 
-def _check_damage(scope: CheckScope) -> Iterator[Problem]:
+def _check_damage(run: CheckRun) -> Iterator[Problem]:
     """Yield the repairs of `lemming repair`; none beside an engine, whose unfinished writes may look torn."""
-    if find_running_engine(scope.org):
+    if find_running_engine(run.org):
         yield make_note("not checked while an engine runs")
         return
-    newest = None if scope.every else scope.newest or JOURNALS_READ
-    repairs = find_repairs(scope.org, newest=newest, with_outboxes=False)
+    newest = None if run.every else run.newest or JOURNALS_READ
+    repairs = find_repairs(run.org, newest=newest, with_outboxes=False)
     for repair in repairs:
         severity = "warning" if repair.kind in ("leftover", "call", "lost") else "error"
         yield Problem(f"{repair.where}: {repair.found}", hint="lemming repair", severity=severity)
@@ -133,40 +136,40 @@ def _check_damage(scope: CheckScope) -> Iterator[Problem]:
         yield make_note(f"nothing to repair ({f'newest {newest}' if newest else 'all'} journals)")
 
 
-def _check_config(scope: CheckScope) -> Iterator[Problem]:
-    if scope.config is None:
-        yield Problem(scope.config_error.message, hint="lemming validate")
+def _check_config(run: CheckRun) -> Iterator[Problem]:
+    if run.config is None:
+        yield Problem(run.config_error.message, hint="lemming validate")
 
 
-def _check_files(scope: CheckScope) -> Iterator[Problem]:
+def _check_files(run: CheckRun) -> Iterator[Problem]:
     """Yield a one-line summary of the `lemming validate` problems in files, from fewer entries."""
-    a_fifth = max(1, compute_entries_per_outbox(len(scope.agent_folders)) // 5)  # none would be taken for no limit
-    file_scope = CheckScope(scope.org, lambda _: scope.settings, newest=min(ENTRIES_READ, a_fifth))
-    all_problems = [entry_problem for _, problems in run_checks(FILE_CHECKS, file_scope) for entry_problem in problems]
-    for name in list_capability_names(scope.settings, scope.survey.agents.values()):
-        all_problems += validate_agents_use(name, scope.org, scope.settings, None)
-    errors = [problem for problem in all_problems if problem.severity == "error"]
-    agents = format_count(len(scope.survey.agents), "agent")
+    a_fifth = max(1, compute_entries_per_outbox(len(run.agent_folders)) // 5)  # none would be taken for no limit
+    file_run = CheckRun(run.org, lambda _: run.settings, newest=min(ENTRIES_READ, a_fifth))
+    all_problems = [entry_problem for _, problems in run_checks(FILE_CHECKS, file_run) for entry_problem in problems]
+    for name in list_capability_names(run.settings, run.survey.agents.values()):
+        all_problems += find_agents_problems(name, run.subject)
+    errors = [problem for problem in all_problems if problem.is_error]
+    agents = format_count(len(run.survey.agents), "agent")
     if all_problems:
         text = f"{agents}, {format_count(len(errors), 'error')}, {format_count(len(all_problems) - len(errors), 'warning')}"
         first, severity = (errors or all_problems)[0], "error" if errors else "warning"
         yield Problem(f"{text}; first: {first}", hint="lemming validate", severity=severity)
     else:
-        yield make_note(f"{agents}, no problems (newest {file_scope.newest} entries of each)")
+        yield make_note(f"{agents}, no problems (newest {file_run.newest} entries of each)")
 
 
-def _check_people(scope: CheckScope) -> Iterator[Problem]:
-    yield make_note(summarize_inbox(list_person_inbox(scope.org)) or "nothing waits for a person")
+def _check_people(run: CheckRun) -> Iterator[Problem]:
+    yield make_note(summarize_inbox(list_person_inbox(run.org)) or "nothing waits for a person")
 
 
-def _check_models(scope: CheckScope) -> Iterator[Problem]:
+def _check_models(run: CheckRun) -> Iterator[Problem]:
     """Yield the readiness of each model used by some agent; unused models are skipped."""
-    models, plugins = scope.settings.models, scope.settings.org.plugins
-    for key, names in sorted(scope.survey.by_model.items()):
+    models, plugins = run.settings.models, run.settings.org.plugins
+    for key, names in sorted(run.survey.by_model.items()):
         if key not in models:
             continue  # told by the check of the files
         entry = models[key]
-        readiness, shutdown_date = check_readiness(entry, Path(scope.org), plugins), find_shutdown_date(entry)
+        readiness, shutdown_date = check_readiness(entry, Path(run.org), plugins), find_shutdown_date(entry)
         label = f'"{key}" ({entry.provider} {entry.model}) for {", ".join(names)}'.replace(" )", ")")
         price = find_price(entry)
         costs = f"; {price}" if price and price.checked else ""
@@ -175,32 +178,32 @@ def _check_models(scope: CheckScope) -> Iterator[Problem]:
         if shutdown_date:
             text = f'"{key}": {entry.model} is shut down on {shutdown_date}'
             fix = f'choose another model for "{key}" in config/models.json'
-            yield Problem(text, MODELS_FILE, hint=fix, severity="warning")
+            yield make_warning(text, hint=fix, file=MODELS_FILE)
 
 
-def _check_shell(scope: CheckScope) -> Iterator[Problem]:
+def _check_shell(run: CheckRun) -> Iterator[Problem]:
     users = [
         name
-        for name, agent in scope.survey.agents.items()
+        for name, agent in run.survey.agents.items()
         if any(tool.tool_class == "execute" for tool in iter_shipped_tools(agent.permissions.tools))
     ]
     if not users:
         yield make_note("no agent may use the shell")
         return
-    name, detail = get_sandbox_status(scope.settings.org)
+    name, detail = get_sandbox_status(run.settings.org)
     severity = {"off": "error", "none": "warning"}.get(name, "note")
     fix = "install bubblewrap, or remove the tool from their resumes"
     yield Problem(f"{name} for {', '.join(users)}: {detail}", hint=fix, severity=severity)
 
 
-def _check_history(scope: CheckScope) -> Iterator[Problem]:
-    if scope.settings.org.history == "off":
+def _check_history(run: CheckRun) -> Iterator[Problem]:
+    if run.settings.org.history == "off":
         yield make_note("off")
         return
     from lemming.git_history.git_repository import Repository, find_git_version, require_git
 
     require_git()
-    repository = Repository(Path(scope.org))
+    repository = Repository(Path(run.org))
     if repository.exists():
         repository.require_usable()
         repository.run("rev-parse", "--git-dir")
@@ -212,13 +215,13 @@ def _check_history(scope: CheckScope) -> Iterator[Problem]:
     yield make_note(f"git {version}, {repository.folder if repository.exists() else 'starts with the next tick'}")
 
 
-def _check_executor(scope: CheckScope) -> Iterator[Problem]:
-    settings = scope.settings.org
+def _check_executor(run: CheckRun) -> Iterator[Problem]:
+    settings = run.settings.org
     if settings.executor not in EXECUTORS:
         yield make_note(settings.executor)
         return
     address = settings.executor_address
-    if not scope.connect:  # the answer is unpickled, and so may run any code
+    if not run.connect:  # the answer is unpickled, and so may run any code
         yield make_note(
             f"cluster at {address}: not checked; `lemming doctor --connect` checks it, if you trust the cluster"
         )
@@ -232,23 +235,23 @@ def _check_executor(scope: CheckScope) -> Iterator[Problem]:
 
 
 CHECKS = (
-    Check("python", "world", "Python version", _check_python),
-    Check("packages", "world", "required packages", _check_packages),
-    Check("embedded", "world", "package for embedded models", _check_embedded_model),
-    Check("workers", "world", "git, the sandbox and the harnesses of workers", _check_workers),
-    Check("org", "names", "the organisation's folder", _check_org, stops=True),
+    Check("python", "world", "machine", "Python version", _check_python),
+    Check("packages", "world", "machine", "required packages", _check_packages),
+    Check("embedded", "world", "machine", "package for embedded models", _check_embedded_model),
+    Check("workers", "world", "machine", "git, the sandbox and the harnesses of workers", _check_workers),
+    Check("org", "names", "machine", "the organisation's folder", _check_org, stops=True),
     DISK,
-    Check("privacy", "names", "files that other users can read", _check_privacy),
-    Check("lock", "names", "the running engine", _check_lock),
+    Check("privacy", "names", "machine", "files that other users can read", _check_privacy),
+    Check("lock", "names", "machine", "the running engine", _check_lock),
     TICK,
-    Check("repair", "journals", "damage that `lemming repair` can fix, from the newest journals", _check_damage),
-    Check("config", "files", "readable settings", _check_config, stops=True),
-    Check("files", "files", "problems that `lemming validate` reports, with fewer entries", _check_files),
+    Check("repair", "journals", "files", "damage that `lemming repair` can fix, from the newest journals", _check_damage),
+    Check("config", "files", "files", "readable settings", _check_config, stops=True),
+    Check("files", "files", "files", "problems that `lemming validate` reports, with fewer entries", _check_files),
     AGENTS, THREADS, BACKENDS,
-    Check("people", "files", "items that wait for a person", _check_people),
-    Check("models", "world", "whether each agent's model is ready", _check_models),
+    Check("people", "files", "files", "items that wait for a person", _check_people),
+    Check("models", "world", "machine", "whether each agent's model is ready", _check_models),
     CHANNELS,
-    Check("shell", "world", "the sandbox for commands", _check_shell),
-    Check("history", "world", "git and the history", _check_history),
-    Check("executor", "world", "the cluster for model calls", _check_executor),
+    Check("shell", "world", "machine", "the sandbox for commands", _check_shell),
+    Check("history", "world", "machine", "git and the history", _check_history),
+    Check("executor", "world", "machine", "the cluster for model calls", _check_executor),
 )  # fmt: skip

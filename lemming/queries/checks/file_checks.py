@@ -4,39 +4,32 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from functools import partial
 
 from lemming.journal_tools.outbox_validation import validate_outbox, validate_outbox_files
 from lemming.kernel.agents import suggest_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, LemmingError, Problem
 from lemming.kernel.base.jsontext import locate
+from lemming.kernel.base.problems import make_warning
 from lemming.kernel.files import fs
 from lemming.kernel.inboxes.misplaced_entries import future_tick_problems
 from lemming.kernel.memory import load_memories
+from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.lock_holder import load_last_tick
 from lemming.kernel.tick.tick_counter import explain_skipped_ticks, load_tick
+from lemming.kernel.tick.validation.checks import Check
+from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.libraries.store_values import validate_store
-from lemming.queries.capability_status import list_capability_names, validate_agents_use, validate_org
 from lemming.queries.case_format import SAME_ORG, Case, case_file, list_case_names
 from lemming.queries.case_validation import load_case
-from lemming.queries.checks.check_registry import Check, CheckScope, to_problem
-from lemming.queries.checks.targets import check_targets
-from lemming.queries.org_validation import validate_resumes, validate_settings
-from lemming.queries.structure_validation import validate_structure
+from lemming.queries.checks.check_registry import CheckRun, to_problem
+from lemming.queries.org_validation import find_resume_problems, find_settings_problems
+from lemming.queries.structure_validation import find_structure_problems
 
 
-def _check_settings(scope: CheckScope) -> Iterator[Problem]:
-    if scope.config and scope.agent is None:
-        yield from validate_settings(scope.org, scope.config)
-    elif scope.config is None:
-        error = scope.config_error
-        yield from error.problems if isinstance(error, ConfigError) else [to_problem(error)]
-
-
-def _check_tick_counter(scope: CheckScope) -> Iterator[Problem]:
+def _check_tick_counter(run: CheckRun) -> Iterator[Problem]:
     try:
-        problem = explain_skipped_ticks(load_tick(scope.org), load_last_tick(scope.org))
+        problem = explain_skipped_ticks(load_tick(run.org), load_last_tick(run.org))
     except CorruptState as error:
         yield to_problem(error)
         return
@@ -44,33 +37,33 @@ def _check_tick_counter(scope: CheckScope) -> Iterator[Problem]:
         yield problem
 
 
-def _check_entries(scope: CheckScope) -> Iterator[Problem]:
-    newest, tick = scope.entries_per_outbox, None
+def _check_entries(run: CheckRun) -> Iterator[Problem]:
+    newest, tick = run.entries_per_outbox, None
     with contextlib.suppress(LemmingError):  # a check of its own tells
-        tick = load_tick(scope.org)
-    for number, name in enumerate(filter(paths.AGENT_NAME.match, scope.agent_names)):
-        scope.steps("outboxes", number, len(scope.agent_names))
+        tick = load_tick(run.org)
+    for number, name in enumerate(filter(paths.AGENT_NAME.match, run.agent_names)):
+        run.steps("outboxes", number, len(run.agent_names))
         try:
-            files = fs.list_names(f"{scope.org}/{paths.outbox_folder(name)}")
+            files = fs.list_names(f"{run.org}/{paths.outbox_folder(name)}")
         except OSError:
-            yield from validate_outbox(scope.org, name)
+            yield from validate_outbox(run.org, name)
             continue
-        yield from validate_outbox_files(scope.org, name, files, newest=newest)
-        scope.unopened_entries += 0 if newest is None else max(0, len(files) - newest)
+        yield from validate_outbox_files(run.org, name, files, newest=newest)
+        run.unopened_entries += 0 if newest is None else max(0, len(files) - newest)
         if tick is not None:
             yield from future_tick_problems(name, files, tick)
 
 
-def _check_memories(scope: CheckScope) -> Iterator[Problem]:
-    for name in filter(paths.AGENT_NAME.match, scope.agent_names):
-        yield from load_memories(scope.org, name).problems
+def _check_memories(run: CheckRun) -> Iterator[Problem]:
+    for name in filter(paths.AGENT_NAME.match, run.agent_names):
+        yield from load_memories(run.org, name).problems
 
 
-def _check_cases(scope: CheckScope) -> Iterator[Problem]:
+def _check_cases(run: CheckRun) -> Iterator[Problem]:
     """Yield the problems of each case, and a warning for each unknown agent named in a case."""
-    for name in list_case_names(scope.org):
+    for name in list_case_names(run.org):
         try:
-            document = load_case(scope.org, name)
+            document = load_case(run.org, name)
         except ConfigError as error:
             yield from error.problems
             continue
@@ -78,7 +71,7 @@ def _check_cases(scope: CheckScope) -> Iterator[Problem]:
         if document.value.start != SAME_ORG:  # its agents belong to another folder
             continue
         for pointer, agent in _iter_case_agents(document.value):
-            if agent not in scope.agent_folders:
+            if agent not in run.agent_folders:
                 line, column = locate(document.raw.decode(), pointer)
                 yield Problem(
                     f'agent "{agent}" does not exist',
@@ -86,7 +79,7 @@ def _check_cases(scope: CheckScope) -> Iterator[Problem]:
                     line,
                     column,
                     pointer,
-                    hint=suggest_agent(agent, scope.agent_folders),
+                    hint=suggest_agent(agent, run.agent_folders),
                     severity="warning",
                     code="LMG-301",
                 )
@@ -109,40 +102,36 @@ def _iter_case_agents(case: Case) -> Iterator[tuple[str, str]]:
     yield from ((pointer, agent) for pointer, agent in pairs if agent)
 
 
-def _check_capability(name: str, scope: CheckScope) -> Iterator[Problem]:
-    yield from validate_org(name, scope.org, scope.settings, scope.agent)
-    yield from validate_agents_use(name, scope.org, scope.settings, scope.agent)
+MAX_ENTRIES_CHECKED = 3
+"""Maximum entries of an agent that are checked, of its newest tick."""
+
+
+def _check_targets(run: CheckRun) -> Iterator[Problem]:
+    """Yield a warning for each of an agent's newest entries with an unknown target."""
+    survey = run.survey
+    known_agents = [*survey.agents, *survey.broken]
+    for name in survey.agents if run.agent is None else [run.agent]:
+        newest = read_outbox_entries(run.org, name, limit=MAX_ENTRIES_CHECKED)
+        for entry in (entry for entry in newest if entry.tick == newest[-1].tick):
+            for target, reason in find_unknown_targets(entry, known_agents, ()).items():
+                message, hint = f'{name} wrote to "{target}", but {reason}', "name the other agents in its instructions"
+                yield make_warning(message, "/payload/target", hint, entry.file, "LMG-301")
 
 
 FILE_CHECKS = (
-    Check("settings", "files", "config/*.json and everything they name", _check_settings),
-    Check("counter", "files", "tick.json", _check_tick_counter, is_org_wide=True),
-    Check("resumes", "files", "each resume, against settings and other agents",
-          lambda check_scope: validate_resumes(check_scope.org, check_scope.config, check_scope.agent)),
-    Check("entries", "files", "the newest entries of each outbox, and all file names", _check_entries),
-    Check("targets", "files", "targets of the newest entries", check_targets),
-    Check("store", "files", "values in the shared store", lambda check_scope: validate_store(check_scope.org), is_org_wide=True),
-    Check("memories", "files", "memories", _check_memories),
+    Check("settings", "files", "settings", "config/*.json and everything they name", find_settings_problems),
+    Check("counter", "files", "files", "tick.json", _check_tick_counter, is_org_wide=True),
+    Check("resumes", "files", "files", "each resume, against settings and other agents",
+          lambda run: find_resume_problems(run.org, run.config, run.agent)),
+    Check("entries", "files", "files", "the newest entries of each outbox, and all file names", _check_entries),
+    Check("targets", "files", "files", "targets of the newest entries", _check_targets),
+    Check("store", "files", "files", "values in the shared store", lambda run: validate_store(run.org), is_org_wide=True),
+    Check("memories", "files", "files", "memories", _check_memories),
 )  # fmt: skip
 CHECKS = (
     *FILE_CHECKS,
-    Check("cases", "files", "the cases in evals/", _check_cases, is_org_wide=True),
-    Check("structure", "files", "outboxes without readers, endless loops, files with two writers",
-          lambda check_scope: validate_structure(check_scope.org, check_scope.settings, check_scope.agent)),
+    Check("cases", "files", "files", "the cases in evals/", _check_cases, is_org_wide=True),
+    Check("structure", "files", "organisation", "outboxes without readers, endless loops, files with two writers",
+          find_structure_problems),
 )  # fmt: skip
-
-
-def of_capabilities(scope: CheckScope) -> list[Check]:
-    """Return a check for each capability, which reports problems in the use of the capability."""
-    if not scope.config:
-        return []
-    names = list_capability_names(scope.config, scope.survey.agents.values())
-    return [
-        Check(
-            check_scope,
-            "files",
-            f"resumes, settings and files of {check_scope}",
-            partial(_check_capability, check_scope),
-        )
-        for check_scope in names
-    ]
+"""The selection of `lemming validate`, which also runs the checks of capabilities."""

@@ -6,13 +6,14 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.problems import make_note
 from lemming.kernel.journal.journal_file import newest_journals
 from lemming.kernel.llm.circuit_breaker import open_circuits
 from lemming.kernel.org.config import MODELS_FILE
@@ -21,9 +22,10 @@ from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.next_tick import find_next_tick
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
+from lemming.kernel.tick.validation.checks import Check
 from lemming.libraries.concurrency.supervised_threads import list_thread_failures
 from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete
-from lemming.queries.checks.check_registry import Check, CheckScope
+from lemming.queries.checks.check_registry import CheckRun
 
 if TYPE_CHECKING:
     from lemming.queries.channel_states import ChannelStatus
@@ -40,23 +42,23 @@ FIXES = {
 MIN_FREE_BYTES, LOW_FREE_BYTES = 64 << 20, 1 << 30
 
 
-@dataclass(frozen=True, kw_only=True)
-class HealthIssue(Problem):
-    """A problem a person must handle; `since_tick` and `since` (a timestamp) are set if the start is known."""
+def make_issue(
+    about: str,
+    text: str,
+    hint: str = "",
+    file: str = "",
+    *,
+    tick: int | None = None,
+    since: str = "",
+    severity: str = "error",
+) -> Problem:
+    """Return a problem that a person must handle; `tick` and `since` (a timestamp) are set if the start is known."""
+    return Problem(text, file, hint=hint, severity=severity, about=about, tick=tick, since=since)
 
-    about: str
-    since_tick: int | None = None
-    since: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the issue as JSON values."""
-        since = {"since_tick": self.since_tick, "since": self.since}
-        return {"about": self.about, "text": self.message, "fix": self.hint, **since}
-
-
-def find_health_issues(scope: CheckScope) -> list[HealthIssue]:
+def find_health_issues(run: CheckRun) -> list[Problem]:
     """Return current health issues: failing agents, exhausted credits, unreachable backends, a full disk and others."""
-    return [issue for check in CHECKS for issue in check.find(scope) if isinstance(issue, HealthIssue)]
+    return [issue for check in CHECKS for issue in check.find(run) if issue.about]
 
 
 def seconds_since_tick(base: OrgPath) -> float | None:
@@ -70,31 +72,31 @@ def seconds_since_tick(base: OrgPath) -> float | None:
 # --- agents --------------------------------------------------------------------------------------
 
 
-def _check_agents(scope: CheckScope) -> Iterator[Problem]:
-    agents, is_healthy = scope.valid_survey.agents, True
-    for name, turn in sorted(scope.stopped_turns.items()):
+def _check_agents(run: CheckRun) -> Iterator[Problem]:
+    agents, is_healthy = run.valid_survey.agents, True
+    for name, turn in sorted(run.stopped_turns.items()):
         if name in agents and not agents[name].paused and not _is_resume_failure(turn):
             is_healthy = False
             yield _to_agent_issue(turn)
     if is_healthy:
-        subject = "every agent that is not broken" if scope.valid_survey.broken else "every agent"
+        subject = "every agent that is not broken" if run.valid_survey.broken else "every agent"
         yield make_note(f"the last turn of {subject} succeeded")
 
 
-def _check_broken_resumes(scope: CheckScope) -> Iterator[Problem]:
-    for name, error in scope.valid_survey.broken.items():
-        turn = scope.stopped_turns.get(name)
+def _check_broken_resumes(run: CheckRun) -> Iterator[Problem]:
+    for name, error in run.valid_survey.broken.items():
+        turn = run.stopped_turns.get(name)
         turn = (
             _date_from_resume_failure(turn) if turn and _is_resume_failure(turn) else None
         )  # otherwise no turn was due since
         since = f" {_format_start_tick(turn)}" if turn else ""
-        yield HealthIssue(
+        yield make_issue(
+            name,
             f"out of service{since}: {error}",
+            FIXES["ConfigError"],
             paths.resume_file(name) if paths.AGENT_NAME.match(name) else "",
-            hint=FIXES["ConfigError"],
-            about=name,
-            since_tick=turn.since_tick if turn else None,
             since=turn.since if turn else "",
+            tick=turn.since_tick if turn else None,
         )
 
 
@@ -109,14 +111,14 @@ def _is_resume_failure(turn: UnfinishedTurn) -> bool:
     return bool(is_config_error) and turn.reason.startswith(paths.resume_file(turn.agent))
 
 
-def _to_agent_issue(turn: UnfinishedTurn) -> HealthIssue:
+def _to_agent_issue(turn: UnfinishedTurn) -> Problem:
     state = "failing" if turn.status == "failed" else "cannot run"
-    return HealthIssue(
+    return make_issue(
+        turn.agent,
         f"{state} {_format_start_tick(turn)}: {turn.reason}",
-        hint=FIXES.get(turn.error, "read `lemming logs {agent}`").format(agent=turn.agent),
-        about=turn.agent,
-        since_tick=turn.since_tick,
+        FIXES.get(turn.error, "read `lemming logs {agent}`").format(agent=turn.agent),
         since=turn.since,
+        tick=turn.since_tick,
     )
 
 
@@ -128,50 +130,50 @@ def _format_start_tick(turn: UnfinishedTurn) -> str:
 # --- the engine and the machine ------------------------------------------------------------------
 
 
-def _check_threads(scope: CheckScope) -> Iterator[Problem]:
-    falls = list_thread_failures(scope.org, SystemClock().now())
+def _check_threads(run: CheckRun) -> Iterator[Problem]:
+    falls = list_thread_failures(run.org, SystemClock().now())
     for fall in falls:
         frequency = "once" if fall.times == 1 else f"{fall.times} times in a row"
         text = f"died {frequency}, most recently at {fall.at}: {fall.why}"
         fix = "it restarts automatically; logs/engine.log records each time"
-        yield HealthIssue(text, hint=fix, about=f"thread {fall.thread}", since=fall.at)
+        yield make_issue(f"thread {fall.thread}", text, fix, since=fall.at)
     if not falls:
         yield make_note("no engine thread has died")
 
 
-def _check_backends(scope: CheckScope) -> Iterator[Problem]:
-    circuits = open_circuits(scope.org, SystemClock().now())
+def _check_backends(run: CheckRun) -> Iterator[Problem]:
+    circuits = open_circuits(run.org, SystemClock().now())
     for name, state in circuits.items():
         text = f"paused until {state.open_until} after {state.failures} failures in a row: {state.reason}"
         fix = f"fix the backend; delete {paths.CIRCUITS_FILE} to retry immediately"
-        yield HealthIssue(text, paths.CIRCUITS_FILE, hint=fix, about=name)
+        yield make_issue(name, text, fix, paths.CIRCUITS_FILE)
     if not circuits:
         yield make_note("no backend is paused after failures")
 
 
-def _check_disk(scope: CheckScope) -> Iterator[Problem]:
-    if not os.access(scope.org, os.W_OK | os.X_OK):
-        yield Problem(f"{scope.org} is not writable", hint="check its owner and mode")
-    free, fix = shutil.disk_usage(scope.org).free, "free some space"
+def _check_disk(run: CheckRun) -> Iterator[Problem]:
+    if not os.access(run.org, os.W_OK | os.X_OK):
+        yield Problem(f"{run.org} is not writable", hint="check its owner and mode")
+    free, fix = shutil.disk_usage(run.org).free, "free some space"
     if free < MIN_FREE_BYTES:
-        yield HealthIssue(f"{free / 1e6:.1f} MB free", hint=fix, about="disk")
+        yield make_issue("disk", f"{free / 1e6:.1f} MB free", fix)
     elif free < LOW_FREE_BYTES:
         yield Problem(f"{free / 1e6:.1f} MB free", hint=fix, severity="warning")
     else:
         yield make_note(f"{free / 1e9:.1f} GB free", fix)
 
 
-def _check_tick(scope: CheckScope) -> Iterator[Problem]:
-    tick, ticks = load_tick(scope.org), newest_journals(scope.org, 2)
-    if find_running_engine(scope.org):
+def _check_tick(run: CheckRun) -> Iterator[Problem]:
+    tick, ticks = load_tick(run.org), newest_journals(run.org, 2)
+    if find_running_engine(run.org):
         yield make_note(f"{tick} is running or next")
-    elif error := find_next_tick(scope.org, tick, ticks, boot_id=SystemClock().boot_id).to_error:
+    elif error := find_next_tick(run.org, tick, ticks, boot_id=SystemClock().boot_id).to_error:
         fix = "`lemming repair` shows which of the two is right, and fixes it"
         text = f"tick.json says {tick}, but {error.message}"
-        yield HealthIssue(text, paths.TICK_FILE, hint=fix, about="tick", since_tick=tick)
-    elif is_tick_incomplete(scope.org, tick):
+        yield make_issue("tick", text, fix, paths.TICK_FILE, tick=tick)
+    elif is_tick_incomplete(run.org, tick):
         text, fix = (f"tick {tick} was interrupted and nothing is running", "continue it with `lemming run-once`")
-        yield HealthIssue(text, hint=fix, severity="warning", about="tick", since_tick=tick)
+        yield make_issue("tick", text, fix, severity="warning", tick=tick)
     else:
         yield make_note(f"{tick} is next")
 
@@ -179,15 +181,15 @@ def _check_tick(scope: CheckScope) -> Iterator[Problem]:
 # --- channels ------------------------------------------------------------------------------------
 
 
-def _check_channels(scope: CheckScope) -> Iterator[Problem]:
-    if not scope.config or not scope.config.has_channels:
+def _check_channels(run: CheckRun) -> Iterator[Problem]:
+    if not run.config or not run.config.has_channels:
         return
     from lemming.queries.channel_states import load_channel_statuses  # most organisations have none
 
-    states = load_channel_statuses(scope.org, scope.survey, scope.config)
+    states = load_channel_statuses(run.org, run.survey, run.config)
     problems: list[Problem] = [issue for state in states for issue in _find_channel_issues(state)]
     served_agents = [channel.agent for channel in states if channel.seen_to_by == "serve"]
-    if served_agents and not require_fact("channels.is_served")(Path(scope.org)):
+    if served_agents and not require_fact("channels.is_served")(Path(run.org)):
         text = f"channels of {', '.join(served_agents)} are not served: no process here listens for http and mail"
         fix = "run `lemming run-forever --serve PORT`, or `lemming channels serve` beside it; or `lemming service --serve PORT`"
         problems.append(Problem(text, hint=fix, severity="warning"))
@@ -199,7 +201,7 @@ def _check_channels(scope: CheckScope) -> Iterator[Problem]:
     yield from problems
 
 
-def _find_channel_issues(channel: ChannelStatus) -> Iterator[HealthIssue]:
+def _find_channel_issues(channel: ChannelStatus) -> Iterator[Problem]:
     fix_hint = f"see `lemming channels`; options are in {MODELS_FILE}"
     issues = []
     if channel.problem:
@@ -209,19 +211,14 @@ def _find_channel_issues(channel: ChannelStatus) -> Iterator[HealthIssue]:
     for delivery in channel.failing[:1]:
         failure_text = f"{delivery['entry']} failed {delivery['attempts']} times: {delivery['why']}"
         issues.append((f"{channel.waiting} waiting to be sent; {failure_text}", fix_hint))
-    yield from (HealthIssue(text, hint=fix, severity="warning", about=channel.agent) for text, fix in issues)
+    yield from (make_issue(channel.agent, text, fix, severity="warning") for text, fix in issues)
 
 
-def make_note(text: str, fix: str = "") -> Problem:
-    """Return a problem of severity "note": information without a required action."""
-    return Problem(text, hint=fix, severity="note")
-
-
-AGENTS = Check("agents", "files", "failing agents and agents out of credits", _check_agents)
-BROKEN = Check("broken", "files", "agents with a broken resume", _check_broken_resumes)
-THREADS = Check("threads", "files", "engine threads that have died", _check_threads)
-BACKENDS = Check("backends", "files", "backends paused after failures", _check_backends)
-DISK = Check("disk", "world", "write access and free disk space", _check_disk)
-TICK = Check("tick", "journals", "tick.json against the newest journals", _check_tick)
-CHANNELS = Check("channels", "files", "unreachable channels, and channels without a server", _check_channels)
+AGENTS = Check("agents", "files", "files", "failing agents and agents out of credits", _check_agents)
+BROKEN = Check("broken", "files", "files", "agents with a broken resume", _check_broken_resumes)
+THREADS = Check("threads", "files", "files", "engine threads that have died", _check_threads)
+BACKENDS = Check("backends", "files", "files", "backends paused after failures", _check_backends)
+DISK = Check("disk", "world", "machine", "write access and free disk space", _check_disk)
+TICK = Check("tick", "journals", "files", "tick.json against the newest journals", _check_tick)
+CHANNELS = Check("channels", "files", "files", "unreachable channels, and channels without a server", _check_channels)
 CHECKS = (AGENTS, BROKEN, THREADS, BACKENDS, DISK, TICK, CHANNELS)

@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 
 from lemming.journal_tools.recorded_tick import TurnRecord
 from lemming.kernel.base import paths
+from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.payload_text import get_payload_text
-from lemming.queries.findings.finding import Finding, quote_text
-from lemming.queries.findings.finding_scan import FindingScan
+from lemming.queries.findings.finding_scan import FindingScan, make_finding, quote_text
 
 _SUBJECT = r"(?:(?:I|We)(?:['’]ve|\s+have)?\s+(?:(?:now|also|just|already|successfully)\s+)?)?"
 _WROTE = r"(?:saved|wrote|written|created|updated|stored|appended)"
@@ -34,7 +34,7 @@ _NEGATION = re.compile(
 """Words between the verb and the file that make another claim: about another agent, the future, or nothing."""
 
 
-def find_false_claims(scan: FindingScan) -> Iterator[Finding]:
+def find_false_claims(scan: FindingScan) -> Iterator[Problem]:
     """Yield claims of a file or a call without a record in any turn of the agent so far."""
     for agent, turns in scan.by_agent.items():
         written, called = set[str](), set[str]()
@@ -46,11 +46,11 @@ def find_false_claims(scan: FindingScan) -> Iterator[Finding]:
                 continue
             for text, entry_file in _iter_sentences(turn):
                 for contradiction, fix in _find_untrue_claims(scan, turn, text, written, called):
-                    yield Finding(
+                    yield make_finding(
                         kind="claims",
                         agents=(agent,),
                         message=f"{agent} says {quote_text(text)}, but {contradiction}",
-                        since=turn.tick,
+                        tick=turn.tick,
                         evidence=(f"{turn.tick}/{agent}", *([entry_file] if entry_file else [])),
                         hint=fix,
                     )

@@ -1,53 +1,61 @@
-"""The rules for findings: each kind with its meaning and search function, and the functions that apply the rules."""
+"""The rules for findings: a check for each kind, and the functions that apply the rules."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
 
 from lemming.kernel.base.entry_kinds import FindingKind
+from lemming.kernel.base.errors import Problem
 from lemming.kernel.journal.journal_file import journal_bytes, started_journals
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.validation.checks import Check
 from lemming.queries.findings import false_claims, neglected_work, repetition
-from lemming.queries.findings.finding import Finding
 from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
 
-
-class FindingRule(NamedTuple):
-    """A kind of finding: title for people, meaning, exclusions, and the function that yields findings."""
-
-    kind: FindingKind
-    title: str
-    meaning: str
-    exclusions: str
-    find: Callable[[FindingScan], Iterator[Finding]]
+Find = Callable[[FindingScan], Iterator[Problem]]
 
 
-RULES = (
-    FindingRule(
+def _rule(kind: FindingKind, title: str, meaning: str, exclusions: str, find: Find) -> Check:
+    apply = partial(_apply_rule, kind, find)
+    description = meaning[0].lower() + meaning[1:].rstrip(".")
+    return Check(kind, "journals", "behaviour", description, apply, title=title, exclusions=exclusions)
+
+
+def _apply_rule(kind: FindingKind, find: Find, scan: FindingScan) -> list[Problem]:
+    """Return the findings of a rule, oldest first, or an empty list if the settings disable the rule."""
+    return [] if kind in scan.settings.off else sorted(find(scan), key=_sort_key)
+
+
+def _sort_key(finding: Problem) -> tuple[int, Sequence[str], str]:
+    return finding.tick or 0, finding.agents, finding.message
+
+
+CHECKS = (
+    _rule(
         "repeats",
         "repeats itself",
         "An agent repeats the same text, or the same call with the same result.",
         "polling with changing results; answered questions; the same answer to several requests; rare repetitions",
         repetition.find_repetition,
     ),
-    FindingRule(
+    _rule(
         "ping_pong",
         "ping-pong",
         "Two agents see only each other's entries and do nothing but answer them.",
         "exchanges that write a file or a memory, call a tool, or involve another agent",
         repetition.find_ping_pong,
     ),
-    FindingRule(
+    _rule(
         "works_on",
         "continues after the end",
         "An agent has answered, sees nothing new, and takes turns that cost credits and produce nothing.",
         "turns that produce something, or follow from something new",
         repetition.find_idle_work,
     ),
-    FindingRule(
+    _rule(
         "dropped",
         "dropped request",
         "Nobody works on a request that its holder can read, or it expired without an answer.",
@@ -55,21 +63,21 @@ RULES = (
         "others or has reported to the asker",
         neglected_work.find_dropped_requests,
     ),
-    FindingRule(
+    _rule(
         "unread",
         "unread",
         "An agent is not shown an entry that is addressed to it for many turns, or it expires before.",
         "requests, which have turns of their own; readers that take no turns",
         neglected_work.find_unread_entries,
     ),
-    FindingRule(
+    _rule(
         "claims",
         "claims without doing",
         "A text claims that a file was written or a tool called, and no earlier turn of the agent did so.",
         "work of others, future work, files that exist",
         false_claims.find_false_claims,
     ),
-    FindingRule(
+    _rule(
         "unverified",
         "not verified",
         "An entry was sent although its judge rejected it, or a request with `expect` or `verify` was "
@@ -77,7 +85,7 @@ RULES = (
         "entries that were not sent",
         neglected_work.find_unverified_work,
     ),
-    FindingRule(
+    _rule(
         "no_progress",
         "spends without progress",
         "Turns in a row cost credits and write no entry, file or memory, and no call returns anything new.",
@@ -85,6 +93,7 @@ RULES = (
         repetition.find_stalled_agents,
     ),
 )
+"""The selection of `lemming findings`."""
 
 
 CHEAP_BYTES = 512 << 10
@@ -93,7 +102,7 @@ CHEAP_BYTES = 512 << 10
 
 def find_findings(
     base_path: str | os.PathLike[str], *, first: int | None = None, last: int | None = None
-) -> list[Finding]:
+) -> list[Problem]:
     """Return the findings in the newest ticks, for the window set by `findings.window` in `config/org.json`.
 
     `first` and `last` replace the window by a range of ticks. Findings are sorted by kind, then by age, oldest first;
@@ -102,18 +111,9 @@ def find_findings(
     return apply_rules(scan_ticks(base_path, first=first, last=last))
 
 
-def apply_rules(scan: FindingScan) -> list[Finding]:
+def apply_rules(scan: FindingScan) -> list[Problem]:
     """Return the findings of all rules in a scan."""
-    return [finding for rule in RULES for finding in apply_rule(rule, scan)]
-
-
-def apply_rule(rule: FindingRule, scan: FindingScan) -> list[Finding]:
-    """Return the findings of a rule, oldest first, or an empty list if the settings disable the rule."""
-    return [] if rule.kind in scan.settings.off else sorted(rule.find(scan), key=_sort_key)
-
-
-def _sort_key(finding: Finding) -> tuple[int, Sequence[str], str]:
-    return finding.since, finding.agents, finding.message
+    return [finding for check in CHECKS for finding in check.find(scan)]
 
 
 def count_findings(base: OrgPath, config: Config) -> int | None:

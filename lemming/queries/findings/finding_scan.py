@@ -1,9 +1,9 @@
-"""The scan read by the rules: the turns of the newest ticks, and the requests. Each file is read once."""
+"""The scan read by the rules: the turns of the newest ticks, and the requests. And the findings made of it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -12,7 +12,8 @@ from itertools import chain
 from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
 from lemming.kernel.agents import Agent, Survey, list_agent_folders, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
+from lemming.kernel.base.entry_kinds import FindingKind
+from lemming.kernel.base.errors import ConfigError, CorruptState, Problem, UsageError
 from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import drop_unstarted, journal_ticks, make_prompt_reader, started_journals
@@ -31,6 +32,7 @@ from lemming.obligations.request_view import AllRequests, RequestView
 
 MAX_TURNS = 2000
 """Maximum turns in the window; with many turns in a tick it ends with the newest."""
+MAX_EVIDENCE, MAX_TEXT_CHARS = 12, 80
 MAX_ENTRIES = 10_000
 """Maximum entries of an organisation before only requests of the window are scanned."""
 
@@ -208,3 +210,34 @@ def _build_turn_from_entries(org: Organisation, recorded: RecordedTick, key: str
         started=recorded.started.get(key),
         entries=entries,
     )
+
+
+def make_finding(
+    kind: FindingKind, agents: tuple[str, ...], message: str, tick: int, evidence: tuple[str, ...], hint: str
+) -> Problem:
+    """Return behaviour that a person should inspect. `tick`: the first scanned tick with the behaviour.
+
+    `evidence`: turns as TICK/AGENT, and files, in time order; long lists keep the first and the newest items.
+    """
+    return Problem(message, hint=hint, severity="warning", kind=kind, agents=agents, tick=tick, evidence=evidence)
+
+
+def format_evidence(turns: Iterable[TurnRecord]) -> tuple[str, ...]:
+    """Return turns as evidence in the form TICK/AGENT, the argument form of `lemming why` and `lemming tick`."""
+    return limit_evidence(f"{turn.tick}/{turn.agent}" for turn in turns)
+
+
+def limit_evidence(evidence: Iterable[str]) -> tuple[str, ...]:
+    """Return at most 12 items of evidence: the first and the newest.
+
+    >>> limit_evidence(str(number) for number in range(20))[-2:], len(limit_evidence("x" * 20))
+    (('18', '19'), 12)
+    """
+    items = list(evidence)
+    return tuple(items if len(items) <= MAX_EVIDENCE else [items[0], *items[1 - MAX_EVIDENCE :]])
+
+
+def quote_text(text: str) -> str:
+    """Return the start of an agent's text as a single quoted line."""
+    line = " ".join(text.split())
+    return f'"{line if len(line) <= MAX_TEXT_CHARS else line[: MAX_TEXT_CHARS - 1].rstrip() + "…"}"'

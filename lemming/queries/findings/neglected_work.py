@@ -6,18 +6,17 @@ from collections.abc import Iterator
 
 from lemming.journal_tools.recorded_tick import TurnRecord
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.errors import CorruptState, Problem
 from lemming.kernel.base.wording import format_count
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.verdicts import UNPASSED_REMARKS
 from lemming.kernel.messages import OutboxEntry, parse_file_names
 from lemming.obligations.request_view import Assignment, RequestView
 from lemming.obligations.waiting_items import is_scheduled_later
-from lemming.queries.findings.finding import Finding, format_evidence, limit_evidence, quote_text
-from lemming.queries.findings.finding_scan import FindingScan
+from lemming.queries.findings.finding_scan import FindingScan, format_evidence, limit_evidence, make_finding, quote_text
 
 
-def find_dropped_requests(scan: FindingScan) -> Iterator[Finding]:
+def find_dropped_requests(scan: FindingScan) -> Iterator[Problem]:
     """Yield requests neglected by an assignee that can read them, and requests that expired this way."""
     if scan.config.org.paused:
         return
@@ -65,16 +64,16 @@ def _is_child_open(scan: FindingScan, child: str) -> bool:
     return request is not None and request.is_open
 
 
-def _dropped_finding(scan: FindingScan, request: RequestView, assignment: Assignment) -> Finding:
+def _dropped_finding(scan: FindingScan, request: RequestView, assignment: Assignment) -> Problem:
     assignee = assignment.assignee
     age = format_count(scan.tick - assignment.since, "tick")
     paused = f"; {assignee} is paused" if scan.agents[assignee].paused else ""
-    return Finding(
+    return make_finding(
         kind="dropped",
         agents=(assignee, request.asker),
         message=f"{assignee} has not worked on {quote_text(request.text)}, which {request.asker} asked, for "
         f"{age}{paused}",
-        since=assignment.since,
+        tick=assignment.since,
         evidence=(request.entry.file, *(hop.entry.file for hop in assignment.handoffs)),
         hint=f"see `lemming requests {request.id}`; {_suggest_fix(scan, request, assignee)}",
     )
@@ -89,21 +88,21 @@ def _suggest_fix(scan: FindingScan, request: RequestView, assignee: str) -> str:
     )
 
 
-def _expired_finding(request: RequestView, assignees: tuple[str, ...]) -> Finding:
-    return Finding(
+def _expired_finding(request: RequestView, assignees: tuple[str, ...]) -> Problem:
+    return make_finding(
         kind="dropped",
         agents=(*assignees, request.asker),
         message=(
             f"{quote_text(request.text)}, which {request.asker} asked of "
             f"{', '.join(request.targets)}, expired in tick {request.end_tick} without an answer"
         ),
-        since=request.tick,
+        tick=request.tick,
         evidence=(request.entry.file,),
         hint=(f"see the holder with `lemming requests {request.id}`; set a later deadline, or a default"),
     )
 
 
-def find_unread_entries(scan: FindingScan) -> Iterator[Finding]:
+def find_unread_entries(scan: FindingScan) -> Iterator[Problem]:
     """Yield agents with unread entries: removed before the agent read them, or waiting behind other entries."""
     yield from _find_removed_entries(scan)
     waiting: dict[str, list[OutboxEntry]] = {}
@@ -113,18 +112,18 @@ def find_unread_entries(scan: FindingScan) -> Iterator[Finding]:
                 if entry.kind != "request" and entry.tick < scan.tick and _has_skipped_entry(scan, reader, entry):
                     waiting.setdefault(reader, []).append(entry)
     for reader, entries in sorted(waiting.items()):
-        yield Finding(
+        yield make_finding(
             kind="unread",
             agents=(reader,),
             message=f"{reader} has not been shown {format_count(len(entries), 'entry', 'entries')} addressed to "
             f"it, the oldest of tick {entries[0].tick}, in {scan.settings.unread} turns or more",
-            since=entries[0].tick,
+            tick=entries[0].tick,
             evidence=limit_evidence(entry.file for entry in entries),
             hint=('raise "inbox_limit" or "inbox_chars" in config/org.json, or let it read fewer outboxes'),
         )
 
 
-def _find_removed_entries(scan: FindingScan) -> Iterator[Finding]:
+def _find_removed_entries(scan: FindingScan) -> Iterator[Problem]:
     missed: dict[str, list[int]] = {}
     counts: dict[str, int] = {}
     for tick_record in scan.ticks:
@@ -132,13 +131,13 @@ def _find_removed_entries(scan: FindingScan) -> Iterator[Finding]:
             missed.setdefault(reader, []).append(tick_record.tick)
             counts[reader] = counts.get(reader, 0) + count
     for reader, ticks in sorted(missed.items()):
-        yield Finding(
+        yield make_finding(
             kind="unread",
             agents=(reader,),
             message=f"{format_count(counts[reader], 'entry', 'entries')} "
             f"{'was' if counts[reader] == 1 else 'were'} removed before {reader} was shown "
             f"{'it' if counts[reader] == 1 else 'them'}",
-            since=ticks[0],
+            tick=ticks[0],
             evidence=limit_evidence(paths.journal_file(tick) for tick in ticks),
             hint='raise "retention_ticks" in config/org.json, or let it take turns more often',
         )
@@ -163,7 +162,7 @@ def _has_read_inbox(turn: TurnRecord) -> bool:
     return turn.status in ("done", "waiting")
 
 
-def find_unverified_work(scan: FindingScan) -> Iterator[Finding]:
+def find_unverified_work(scan: FindingScan) -> Iterator[Problem]:
     """Yield agents whose output was delivered without passing its judge, or without a required judgement."""
     failed: dict[str, list[TurnRecord]] = {}
     for turn in scan.turns:
@@ -171,14 +170,14 @@ def find_unverified_work(scan: FindingScan) -> Iterator[Finding]:
         if judgement and not judgement["passed"] and _has_unpassed_output(turn):
             failed.setdefault(turn.agent, []).append(turn)
     for agent, turns in failed.items():
-        yield Finding(
+        yield make_finding(
             kind="unverified",
             agents=(agent,),
             message=(
                 f"the entries of {agent} left in {format_count(len(turns), 'turn')} though "
                 f"{_format_judges(turns)} did not pass them"
             ),
-            since=turns[0].tick,
+            tick=turns[0].tick,
             evidence=format_evidence(turns),
             hint=(
                 f'see the reasons with `lemming tick {turns[-1].tick}`; set "then": "fail" in '
@@ -205,7 +204,7 @@ def _format_judges(turns: list[TurnRecord]) -> str:
     return ", ".join(names) or "its judge"
 
 
-def _find_unjudged_answers(scan: FindingScan) -> Iterator[Finding]:
+def _find_unjudged_answers(scan: FindingScan) -> Iterator[Problem]:
     """Yield answers without a judgement, for requests with a verification rule."""
     turns = {entry.identity: turn for turn in scan.turns for entry in turn.entries}
     for request in scan.requests:
@@ -213,14 +212,14 @@ def _find_unjudged_answers(scan: FindingScan) -> Iterator[Finding]:
         for answer in request.answers if rule_keys else ():
             turn = turns.get(answer.identity)
             if turn and turn.report and turn.report.judged is None:
-                yield Finding(
+                yield make_finding(
                     kind="unverified",
                     agents=(turn.agent, request.asker),
                     message=(
                         f'{turn.agent} answered {quote_text(request.text)}, which has "{rule_keys[0]}", and '
                         "no judge saw the answer"
                     ),
-                    since=turn.tick,
+                    tick=turn.tick,
                     evidence=(request.entry.file, answer.file, f"{turn.tick}/{turn.agent}"),
                     hint=(
                         f'put "verify" next to {turn.agent} in the team of {request.asker}, or into '

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lemming.journal_tools.recorded_tick import ToolUse, TurnRecord
+from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.payload_text import get_payload_text
 from lemming.kernel.base.wording import format_count
 from lemming.kernel.messages import OutboxEntry
-from lemming.queries.findings.finding import Finding, format_evidence, quote_text
-from lemming.queries.findings.finding_scan import FindingScan
+from lemming.queries.findings.finding_scan import FindingScan, format_evidence, make_finding, quote_text
 
 Action = tuple[str, ...]
 """Something said or done: equal where it is the same, in other words as capitals, spaces and signs go."""
@@ -77,7 +77,7 @@ TurnsByAction = dict[Action, list[int]]
 """The numbers of an agent's turns by statement or call."""
 
 
-def find_repetition(scan: FindingScan) -> Iterator[Finding]:
+def find_repetition(scan: FindingScan) -> Iterator[Problem]:
     """Yield agents that repeat the same entry, or repeat the same call without any gain."""
     for agent, turns in scan.by_agent.items():
         turns_by_action = {**_group_entries(scan, turns), **_group_repeated_calls(turns)}
@@ -88,11 +88,11 @@ def find_repetition(scan: FindingScan) -> Iterator[Finding]:
         if action is None or not dense_turns[action]:
             continue
         repeated_turns = [turns[number] for number in dense_turns[action]]
-        yield Finding(
+        yield make_finding(
             kind="repeats",
             agents=(agent,),
             message=f"{agent} {_describe_action(action, repeated_turns[-1])} in {format_count(len(repeated_turns), 'turn')}",
-            since=repeated_turns[0].tick,
+            tick=repeated_turns[0].tick,
             evidence=format_evidence(repeated_turns),
             hint=(f'set "wake": "changed" for {agent}, or add to its instructions what to do when nothing is new'),
         )
@@ -143,7 +143,7 @@ def _describe_action(action: Action, turn: TurnRecord) -> str:
     return f"wrote{to} the same {action[1]}, {quote_text(get_payload_text(entry_actions(turn)[action].payload))},"
 
 
-def find_ping_pong(scan: FindingScan) -> Iterator[Finding]:
+def find_ping_pong(scan: FindingScan) -> Iterator[Problem]:
     """Yield pairs of agents that only answer each other, without a third agent, a file or a memory in between."""
     longest: dict[frozenset[str], list[TurnRecord]] = {}
     current: dict[frozenset[str], list[TurnRecord]] = {}
@@ -161,14 +161,14 @@ def find_ping_pong(scan: FindingScan) -> Iterator[Finding]:
     for pair_agents, turns in longest.items():
         if len(turns) >= 2 * scan.settings.ping_pong:
             first, second = sorted(pair_agents)
-            yield Finding(
+            yield make_finding(
                 kind="ping_pong",
                 agents=(first, second),
                 message=(
                     f"{first} and {second} have answered each other {format_count(len(turns), 'time')} in "
                     "a row, without any other result"
                 ),
-                since=turns[0].tick,
+                tick=turns[0].tick,
                 evidence=format_evidence(turns),
                 hint=('add to their instructions which of them has the last word, and set "wake": "addressed"'),
             )
@@ -187,26 +187,26 @@ def _find_sole_partner(scan: FindingScan, turn: TurnRecord) -> str | None:
     return author
 
 
-def find_idle_work(scan: FindingScan) -> Iterator[Finding]:
+def find_idle_work(scan: FindingScan) -> Iterator[Problem]:
     """Yield agents that have answered, receive nothing new, and still take turns without a result."""
     for agent, turns in scan.by_agent.items():
         runs = [run for run in _find_idle_runs(turns) if run.follows_final_answer]
         run = max(runs, key=lambda run: len(run.turns), default=None)
         if run and run.productive_turn and len(run.turns) >= scan.settings.works_on:
-            yield Finding(
+            yield make_finding(
                 kind="works_on",
                 agents=(agent,),
                 message=(
                     f"{agent} answered in tick {run.productive_turn.tick} and then took "
                     f"{format_count(len(run.turns), 'turn')} that cost credits without a result"
                 ),
-                since=run.turns[0].tick,
+                tick=run.turns[0].tick,
                 evidence=format_evidence([run.productive_turn, *run.turns]),
                 hint=f'set "wake": "addressed" in the schedule of {agent}',
             )
 
 
-def find_stalled_agents(scan: FindingScan) -> Iterator[Finding]:
+def find_stalled_agents(scan: FindingScan) -> Iterator[Problem]:
     """Yield agents with consecutive turns that cost credits and produce no result."""
     for agent, turns in scan.by_agent.items():
         run = max(_find_idle_runs(turns), key=lambda run: len(run.turns), default=None)
@@ -216,12 +216,12 @@ def find_stalled_agents(scan: FindingScan) -> Iterator[Finding]:
             continue  # which tells of it
         credits = sum(turn.report.credits for turn in run.turns if turn.report)
         newest_tick = run.turns[-1].tick
-        yield Finding(
+        yield make_finding(
             kind="no_progress",
             agents=(agent,),
             message=f"{agent} spent {credits:g} credits in {format_count(len(run.turns), 'turn')} in a row that "
             "left no entry, no file and no memory, and learned nothing new",
-            since=run.turns[0].tick,
+            tick=run.turns[0].tick,
             evidence=format_evidence(run.turns),
             hint=(
                 f"see the last turn with `lemming tick {newest_tick}`; run `lemming pause {agent}`, "

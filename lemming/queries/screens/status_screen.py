@@ -150,7 +150,7 @@ def status_to_json(status: OrgStatus) -> Json:
         "paused": status.config.org.paused,
         "last_tick": {"tick": commit.tick, "totals": commit.totals} if commit else None,
         "agents": [STATUS.to_json(agent_status) for agent_status in status.agent_statuses],
-        "troubles": [issue.as_json() for issue in status.issues],
+        "troubles": [issue.as_json("issue") for issue in status.issues],
         "waiting": len(status.waiting),
         "warnings": len(status.survey.warnings),
         "misplaced": [problem.as_json() for problem in status.misplaced],

@@ -7,7 +7,7 @@ from typing import Any
 from lemming.kernel.journal.journal_file import newest_journals
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.queries.findings.finding_rules import RULES, apply_rules
+from lemming.queries.findings.finding_rules import CHECKS, apply_rules
 from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
 
 Json = dict[str, Any]
@@ -47,7 +47,7 @@ class _FindingsCache:
 
     def _compute_findings(self) -> Json:
         scan = scan_ticks(self._org)
-        titles = {rule.kind: {"title": rule.title, "means": rule.meaning} for rule in RULES}
+        titles = {check.name: {"title": check.title, "means": check.meaning} for check in CHECKS}
         return {
             "first": scan.first_tick,
             "last": scan.ticks[-1].tick if scan.ticks else None,
@@ -56,5 +56,5 @@ class _FindingsCache:
             "can_tell": is_scan_long_enough(scan),
             "damaged": scan.damaged,
             "kinds": titles,
-            "rows": [finding.as_json() for finding in apply_rules(scan)],
+            "rows": [finding.as_json("finding") for finding in apply_rules(scan)],
         }

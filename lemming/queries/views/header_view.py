@@ -16,7 +16,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.firing_plan import format_pause, has_model_turns
 from lemming.obligations.waiting_items import list_person_inbox
-from lemming.queries.checks.health_checks import HealthIssue
+from lemming.queries.checks.health_checks import make_issue
 from lemming.queries.credit_accounts import Account, load_accounts, load_removed_accounts, sum_accounts
 from lemming.queries.org_status import load_tick_status
 from lemming.queries.views.tick_summaries import find_current_activities
@@ -44,9 +44,9 @@ def build_status(org: OrgPath, *, removed: Sequence[Account] = ()) -> Json:
 
 def build_broken_status(org: OrgPath, error: LemmingError) -> Json:
     """Return the header of an organisation that cannot be read, with its error."""
-    issue = HealthIssue(error.message, hint=error.hint, about=error.where or "organisation")
+    issue = make_issue(error.where or "organisation", error.message, error.hint)
     base_fields = {"org": str(org), "tick": None, "next_at": None, "engine": None, "spent": None}
-    return {**base_fields, "state": "broken", "why": str(error), "troubles": [issue.as_json()]}
+    return {**base_fields, "state": "broken", "why": str(error), "troubles": [issue.as_json("issue")]}
 
 
 def _build_valid_status(org: OrgPath, removed: Sequence[Account]) -> Json:
@@ -56,7 +56,7 @@ def _build_valid_status(org: OrgPath, removed: Sequence[Account]) -> Json:
     account_list, damaged = load_accounts(org, survey, config)
     reported = " ".join(issue.message for issue in issues)
     ledger_issues = [
-        HealthIssue(f"{ledger_error.where}: {ledger_error.message}", hint=ledger_error.hint, about=ledger_error.where)
+        make_issue(ledger_error.where, f"{ledger_error.where}: {ledger_error.message}", ledger_error.hint)
         for ledger_error in damaged
         if ledger_error.where not in reported
     ]
@@ -74,7 +74,7 @@ def _build_valid_status(org: OrgPath, removed: Sequence[Account]) -> Json:
         else None,
         "agents": len(survey.agents) + len(survey.broken),
         "spent": _sum_spending([*account_list, *removed]),
-        "troubles": [issue.as_json() for issue in (*issues, *ledger_issues)],
+        "troubles": [issue.as_json("issue") for issue in (*issues, *ledger_issues)],
     }
 
 

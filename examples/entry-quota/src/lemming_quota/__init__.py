@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.ext import (
-    AgentCheck,
+    AgentSubject,
     Capability,
     CapabilityStatus,
-    CheckSubject,
     DescribeQuery,
     EffectPerformed,
     Event,
@@ -22,10 +21,10 @@ from lemming.ext import (
     TurnView,
     WriteEntry,
     describe_field,
+    make_warning,
     parse_agent_settings,
     parse_org_settings,
     register_capability,
-    resume_file,
 )
 
 
@@ -45,6 +44,7 @@ class Quota(Capability):
     org_settings_type = PerDay
     agent_settings_type = PerDay
     describes = (CapabilityStatus,)
+    provides = {"checks": {"agent": "lemming_quota:find_larger_quota"}}
 
     def prepare(self, turn: Preparation) -> dict[str, Any]:
         """Return the record `given.quota`, which is written before the model is asked.
@@ -69,16 +69,6 @@ class Quota(Capability):
         day = turn.snapshot["day"]
         return {"day": day, "written": written_on(day, state) + 1}
 
-    def check(self, subject: CheckSubject) -> Iterator[Problem]:
-        """Yield a warning if a resume allows more entries than the organisation."""
-        if not isinstance(subject, AgentCheck):
-            return
-        for_all, own = parse_org_settings(self, subject.config), parse_agent_settings(self, subject.agent)
-        if for_all and own and own.per_day > for_all.per_day:
-            what = f"{own.per_day} entries a day are more than the {for_all.per_day} of all others"
-            at, hint = "/capabilities/quota/per_day", "the resume counts; take it out if that is not meant"
-            yield Problem(what, resume_file(subject.agent.name), pointer=at, hint=hint, severity="warning")
-
     def describe(self, query: DescribeQuery) -> Iterator[CapabilityStatus]:
         """Yield the number of entries that each agent has written today."""
         assert isinstance(query, OrgQuery)  # a status is of an organisation
@@ -86,6 +76,15 @@ class Quota(Capability):
             limit = parse_agent_settings(self, agent) or parse_org_settings(self, query.config)
             written = written_on(query.at[:10], query.states[name].kept.get(self.name, {}))
             yield CapabilityStatus(name, f"wrote {written} of {limit.per_day} entries today")
+
+
+def find_larger_quota(subject: AgentSubject) -> Iterator[Problem]:
+    """Yield a warning if a resume allows more entries than the organisation."""
+    for_all, own = parse_org_settings(Quota, subject.config), parse_agent_settings(Quota, subject.agent)
+    if for_all and own and own.per_day > for_all.per_day:
+        what = f"{own.per_day} entries a day are more than the {for_all.per_day} of all others"
+        hint = "the resume counts; take it out if that is not meant"
+        yield make_warning(what, "/capabilities/quota/per_day", hint)
 
 
 def written_on(day: str, kept: dict[str, Any]) -> int:

@@ -6,29 +6,41 @@ JSON does; in the settings it stops the run. Every command that shows or runs ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from operator import is_
 from types import GenericAlias
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, Survey, survey_agents
-from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import did_you_mean, escape_pointer_key, locate
 from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import find_problems, to_value
 from lemming.kernel.files.unknown_keys import unknown_keys
-from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE, Config, OrgSettings, load_config
+from lemming.kernel.org.config import Config, OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capability_loader import plugin_capabilities, sort_capabilities
-from lemming.kernel.plugins.capability_table import LISTED, PREFIXES
+from lemming.kernel.plugins.capability_loader import get_capability, plugin_capabilities, sort_capabilities
+from lemming.kernel.plugins.capability_table import (
+    LISTED,
+    ORG_KEYS,
+    PREFIXES,
+    RESUME_KEYS,
+    SHIPPED,
+    find_key_owners,
+    find_member_capabilities,
+)
 from lemming.kernel.plugins.plugin_registry import find_unimported, load_installed_plugins
-from lemming.kernel.tick.validation.grant_rules import validate_agent, validate_allocations, validate_creators
-from lemming.kernel.tick.validation.inventory import Inventory, PointerProblem
-from lemming.kernel.tick.validation.key_readers import capabilities_with_keys
-from lemming.kernel.tools import get_server_sources, get_toolset
-from lemming.kernel.tools.toolset import OrgToolset, Toolset
+from lemming.kernel.tick.validation.checks import AgentSubject, Check, CheckSubject, Inventory, find_check, load_toolset
+from lemming.kernel.tick.validation.grant_rules import (
+    find_allocation_typos,
+    find_creator_typos,
+    find_grant_typos,
+    find_missing_readers,
+)
+from lemming.kernel.tools import get_server_sources
+from lemming.kernel.tools.toolset import OrgToolset
 
 CODE = "LMG-308"
 NONE_NAMED: Mapping[str, Any] = {}
@@ -80,7 +92,7 @@ class _ValidationCache:
         self._result: ValidatedSurvey | None = None
 
     def validate(self, config: Config, survey: Survey) -> ValidatedSurvey:
-        toolset = _load_toolset(self._org, config) if _should_load_toolset(config, survey) else None
+        toolset = load_toolset(self._org, config) if _should_load_toolset(self._org, config, survey) else None
         capabilities = _plugin_capabilities(config, survey)
         inputs = (config, survey, toolset, capabilities, *_server_catalogues(self._org, config, survey))
         if self._result is None or not all(map(is_, inputs, self._inputs)):
@@ -89,9 +101,11 @@ class _ValidationCache:
         return self._result
 
 
-def _should_load_toolset(config: Config, survey: Survey) -> bool:
-    mentions_tools = bool(survey.by_tool or survey.extension_keys or config.org.extensions)
-    return mentions_tools or bool(config.org.tool_files)
+def _should_load_toolset(org: Organisation, config: Config, survey: Survey) -> bool:
+    """Return True if names of tools are mentioned, and no tool file has to be loaded for them."""
+    if config.org.tool_files:
+        return org.get_cache(OrgToolset).is_loaded
+    return bool(survey.by_tool or survey.extension_keys or config.org.extensions)
 
 
 def _plugin_capabilities(config: Config, survey: Survey) -> Mapping[str, Any]:
@@ -105,7 +119,8 @@ def _server_catalogues(org: Organisation, config: Config, survey: Survey) -> lis
     """Return the catalogues of servers, if any agent names server tools."""
     named = [*survey.by_tool]
     key_sources: list[OrgSettings | Agent] = [config.org, *survey.agents.values()]
-    for reader in dict.fromkeys(reader for key_source in key_sources for reader in capabilities_with_keys(key_source)):
+    names = dict.fromkeys(name for source in key_sources for name in _find_key_readers(source))
+    for reader in map(get_capability, names):
         from lemming.kernel.turn.descriptions import OrgQuery, ToolReference  # only imported where one has keys
 
         query = OrgQuery(ToolReference, org, survey.agents, config)
@@ -115,37 +130,17 @@ def _server_catalogues(org: Organisation, config: Config, survey: Survey) -> lis
     return [source.catalogue for source in get_server_sources(org).values()]
 
 
-def _load_toolset(org: Organisation, config: Config) -> Toolset | None:
-    """Return the tools, or None if not all tools are known. Loads no tool file."""
-    settings = config.org
-    if find_unimported(settings.plugins) or load_config(org).org.tool_files != settings.tool_files:
-        return None
-    if settings.tool_files and not org.get_cache(OrgToolset).is_loaded:
-        return None
-    try:
-        return get_toolset(settings, org)
-    except ConfigError:
-        return None
-
-
 def _validate(inventory: Inventory) -> ValidatedSurvey:
     survey = inventory.survey
+    subject = partial(AgentSubject, org=inventory.org, config=inventory.config, inventory=inventory)
     settings_problems = (
-        *_to_problems(inventory.org, ORG_FILE, _validate_settings(inventory)),
-        *_to_problems(inventory.org, CREDITS_FILE, validate_allocations(inventory)),
+        *_find_problems(CheckSubject(org=inventory.org, config=inventory.config, inventory=inventory)),
     )
     broken_agents: dict[str, ConfigError] = {}
     without_tools = inventory.toolset.broken_agents if inventory.toolset else {}
     for name, agent in survey.agents.items():
-        if tool_problems := without_tools.get(name):
-            broken_agents[name] = ConfigError(str(tool_problems[0]), problems=tuple(tool_problems))
-            continue
-        faults = [*validate_agent(agent, inventory)]
-        if agent.capabilities:
-            faults += validate_blocks(agent.capabilities, "agent_settings_type", inventory)
-        faults += _validate_references(agent, inventory)
-        if faults:
-            problems = tuple(_to_problems(inventory.org, paths.resume_file(name), faults))
+        problems = tuple(without_tools.get(name, ())) or (*_find_problems(subject(agent=agent)),)
+        if problems:
             broken_agents[name] = ConfigError(str(problems[0]), problems=problems)
     if not broken_agents:
         return ValidatedSurvey(survey, settings_problems, is_valid=not settings_problems)
@@ -154,76 +149,105 @@ def _validate(inventory: Inventory) -> ValidatedSurvey:
     return ValidatedSurvey(replace(survey, agents=agents, broken=broken), settings_problems, is_valid=False)
 
 
-def _validate_settings(inventory: Inventory) -> Iterator[PointerProblem]:
-    settings = inventory.config.org
-    yield from _validate_references(None, inventory)
-    if settings.capabilities or inventory.survey.has_plugin_capabilities:
-        yield from validate_blocks(settings.capabilities, "org_settings_type", inventory)
-        yield from validate_order(inventory)
-    yield from validate_creators(inventory)
+def _find_problems(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield the located problems of the checks of scope `resume`, or of scope `settings` without an agent."""
+    for check in RESUME_CHECKS if subject.agent else SETTINGS_CHECKS:
+        for problem in check.find(subject):
+            problem = replace(problem, file=problem.file or subject.file, code=CODE)
+            yield locate_problem(problem, subject.org)
 
 
-def _validate_references(agent: Agent | None, inventory: Inventory) -> Iterator[PointerProblem]:
-    for reader in capabilities_with_keys(agent or inventory.config.org):
-        from lemming.kernel.turn.descriptions import ReferenceCheck  # only imported where a capability has keys
+def locate_problem(problem: Problem, base: OrgPath, raw: bytes | None = None) -> Problem:
+    """Return a problem with the line and column of its pointer in its file.
 
-        for problem in reader.check(ReferenceCheck(agent, inventory)):
-            yield PointerProblem(problem.pointer, problem.message, problem.hint)
-
-
-def _to_problems(org: Organisation, file: str, faults: Iterable[PointerProblem]) -> Iterator[Problem]:
-    text = ""
-    for fault in faults:
-        try:
-            text = text or fs.read_bytes(org / file, RESUME_LIMIT_BYTES * 4).decode("utf-8", "replace")
-        except OSError:  # it has gone since, or stands for the default
-            text = " "
-        text = text.removeprefix("\ufeff")
-        line, column = locate(text, fault.at)
-        if not line:  # a missing key has the location of its parent
-            line, column = locate(text, fault.at.rpartition("/")[0])
-        yield Problem(fault.message, file, line, column, fault.at, fault.hint, code=CODE)
+    `raw`: the content of the file, if it is not yet written. A missing key has the location of its parent.
+    """
+    if problem.line or not problem.pointer:
+        return problem
+    try:
+        raw = fs.read_bytes(base / problem.file, RESUME_LIMIT_BYTES * 4) if raw is None else raw
+    except OSError:  # it has gone since, or stands for the default
+        return problem
+    text = raw.decode("utf-8", "replace").removeprefix("\ufeff")
+    line, column = locate(text, problem.pointer)
+    if not line:
+        line, column = locate(text, problem.pointer.rpartition("/")[0])
+    return replace(problem, line=line, column=column)
 
 
-def validate_blocks(
-    blocks: Mapping[str, Any], kind: Literal["org_settings_type", "agent_settings_type"], inventory: Inventory
-) -> Iterator[PointerProblem]:
+def _find_key_readers(source: OrgSettings | Agent) -> list[str]:
+    """Return the shipped capabilities with keys in the settings or the resume; no other is loaded."""
+    if not source.extensions:
+        return []
+    is_agent = isinstance(source, Agent)
+    names = {*find_key_owners(RESUME_KEYS if is_agent else ORG_KEYS, source.extensions)}
+    if is_agent:
+        names.update(find_member_capabilities(source))
+    return [name for name in SHIPPED if name in names]
+
+
+def _find_reference_typos(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield the problems that capabilities find in their keys."""
+    for name in _find_key_readers(subject.agent or subject.config.org):
+        if find := find_check(name, "resume" if subject.agent else "settings"):
+            yield from find(subject)
+
+
+def _find_block_problems(subject: CheckSubject) -> Iterator[Problem]:
     """Yield problems in capability blocks; with an unimported plugin, an unknown name may be valid."""
-    plugins = inventory.config.org.plugins
-    for name, raw_block in blocks.items():
-        at = f"/capabilities/{escape_pointer_key(name)}"
+    kind = "agent_settings_type" if subject.agent else "org_settings_type"
+    inventory, plugins = subject.names, subject.config.org.plugins
+    for name, raw_block in (subject.agent or subject.config.org).capabilities.items():
+        pointer = f"/capabilities/{escape_pointer_key(name)}"
         if name in LISTED:
             keys = ", ".join(f'"{key}"' for key in LISTED[name].keys_at("resume"))
             hint = f"use its keys in a resume: {keys}" if keys else "use the keys in config/org.json"
-            yield PointerProblem(at, f'capability "{name}" is part of LeMMing and has no block here', hint)
+            message = f'capability "{name}" is part of LeMMing and has no block here'
+            yield Problem(message, pointer=pointer, hint=hint)
         elif name in inventory.capabilities:
             yield from _validate_block(name, getattr(inventory.capabilities[name], kind), raw_block)
         elif not find_unimported(plugins):
             hint = "install its package, or add its module to plugins in config/org.json"
             suggestion = did_you_mean(name, [*inventory.capabilities])
-            yield PointerProblem(at, f'capability "{name}" is not installed', suggestion or hint)
+            yield Problem(f'capability "{name}" is not installed', pointer=pointer, hint=suggestion or hint)
 
 
-def _validate_block(name: str, kind: type[Any], raw_block: dict[str, Any]) -> Iterator[PointerProblem]:
-    at = f"/capabilities/{name}"
+def _validate_block(name: str, kind: type[Any], raw_block: dict[str, Any]) -> Iterator[Problem]:
+    pointer = f"/capabilities/{name}"
     for unknown_key in unknown_keys({name: raw_block}, GenericAlias(dict, (str, kind))):
-        yield PointerProblem(f"/capabilities{unknown_key.pointer}", unknown_key.message, unknown_key.hint)
+        yield Problem(unknown_key.message, pointer=f"/capabilities{unknown_key.pointer}", hint=unknown_key.hint)
     try:
         to_value(kind, raw_block)
     except TypeError as error:  # a custom class
-        yield PointerProblem(
-            at, f"settings of the capability must come from JSON: {error}", "tell the author of the capability"
-        )
+        message = f"settings of the capability must come from JSON: {error}"
+        yield Problem(message, pointer=pointer, hint="tell the author of the capability")
     except ValueError:
         for problem in find_problems(kind, raw_block):
-            yield PointerProblem(f"{at}{problem.pointer}", problem.message, problem.hint)
+            yield Problem(problem.message, pointer=f"{pointer}{problem.pointer}", hint=problem.hint)
 
 
-def validate_order(inventory: Inventory) -> Iterator[PointerProblem]:
+def _find_order_problem(subject: CheckSubject) -> Iterator[Problem]:
     """Yield the problem of capabilities with a cyclic order."""
-    agents = inventory.survey.agents.values()
-    named = {*inventory.config.org.capabilities, *(name for agent in agents for name in agent.capabilities)}
+    agents = subject.names.survey.agents.values()
+    named = {*subject.config.org.capabilities, *(name for agent in agents for name in agent.capabilities)}
     try:
-        sort_capabilities(named & inventory.capabilities.keys(), inventory.config.org.plugins)
+        sort_capabilities(named & subject.names.capabilities.keys(), subject.config.org.plugins)
     except ConfigError as error:
-        yield PointerProblem("/capabilities", error.message, "remove one of them")
+        yield Problem(error.message, pointer="/capabilities", hint="remove one of them")
+
+
+_settings, _resume = partial(Check, cost="files", scope="settings"), partial(Check, cost="files", scope="resume")
+SETTINGS_CHECKS = (
+    _settings("keys", description="names in keys of capabilities", find=_find_reference_typos),
+    _settings("blocks", description="blocks of capabilities", find=_find_block_problems),
+    _settings("order", description="the order of capabilities", find=_find_order_problem),
+    _settings("creators", description="agents and models for new agents", find=find_creator_typos),
+    _settings("allocations", description="agents in config/credits.json", find=find_allocation_typos),
+)
+RESUME_CHECKS = (
+    _resume("readers", description="keys and models whose capability is missing", find=find_missing_readers),
+    _resume("grants", description="tools, agents, memories and folders in grants", find=find_grant_typos),
+    _resume("blocks", description="blocks of capabilities", find=_find_block_problems),
+    _resume("keys", description="names in keys of capabilities", find=_find_reference_typos),
+)
+"""Run by every reader of resumes before a tick: an agent with errors of them is broken."""

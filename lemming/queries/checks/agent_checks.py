@@ -1,0 +1,218 @@
+"""Checks of one agent and its files, beyond names: problems that prevent nothing before its turn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from lemming.kernel.access.agent_files import read_allowed_text
+from lemming.kernel.access.allowed_paths import Access, resolve_path
+from lemming.kernel.access.context_files import expand_context
+from lemming.kernel.access.grant_syntax import grant_error
+from lemming.kernel.agents import Agent, suggest_agent
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import PermissionDenied, Problem, ToolError, UnknownModel
+from lemming.kernel.base.name_patterns import is_match
+from lemming.kernel.base.problems import make_warning
+from lemming.kernel.memory import load_memories
+from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.model_entries import PROVIDERS_WITHOUT_MODEL, ModelEntry
+from lemming.kernel.org.resume import ContextFile, FileAccess
+from lemming.kernel.plugins.capability_table import PREFIXES
+from lemming.kernel.plugins.plugin_registry import find_unimported
+from lemming.kernel.providers import is_channel, is_person
+from lemming.kernel.tick.firing_plan import has_model_turns
+from lemming.kernel.tick.retention import max_retention
+from lemming.kernel.tick.validation.checks import AgentSubject
+from lemming.kernel.tools import get_toolset, missing_server_tool_reason
+from lemming.kernel.turn.forms.form_choice import CONTRACT_KEYS
+from lemming.kernel.turn.forms.reply_form import MEMORY_WRITE, is_granted
+from lemming.queries.tool_sources import explain_unloaded_tool
+
+DEFAULT_PROMPT_FORM = "fit"
+"""The prompt of a line that does not say which."""
+_WANTS_MEMORY = re.compile(r"\bremember|\bmemori[sz]e|\byour memory\b", re.IGNORECASE)
+
+
+def _check_name(subject: AgentSubject) -> Iterator[Problem]:
+    if message := paths.new_agent_name_error(subject.agent.name):
+        hint = "rename it with `lemming agents rename`: no entry can be addressed to it"
+        yield make_warning(message, "/name", hint)
+
+
+def _check_model(subject: AgentSubject) -> Iterator[Problem]:
+    agent, config = subject.agent, subject.config
+    keys = [("/model/key", agent.model.key)]
+    keys += [(f"/model/fallback/{index}", key) for index, key in enumerate(agent.model.fallback)]
+    for pointer, key in keys:
+        try:
+            config.model(key)
+        except UnknownModel as error:
+            yield Problem(error.message, pointer=pointer, hint=f"{error.hint} ({MODELS_FILE})")
+    for index, (message, hint) in _find_useless_fallbacks(agent, config).items():
+        yield Problem(message, pointer=f"/model/fallback/{index}", hint=hint)
+
+
+def _find_useless_fallbacks(agent: Agent, config: Config) -> dict[int, tuple[str, str]]:
+    """Return the useless keys in `model.fallback`, by index, each with the reason and a fix."""
+    reasons: dict[int, tuple[str, str]] = {}
+    previous_keys = [agent.model.key]
+    for index, key in enumerate(agent.model.fallback):
+        if key in previous_keys:
+            reasons[index] = (
+                f'model key "{key}" has already been tried',
+                "name each model key once, and not model.key",
+            )
+        elif reason := _explain_invalid_fallback(key, agent, config):
+            reasons[index] = (reason, "choose a fallback model that reads the same prompt")
+        previous_keys.append(key)
+    return reasons
+
+
+def _explain_invalid_fallback(key: str, agent: Agent, config: Config) -> str:
+    entry, primary_entry = config.models.get(key), config.models.get(agent.model.key)
+    if entry is None or primary_entry is None:  # reported separately
+        return ""
+    if not _is_model(primary_entry, config):
+        return f'model key "{agent.model.key}" is not a model, so a fallback is never used'
+    if not _is_model(entry, config):
+        return f'model key "{key}" is not a model, so it is never called'
+    if "values" in (entry.prompt, primary_entry.prompt) and entry.prompt != primary_entry.prompt:
+        fallback_form, primary_form = (entry.prompt or DEFAULT_PROMPT_FORM, primary_entry.prompt or DEFAULT_PROMPT_FORM)
+        return f'prompt of model key "{key}" must be "{primary_form}" as the agent\'s, got "{fallback_form}"'
+    return ""
+
+
+def _is_model(entry: ModelEntry, config: Config) -> bool:
+    provider, plugins = entry.provider, config.org.plugins
+    return not (is_person(provider, plugins) or is_channel(provider, plugins) or provider in PROVIDERS_WITHOUT_MODEL)
+
+
+def _check_memory(subject: AgentSubject) -> Iterator[Problem]:
+    """Yield a warning if the instructions mention remembering but the agent cannot write memories."""
+    agent = subject.agent
+    if not _WANTS_MEMORY.search(agent.instructions) or is_granted(agent, MEMORY_WRITE):
+        return
+    if not CONTRACT_KEYS.search(agent.instructions) and not load_memories(subject.org, agent.name).values:
+        message = "the instructions speak of remembering, but the agent may not write memories"
+        hint = f'add "{MEMORY_WRITE}" to permissions.tools'
+        yield make_warning(message, "/instructions", hint)
+
+
+def _check_readers(subject: AgentSubject) -> Iterator[Problem]:
+    agent, folders = subject.agent, subject.names.folders
+    for index, name in enumerate(agent.permissions.read_outboxes):
+        pointer = f"/permissions/read_outboxes/{index}"
+        if name == agent.name:
+            hint = "remove it: an agent always sees its own latest entries"
+            yield make_warning("an agent must not read itself", pointer, hint)
+        elif name != "*" and name not in folders:
+            message = f'agent "{name}" does not exist'
+            yield make_warning(message, pointer, suggest_agent(name, folders))
+
+
+def _check_schedule(subject: AgentSubject) -> Iterator[Problem]:
+    schedule, settings = subject.agent.schedule, subject.config.org
+    if schedule.cron is not None and (schedule.timezone or settings.timezone) is None:
+        hint = 'add "timezone": "Europe/Berlin" here, or for all in config/org.json'
+        yield Problem("a cron expression must have a time zone, got none", pointer="/schedule/cron", hint=hint)
+    if schedule.cron is None and schedule.missed != "once":
+        yield make_warning('"missed" needs a cron expression, got none', "/schedule/missed", "add cron")
+
+
+def _check_retention(subject: AgentSubject) -> Iterator[Problem]:
+    agent, config = subject.agent, subject.config
+    interval, retention = agent.schedule.run_every_n_ticks, config.org.retention_ticks
+    is_reader = agent.permissions.read_outboxes and has_model_turns(agent, config)
+    if not (is_reader and 0 < retention < interval):
+        return
+    longest = max_retention(retention, interval)
+    outcome = "they are kept longer for it" if longest > interval else "some are removed before it sees them"
+    message = (
+        f"due every {interval} ticks, but entries are kept for {retention} (unseen ones up to {longest}): {outcome}"
+    )
+    hint = 'raise "retention_ticks" in config/org.json, or let the agent run more often'
+    yield make_warning(message, "/schedule/run_every_n_ticks", hint)
+
+
+def _check_tools(subject: AgentSubject) -> Iterator[Problem]:
+    agent, config, org = subject.agent, subject.config, subject.org
+    tools = get_toolset(config.org, org).for_agent(agent.name)
+    for index, name in enumerate(agent.permissions.tools):
+        pointer = f"/permissions/tools/{index}"
+        if name.startswith(PREFIXES):
+            if server_error := missing_server_tool_reason(org, name, today=True):
+                yield Problem(server_error[0], pointer=pointer, hint=server_error[1])
+            continue
+        if "*" in name and any(is_match(tool_name, name) for tool_name in tools):
+            continue
+        try:
+            tool = tools.find(name)
+        except ToolError as error:
+            if unloaded_tool := explain_unloaded_tool(org, agent.name, name):
+                reason, hint, is_wrong = unloaded_tool
+                yield Problem(reason, pointer=pointer, hint=hint, severity="error" if is_wrong else "warning")
+            elif not find_unimported(config.org.plugins):  # otherwise it may belong to a plugin
+                yield Problem(error.message, pointer=pointer, hint=error.hint)
+            continue
+        if reason := tool.refusal_reason(agent, config.org):
+            message = f"{agent.name} may not call {name}, in spite of its resume"
+            hint = f"change the reason or remove {name} here: {reason}"
+            yield make_warning(message, pointer, hint)
+
+
+def _check_file_access(subject: AgentSubject) -> Iterator[Problem]:
+    files, base = subject.agent.permissions.file_access, Path(subject.org)
+    if files == FileAccess():  # as nearly every agent has
+        return
+    grants: list[tuple[Access, list[str]]] = [("read", files.allow_read), ("write", files.allow_write)]
+    for access, folders in grants:
+        for index, folder in enumerate(folders):
+            pointer = f"/permissions/file_access/allow_{access}/{index}"
+            if reason := grant_error(folder) or _explain_useless_grant(subject.agent, base, folder, access):
+                hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
+                yield make_warning(f'"{folder}" grants nothing: {reason}', pointer, hint)
+            elif folder.startswith("/") and not Path(folder).is_dir():
+                yield make_warning(f"folder {folder} does not exist", pointer, "make it")
+
+
+def _explain_useless_grant(agent: Agent, base: Path, folder: str, access: Access) -> str:
+    """Return the reason that a grant, taken alone, allows no file of its folder, or an empty string."""
+    only = FileAccess(**{"allow_read": [], "allow_write": [], f"allow_{access}": [folder]})
+    restricted_agent = replace(agent, permissions=replace(agent.permissions, file_access=only))
+    try:
+        resolve_path(restricted_agent, base, f"{folder.rstrip('/')}/any", access, caller="file_access")
+    except PermissionDenied as error:
+        return error.message
+    return ""
+
+
+def _check_context(subject: AgentSubject) -> Iterator[Problem]:
+    agent, base = subject.agent, Path(subject.org)
+    for index, item in enumerate(agent.context):
+        try:
+            for context_file in expand_context(_with_only_context(agent, item), base, {}).context:
+                read_allowed_text(agent, base, context_file.file)
+        except ToolError as error:
+            yield Problem(f"{error.message}; every turn would fail", pointer=f"/context/{index}/file", hint=error.hint)
+
+
+def _with_only_context(agent: Agent, item: ContextFile) -> Agent:
+    """Return the agent with this context file only, and without memories of other agents."""
+    return replace(agent, context=[item], permissions=replace(agent.permissions, read_memories=[]))
+
+
+AGENT_CHECKS = (
+    _check_name,
+    _check_model,
+    _check_readers,
+    _check_retention,
+    _check_schedule,
+    _check_tools,
+    _check_file_access,
+    _check_context,
+    _check_memory,
+)
+"""The kernel's checks of one agent and its files, in this order."""
