@@ -24,10 +24,11 @@ import typer
 from lemming.commands import terminal
 from lemming.commands.command_session import CommandSession
 from lemming.commands.terminal import OutputClosed, Style, print_notice
-from lemming.kernel.base.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
+from lemming.kernel.base.errors import ConfigError, DiskError, LemmingError, UsageError
 from lemming.kernel.base.jsontext import closest_match, did_you_mean
 
 if TYPE_CHECKING:
+    from lemming.kernel.base.errors import Problem
     from lemming.kernel.org.organisation import OrgPath
 
 INTERNAL_ERROR = 70

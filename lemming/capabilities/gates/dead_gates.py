@@ -267,11 +267,8 @@ def _impossible_values(test: ConditionTest, gate: Gate, inventory: Inventory, ag
         fits = compile_condition({"field": test.field, "op": test.op, "value": test.value})
         if not any(fits({test.field: candidate}) for candidate in possible_values):
             message = f'no possible value of "{test.field}" {test.op.replace("_", " ")} "{test.value}"'
-            yield Problem(
-                message,
-                pointer=f"{test.pointer}/value",
-                hint=did_you_mean(str(test.value), [*possible_values]) or available,
-            )
+            hint = did_you_mean(str(test.value), [*possible_values]) or available
+            yield Problem(message, pointer=f"{test.pointer}/value", hint=hint)
 
 
 def _mistyped_values(test: ConditionTest, types: tuple[type, ...], expected_type: str) -> Iterator[Problem]:
@@ -357,11 +354,8 @@ def _find_mistyped_folder(path: Any, at: str, inventory: Inventory) -> Iterator[
         return
     workspaces = [f"{inventory.org.base}/{paths.workspace_folder(name)}" for name in inventory.agent_names]
     if not any(os.path.lexists(f"{folder}/{first}") for folder in (inventory.org.base, *workspaces)):
-        yield Problem(
-            f'folder "{first}" does not exist, in a workspace or beside the workspaces',
-            pointer=at,
-            hint=f'did you mean "{other}"?',
-        )
+        message = f'folder "{first}" does not exist, in a workspace or beside the workspaces'
+        yield Problem(message, pointer=at, hint=f'did you mean "{other}"?')
 
 
 def _path_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) -> set[str]:
