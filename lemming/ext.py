@@ -47,6 +47,7 @@ _NAMES = {
     "lemming.kernel.turn.turn_view": "TurnView",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = [*_MODULES]  # for `import *`
 
 if TYPE_CHECKING:  # the same names, for editors and type checkers
     from lemming.kernel.base.contract import NewEntry as NewEntry, ToolCall as ToolCall, TurnReply as TurnReply
