@@ -17,7 +17,7 @@ _COLOURS: dict[str, Style] = {"note": "green", "warning": "yellow", "error": "re
 def report_problem(
     context: CommandContext, problem: Problem, form: str, check: Check | None = None, label: str = ""
 ) -> None:
-    """Print a problem that a check found; with --json, as an object that names the check by its `label`.
+    """Print a problem found by a check; with --json, as an object with the check's `label`.
 
     `form`: the form in `SELECTIONS` of `lemming.queries.checks.check_registry`, or "issue" for `lemming status`.
     """

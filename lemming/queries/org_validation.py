@@ -147,7 +147,7 @@ def validate_resume(base: OrgPath, agent: Agent, config: Config, raw: bytes | No
 
 
 def find_agent_problems(subject: AgentSubject, raw: bytes | None = None) -> Iterator[Problem]:
-    """Yield the problems of a resume that no capability finds, located in it."""
+    """Yield the located problems of a resume, without problems of capabilities."""
     for find in AGENT_CHECKS:
         for problem in find(subject):
             yield locate_problem(replace(problem, file=subject.file), subject.org, raw)
@@ -163,7 +163,7 @@ def _drop_reported(problems: Iterable[Problem], error: ConfigError | None) -> It
 
 
 def run_capability_check(name: str, scope: Scope, subject: CheckSubject) -> Iterator[Problem]:
-    """Yield the problems that a capability finds in a subject. One that breaks is a problem itself."""
+    """Yield problems found by a capability in a subject; a broken capability is a problem, too."""
 
     def find() -> list[Problem]:
         check = find_check(name, scope, subject.config.org.plugins)
@@ -178,9 +178,9 @@ def run_capability_check(name: str, scope: Scope, subject: CheckSubject) -> Iter
 
 
 def _is_concerned(name: str, subject: CheckSubject) -> bool:
-    """Return True unless the subject is an agent that does not use the capability of a plugin.
+    """Return True unless the subject is an agent without a use of the plugin's capability.
 
-    A capability that ships gets every agent, because its keys and files may be there without a use.
+    A shipped capability gets every agent: keys and files may be there without a use.
     """
     agent, config = subject.agent, subject.config
     is_user = agent and has_model_turns(agent, config) and name in find_used_capabilities(agent, config)
@@ -193,7 +193,7 @@ def _broken_capability(name: str, text: str, file: str, severity: str = "error")
 
 
 def list_capability_checks(config: Config, survey: Survey) -> list[Check]:
-    """Return a check for each capability, which reports problems in its use."""
+    """Return a check for each capability, of resumes, settings and files."""
 
     def find(name: str, subject: CheckSubject) -> Iterator[Problem]:
         yield from find_capability_problems(name, subject)

@@ -11,15 +11,15 @@ FORMS = {
     "issue": "about text=message fix=hint since_tick=tick since",
     "finding": "kind agents text=message since_tick=tick evidence fix=hint",
 }
-"""The keys of each JSON form, each with the attribute if it has another name."""
+"""The keys of each JSON form, with the attribute for a key of another name."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong, with its place and a hint, for people and for programs.
+    """A problem with its place and a hint, for people and for programs.
 
     `line` and `column` count from 1; 0 means unknown. `pointer` is a JSON pointer. A `severity` "note" is information.
-    `code`: the code in docs/TROUBLESHOOTING.md. The rest is set where it means something. `kind`: the kind of a finding,
+    `code`: the code in docs/TROUBLESHOOTING.md. Other fields are optional. `kind`: the kind of a finding,
     or of a difference between journals and files. `about`: an agent or another subject that needs a person. `agents`: the
     agents in a finding. `tick`: the tick concerned, or the first one. `since`: a timestamp. `evidence`: turns as
     TICK/AGENT, and files, in time order.
@@ -64,7 +64,7 @@ class Problem:
 
 
 def make_warning(message: str, pointer: str = "", hint: str = "", file: str = "", code: str = "LMG-302") -> Problem:
-    """Return a problem of severity "warning": nothing stops because of it."""
+    """Return a problem of severity "warning", without effect on a run."""
     return Problem(message, file, pointer=pointer, hint=hint, severity="warning", code=code)
 
 

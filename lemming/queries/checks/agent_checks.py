@@ -179,7 +179,7 @@ def _check_file_access(subject: AgentSubject) -> Iterator[Problem]:
 
 
 def _explain_useless_grant(agent: Agent, base: Path, folder: str, access: Access) -> str:
-    """Return the reason that a grant, taken alone, allows no file of its folder, or an empty string."""
+    """Return the reason for a useless grant of a folder, or an empty string."""
     only = FileAccess(**{"allow_read": [], "allow_write": [], f"allow_{access}": [folder]})
     restricted_agent = replace(agent, permissions=replace(agent.permissions, file_access=only))
     try:
@@ -200,7 +200,7 @@ def _check_context(subject: AgentSubject) -> Iterator[Problem]:
 
 
 def _with_only_context(agent: Agent, item: ContextFile) -> Agent:
-    """Return the agent with this context file only, and without memories of other agents."""
+    """Return the agent with a single context file, and without memories of other agents."""
     return replace(agent, context=[item], permissions=replace(agent.permissions, read_memories=[]))
 
 

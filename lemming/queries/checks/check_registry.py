@@ -107,7 +107,7 @@ class CheckRun:
         return CheckSubject(org=self.org, config=self.settings, only=self.agent)
 
     def get_subject(self, scope: Scope) -> Any:
-        """Return what the `find` of a check of this scope is given."""
+        """Return the argument of `find`, for a check of this scope."""
         if scope in ("settings", "organisation"):
             return self.subject
         return self.records if scope == "journals" else self.scan if scope == "behaviour" else self

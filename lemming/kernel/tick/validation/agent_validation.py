@@ -158,7 +158,7 @@ def _find_problems(subject: CheckSubject) -> Iterator[Problem]:
 
 
 def locate_problem(problem: Problem, base: OrgPath, raw: bytes | None = None) -> Problem:
-    """Return a problem with the line and column of its pointer in its file.
+    """Return a problem with the line and column of the pointer in the file.
 
     `raw`: the content of the file, if it is not yet written. A missing key has the location of its parent.
     """
@@ -187,7 +187,7 @@ def _find_key_readers(source: OrgSettings | Agent) -> list[str]:
 
 
 def _find_reference_typos(subject: CheckSubject) -> Iterator[Problem]:
-    """Yield the problems that capabilities find in their keys."""
+    """Yield problems found by capabilities in keys of settings and resumes."""
     for name in _find_key_readers(subject.agent or subject.config.org):
         if find := find_check(name, "resume" if subject.agent else "settings"):
             yield from find(subject)

@@ -1,6 +1,6 @@
-"""The `Check`: everything that can be wrong is found by a check, of the kernel's modules or of a capability.
+"""The `Check`: checks of the kernel's modules and of capabilities find all problems.
 
-docs/checks.md says where to add one. The scope of a check says what it is about, and so what `find` is given.
+docs/checks.md says where to add a check. The scope of a check is its subject, and decides about the argument of `find`.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from lemming.kernel.turn.turn_values import TurnInputs
 
 Cost = Literal["names", "files", "journals", "world"]
-"""Data that a check reads: names of files and folders; contents of files; journals; anything outside the
+"""Data read by a check: names of files and folders; contents of files; journals; anything outside the
 organisation's folder."""
 Scope = Literal["settings", "resume", "agent", "organisation", "turn", "files", "journals", "behaviour", "machine"]
-"""The subject of a check: it says what `find` is given, and what an error does.
+"""The subject of a check, which decides about the argument of `find` and about the effect of an error.
 
 - `settings`, `resume`: names in `config/*.json`, and in one resume. `find` gets a `CheckSubject`, or an `AgentSubject`. These
-  run before each tick, and read no further file. An error stops the run, or takes the agent out of service: it is broken.
-- `agent`, `organisation`: one agent with its files, and all of them together. `find` gets the same. An error is
+  run before each tick, and read no further file. An error stops the run, or takes the agent out of service (broken).
+- `agent`, `organisation`: an agent with its files, and all agents together. `find` gets the same. An error is
   shown.
-- `turn`: an interrupted turn that is to resume. `find` gets a `TurnSubject`. A problem abandons the turn.
-- `files`, `machine`: the engine's own files, and all around them. `find` gets the run of the checks.
+- `turn`: an interrupted turn before resuming. `find` gets a `TurnSubject`. A problem abandons the turn.
+- `files`, `machine`: the engine's own files, and the machine. `find` gets the run of the checks.
 - `journals`: journals against files. `find` gets the `VerificationInputs`.
 - `behaviour`: the newest turns. `find` gets the `FindingScan`.
 """
 
 
 class Check(NamedTuple):
-    """A check: its name, cost, scope and description, and the function that yields its problems.
+    """A check: name, cost, scope and description, and the function for finding problems.
 
     After an error of a check with `stops`, no later check runs. A check with `is_org_wide` is skipped when a single agent
     is checked. `title` and `exclusions` are those of a kind of finding.
@@ -102,7 +102,7 @@ class AgentSubject(CheckSubject):
 
 
 class TurnSubject(NamedTuple):
-    """An interrupted turn that is to resume, with its recorded inputs: the subject of a check of the scope `turn`."""
+    """An interrupted turn before resuming, with the recorded inputs: the subject of a check of the scope `turn`."""
 
     inputs: TurnInputs
     tick_context: TickContext
@@ -122,7 +122,7 @@ def load_toolset(org: Organisation, config: Config) -> Toolset | None:
 def find_check(
     name: str, scope: Scope, plugins: Iterable[str] | None = None
 ) -> Callable[[Any], Iterable[Problem]] | None:
-    """Return the check of a capability in a scope, or None. Raises `ConfigError` for a capability that is missing."""
+    """Return the check of a capability in a scope, or None. Raises `ConfigError` for a missing capability."""
     if name in LISTED:
         check = load_provided(CHECKS[scope], name) if name in CHECKS[scope] else None
     else:
