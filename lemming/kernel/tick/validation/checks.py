@@ -1,6 +1,6 @@
 """The `Check`: checks of the kernel's modules and of capabilities find all problems.
 
-docs/checks.md says where to add a check. The scope of a check is its subject, and decides about the argument of `find`.
+docs/TROUBLESHOOTING.md says where to add a check. The scope of a check is its subject, and decides about the argument of `find`.
 """
 
 from __future__ import annotations
