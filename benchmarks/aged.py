@@ -37,7 +37,8 @@ class TalkativeBackend(Backend):
     def complete(self, request: Request) -> Reply:
         """Return ten entries and a memory update."""
         reply = say(SENTENCE, memory_updates=[{"key": "state", "value": {"n": request.tick}}])
-        return Reply(text=json.dumps({**reply, "outbox_entries": reply["outbox_entries"] * ENTRIES_PER_TURN}))
+        entries = [say(f"{number}. {SENTENCE}")["outbox_entries"][0] for number in range(ENTRIES_PER_TURN)]
+        return Reply(text=json.dumps({**reply, "outbox_entries": entries}))
 
 
 def measure(options: Options) -> Iterator[Measurement]:

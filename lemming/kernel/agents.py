@@ -156,11 +156,11 @@ def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
 def hold_survey(org: Organisation) -> Iterator[None]:
     """Check the resumes at most once in the block, so all its parts see the same survey."""
     cache = org.get_cache(_SurveyCache)
-    cache.is_held = True
+    was_held, cache.is_held = cache.is_held, True
     try:
         yield
     finally:
-        cache.is_held = False
+        cache.is_held = was_held  # a block within a block goes on to see one survey
 
 
 def get_latest_survey(org: Organisation) -> Survey:
