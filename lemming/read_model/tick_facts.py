@@ -70,7 +70,8 @@ class JournalTurn:
     by the turn, as author/tick_id, or empty. `new_entries`: ids of the new entries in the prompt. `report`: the turn's
     report, or None before its end. `settled_write_off`: the write-offs in answers. `reserved`: reservations of
     unanswered calls, by number. `effect_paths`: files of finished tool calls. `tools`: tools started with side
-    effects. `since`: a lower bound of the start of the current activity, and `tool`: the running tool, or empty.
+    effects. `answer_times`, `tool_times`: milliseconds of each answer by model, and of each finished tool call by
+    tool. `since`: a lower bound of the start of the current activity, and `tool`: the running tool, or empty.
     """
 
     agent: str
@@ -85,6 +86,8 @@ class JournalTurn:
     reserved: dict[int, list[WriteOff]] = field(default_factory=dict)
     effect_paths: list[str] = field(default_factory=list)
     tools: list[str] = field(default_factory=list)
+    answer_times: list[tuple[str, int]] = field(default_factory=list)
+    tool_times: list[tuple[str, int]] = field(default_factory=list)
     since: str = ""
     tool: str = ""
 
@@ -221,12 +224,14 @@ def _apply_line(facts: JournalTick, kind: str, line: Json) -> None:
             tokens = line["input_tokens"], line["output_tokens"], line.get("cached_tokens", 0)
             cost = CallCost(line.get("key") or "", line["credits"], line.get("cost_usd"), *tokens)
             _require_amounts(cost[1:])
+            turn.answer_times.append((line.get("model", ""), line.get("duration_ms", 0)))
             # Without a key the resume's model answered, which an earlier journal may name.
             turn.calls.append(cost if cost.model else cost._replace(model=f"={line.get('model', '')}"))
         case "tool_started":
             _get_turn(facts, line).tools.append(line["tool"])
         case "tool_finished":
             turn = _get_turn(facts, line)
+            turn.tool_times.append((line["tool"], line.get("duration_ms", 0)))
             turn.effect_paths += [FileEffect.from_json(effect).path_key for effect in line["effects"]]
         case "turn_committed" | "turn_skipped":
             turn = _get_turn(facts, line)

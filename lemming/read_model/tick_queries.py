@@ -29,8 +29,10 @@ def load_ticks(
     """Return the ticks with a journal in a range (`last` included), with turns, oldest first."""
     model = _model(base)
     bounds = first, LAST_TICK if last is None else last
-    rows = model.query("SELECT tick, facts FROM tick WHERE tick BETWEEN ? AND ? ORDER BY tick", bounds, progress)
-    ticks = {tick: restore_tick(tick, _parse(facts)) for tick, facts in rows}
+    rows = model.query(
+        "SELECT tick, at, after, facts FROM tick WHERE tick BETWEEN ? AND ? ORDER BY tick", bounds, progress
+    )
+    ticks = {tick: restore_tick(tick, at, after, _parse(facts)) for tick, at, after, facts in rows}
     columns = "costs, facts, report" if with_reports else "costs, '{}', '{}'"
     sql = f"SELECT tick, key, agent, request, {columns} FROM turn WHERE tick BETWEEN ? AND ? ORDER BY tick, rank"  # noqa: S608
     for tick, key, agent, request, *texts in model.query(sql, bounds):
@@ -61,6 +63,12 @@ def load_reports_for_requests(
     sql = "SELECT tick, report FROM turn WHERE request != '' AND report != '{}' AND tick >= ? ORDER BY tick, rank"
     for tick, report in model.query(sql, [since_tick], progress):
         yield tick, _parse(report)
+
+
+def load_start_time(base: OrgPath, tick: int) -> str:
+    """Return the clock time of a tick, or an empty string for a tick without a journal."""
+    rows = _model(base).query("SELECT at FROM tick WHERE tick = ?", [tick])
+    return rows[0][0] if rows else ""
 
 
 def load_turn_report(base: OrgPath, tick: int, key: str) -> Json:

@@ -21,7 +21,7 @@ from lemming.read_model.tick_facts import (
 
 SCHEMA = """
 CREATE TABLE source (path TEXT PRIMARY KEY, identity TEXT, digest TEXT) WITHOUT ROWID;
-CREATE TABLE tick (tick INTEGER PRIMARY KEY, source TEXT, after INTEGER, whole INTEGER, facts TEXT);
+CREATE TABLE tick (tick INTEGER PRIMARY KEY, source TEXT, at TEXT, after INTEGER, whole INTEGER, facts TEXT);
 CREATE INDEX tick_source ON tick (source);
 CREATE TABLE turn (tick INTEGER, key TEXT, rank INTEGER, agent TEXT, request TEXT, costs TEXT, facts TEXT,
     report TEXT, PRIMARY KEY (tick, key)) WITHOUT ROWID;
@@ -47,6 +47,7 @@ class TickRows(NamedTuple):
     """A tick's rows, by table, in the order of the columns."""
 
     tick: int
+    at: str
     after: int | None
     is_whole: bool
     facts: bytes
@@ -58,7 +59,7 @@ class TickRows(NamedTuple):
     @classmethod
     def of_damage(cls, tick: int, problem: str) -> TickRows:
         """Return the rows of a tick whose journal cannot be read."""
-        return cls(tick, None, False, dump_compact({"problem": problem}), [], [], [], [])
+        return cls(tick, "", None, False, dump_compact({"problem": problem}), [], [], [], [])
 
 
 def fold_tick_rows(tick: int, raw: bytes) -> TickRows:
@@ -74,20 +75,20 @@ def fold_tick_rows(tick: int, raw: bytes) -> TickRows:
         remover_by_path |= dict.fromkeys((turn.report or {}).get("removed", ()), turn.agent)
         tools |= {(turn.agent, tick, tool) for tool in turn.tools}
     remover_by_path |= dict.fromkeys(facts.expired, "")
-    tick_json = {"at": facts.at, "after": facts.after, "order": facts.order, "people": facts.people,
+    tick_json = {"order": facts.order, "people": facts.people,
                  "last_at": facts.last_at, "latest_at": facts.latest_at, "epochs": sorted(facts.epochs), "totals": facts.totals,
                  "expired": facts.expired, "problem": facts.problem}  # fmt: skip
     plain = dump_compact({key: value for key, value in tick_json.items() if value not in ("", None, [], {})})
     removals = [(path, tick, agent) for path, agent in remover_by_path.items()]
-    return TickRows(
-        tick, facts.after, is_whole(raw) and not facts.problem, plain, turns, [*writes.values()], removals, [*tools]
-    )
+    is_readable = is_whole(raw) and not facts.problem
+    return TickRows(tick, facts.at, facts.after, is_readable, plain, turns, [*writes.values()], removals, [*tools])
 
 
 def insert_tick(connection: sqlite3.Connection, source: str, rows: TickRows) -> None:
     """Insert the rows of a tick, which came from a file."""
     connection.execute(
-        "REPLACE INTO tick VALUES (?, ?, ?, ?, ?)", (rows.tick, source, rows.after, rows.is_whole, rows.facts.decode())
+        "REPLACE INTO tick VALUES (?, ?, ?, ?, ?, ?)",
+        (rows.tick, source, rows.at, rows.after, rows.is_whole, rows.facts.decode()),
     )
     connection.executemany("REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows.turns)
     connection.executemany("REPLACE INTO file_write VALUES (?, ?, ?, ?, ?)", rows.writes)
@@ -111,7 +112,12 @@ def _turn_columns(turn: JournalTurn) -> Iterator[str]:
         "calls": turn.calls,
         "lost": turn.write_off.as_json(),
     }
-    facts = {"started": turn.is_started, "new_entries": turn.new_entries}
+    facts = {
+        "started": turn.is_started,
+        "new_entries": turn.new_entries,
+        "answer_times": turn.answer_times,
+        "tool_times": turn.tool_times,
+    }
     if turn.report is None:
         facts |= {"since": turn.since, "tool": turn.tool}
     for values in (costs, facts):
@@ -131,11 +137,13 @@ def restore_turn(agent: str, request: str, costs: Json, facts: Json, report: Jso
         report=report or None,
         is_started=facts.get("started", False),
         new_entries=facts.get("new_entries", []),
+        answer_times=facts.get("answer_times", []),
+        tool_times=facts.get("tool_times", []),
         since=facts.get("since", ""),
         tool=facts.get("tool", ""),
     )
 
 
-def restore_tick(tick: int, facts: Json) -> JournalTick:
+def restore_tick(tick: int, at: str, after: int | None, facts: Json) -> JournalTick:
     """Return a tick's facts from its row, without its turns."""
-    return JournalTick(tick, **{**facts, "epochs": set(facts.get("epochs", ()))})
+    return JournalTick(tick, at, after, **{**facts, "epochs": set(facts.get("epochs", ()))})

@@ -13,13 +13,14 @@ from typing import Literal, NamedTuple, get_args
 
 from lemming.kernel.base.errors import error_code
 from lemming.kernel.base.version import __version__
-from lemming.kernel.journal.journal_file import is_committed, read_journal, started_journals
-from lemming.kernel.journal.journal_records import ModelReplied, ToolFinished, TurnEnded
-from lemming.kernel.journal.turn_report import STATUSES, ReasonCode
+from lemming.kernel.journal.journal_file import started_journals
+from lemming.kernel.journal.turn_report import STATUSES, ReasonCode, TurnReport
 from lemming.kernel.org.organisation import Organisation
 from lemming.queries.checks.health_checks import seconds_since_tick
 from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
 from lemming.queries.screens.status_screen import STATUS
+from lemming.read_model.tick_facts import JournalTurn, corrupt_facts_error
+from lemming.read_model.tick_queries import load_ticks
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
 """Number of journals for durations, or fewer if they hold as many answers."""
@@ -41,7 +42,7 @@ def iter_families(org: Organisation) -> Iterator[MetricFamily]:
     yield from _iter_engine_metrics(org, status)
     yield from _iter_agent_metrics(status)
     yield from _iter_last_tick_metrics(status)
-    yield from org.get_cache(_RecentDurations).iter_families()
+    yield from _iter_recent_metrics(org)
 
 
 def _iter_engine_metrics(org: Organisation, status: OrgStatus) -> Iterator[MetricFamily]:
@@ -99,85 +100,53 @@ def _iter_last_tick_metrics(org_status: OrgStatus) -> Iterator[MetricFamily]:
         yield _make_gauge(f"lemming_last_tick_{key}", f"The {key} of those turns.", totals[key])
 
 
-class _RecentDurations:
-    """Durations of answers and tool calls in the newest ticks. A finished tick is read once."""
-
-    def __init__(self, org: Organisation) -> None:
-        self._org = org
-        self._cache: dict[int, _TickDurations] = {}
-
-    def iter_families(self) -> Iterator[MetricFamily]:
-        """Yield quantiles by model and by tool, and counts of outcomes."""
-        answers: dict[str, list[int]] = defaultdict(list)
-        calls: dict[str, list[int]] = defaultdict(list)
-        used, errors, ends = Counter[tuple[str, str]](), Counter[str](), Counter[tuple[str, str]]()
-        for durations in self._load_newest():
-            used.update(durations.call_outcomes)
-            errors.update(durations.error_codes)
-            ends.update(durations.turn_ends)
-            for durations_by_name, samples in ((answers, durations.answers), (calls, durations.calls)):
-                for name, duration_ms in samples:
-                    durations_by_name[name].append(duration_ms)
-        span = "in the newest ticks"
-        yield _make_summary("lemming_model_call_duration_seconds", f"How long answers took {span}.", "model", answers)
-        yield _make_summary("lemming_tool_call_duration_seconds", f"How long calls took {span}.", "tool", calls)
-        yield MetricFamily(
-            "lemming_recent_tool_calls",
-            "gauge",
-            f"Calls of tools and of the team {span}, by how they ended.",
-            [({"tool": tool, "outcome": end}, count) for (tool, end), count in sorted(used.items())],
-        )
-        yield MetricFamily(
-            "lemming_recent_turns",
-            "gauge",
-            f"Turns that were taken {span}, by status and by how they ended (docs/plans.md).",
-            [({"status": status, "end": end}, count) for (status, end), count in sorted(ends.items())],
-        )
-        yield MetricFamily(
-            "lemming_recent_errors",
-            "gauge",
-            f"Turns that an error ended {span}, by its code (docs/TROUBLESHOOTING.md).",
-            [({"code": code}, count) for code, count in sorted(errors.items())],
-        )
-
-    def _load_newest(self) -> Iterator[_TickDurations]:
-        ticks = started_journals(self._org, RECENT_TICKS)
-        self._cache = {tick: tick_durations for tick, tick_durations in self._cache.items() if tick in ticks}
-        answers = 0
-        for tick in reversed(ticks):
-            if answers >= RECENT_ANSWERS:
-                return
-            durations = self._cache.get(tick) or _TickDurations(self._org, tick)
-            if is_committed(self._org, tick):
-                self._cache[tick] = durations
-            answers += len(durations.answers)
-            yield durations
+def _iter_recent_metrics(org: Organisation) -> Iterator[MetricFamily]:
+    """Yield quantiles by model and by tool, and counts of outcomes, of the newest ticks."""
+    answers: dict[str, list[int]] = defaultdict(list)
+    calls: dict[str, list[int]] = defaultdict(list)
+    used, errors, ends = Counter[tuple[str, str]](), Counter[str](), Counter[tuple[str, str]]()
+    for turn in _load_recent_turns(org):
+        for durations_by_name, samples in ((answers, turn.answer_times), (calls, turn.tool_times)):
+            for name, duration_ms in samples:
+                durations_by_name[name].append(duration_ms)
+        if turn.report:
+            report = TurnReport.from_json(turn.report)
+            used.update((use["tool"], use.get("outcome") or "") for use in report.tools)
+            errors.update([error_code(report.error)] if report.error else [])
+            ends.update([(report.status, report.end or report.status)] if report.status != "skipped" else [])
+    span = "in the newest ticks"
+    yield _make_summary("lemming_model_call_duration_seconds", f"How long answers took {span}.", "model", answers)
+    yield _make_summary("lemming_tool_call_duration_seconds", f"How long calls took {span}.", "tool", calls)
+    yield MetricFamily(
+        "lemming_recent_tool_calls",
+        "gauge",
+        f"Calls of tools and of the team {span}, by how they ended.",
+        [({"tool": tool, "outcome": end}, count) for (tool, end), count in sorted(used.items())],
+    )
+    yield MetricFamily(
+        "lemming_recent_turns",
+        "gauge",
+        f"Turns that were taken {span}, by status and by how they ended (docs/plans.md).",
+        [({"status": status, "end": end}, count) for (status, end), count in sorted(ends.items())],
+    )
+    yield MetricFamily(
+        "lemming_recent_errors",
+        "gauge",
+        f"Turns that an error ended {span}, by its code (docs/TROUBLESHOOTING.md).",
+        [({"code": code}, count) for code, count in sorted(errors.items())],
+    )
 
 
-class _TickDurations:
-    """Durations of a tick's answers by model and tool calls by tool, in milliseconds.
-
-    `call_outcomes`: outcomes of calls to tools and to the team. `error_codes`: codes of the errors that ended
-    turns. `turn_ends`: status and end of each turn.
-    """
-
-    def __init__(self, org: Organisation, tick: int) -> None:
-        self.answers: list[tuple[str, int]] = []
-        self.calls: list[tuple[str, int]] = []
-        self.call_outcomes: list[tuple[str, str]] = []
-        self.error_codes: list[str] = []
-        self.turn_ends: list[tuple[str, str]] = []
-        for record in read_journal(org, tick):
-            match record:
-                case ModelReplied():
-                    self.answers.append((record.model, record.duration_ms))
-                case ToolFinished():
-                    self.calls.append((record.tool, record.duration_ms))
-                case TurnEnded():
-                    self.call_outcomes += [(use["tool"], use.get("outcome") or "") for use in record.report.tools]
-                    if record.report.status != "skipped":
-                        self.turn_ends.append((record.report.status, record.report.end or record.report.status))
-                    self.error_codes += [error_code(record.report.error)] if record.report.error else []
+def _load_recent_turns(org: Organisation) -> Iterator[JournalTurn]:
+    """Yield the turns of the newest ticks, newest first, until there are enough answers."""
+    numbers, answers = started_journals(org, RECENT_TICKS), 0
+    for tick in reversed(load_ticks(org, numbers[0], numbers[-1]) if numbers else []):
+        if tick.problem:
+            raise corrupt_facts_error(tick)
+        if answers >= RECENT_ANSWERS:
+            return
+        answers += sum(len(turn.answer_times) for turn in tick.turns.values())
+        yield from tick.turns.values()
 
 
 def _make_summary(name: str, about: str, label: str, durations_by_label: Mapping[str, list[int]]) -> MetricFamily:

@@ -19,7 +19,7 @@ from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
-from lemming.queries.views.moments import TickTimes
+from lemming.queries.views.moments import find_local_time
 from lemming.queries.views.sentences import entry_to_message
 
 Json = dict[str, Any]
@@ -74,7 +74,7 @@ class _FeedBuilder:
     """Builds the rows for the entries of all outboxes."""
 
     def __init__(self, org: Organisation, *, with_requests: bool) -> None:
-        self._org, self._index, self._times = org, org.get_cache(EntryIndex), org.get_cache(TickTimes)
+        self._org, self._index = org, org.get_cache(EntryIndex)
         self._survey, self._config = survey_agents(org), load_config(org)
         self._requests = load_requests(org).requests if with_requests else AllRequests({}, 0)
         self.people = sorted(find_people(self._survey, self._config))
@@ -151,7 +151,7 @@ class _FeedBuilder:
         request = self._find_request(entry)
         return {
             **entry_to_message(entry, MAX_TEXT_CHARS),
-            "at": self._times.find_local_time(entry),
+            "at": find_local_time(self._org, entry),
             "to": sorted(entry.targets),
             "payload": payload,
             "tags": entry.tags,

@@ -26,7 +26,7 @@ from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import PersonInboxItem, build_person_inbox
 from lemming.queries.views.feed_view import make_trust_lookup
-from lemming.queries.views.moments import TickTimes
+from lemming.queries.views.moments import find_local_time
 from lemming.queries.views.sentences import describe_call, describe_payload, entry_text, truncate_value
 from lemming.queries.views.subject import find_references, find_subject
 
@@ -83,7 +83,7 @@ def _build_item(org: Organisation, item: PersonInboxItem, request: RequestView) 
         "text": request.text,
         "line": item.summary_line,
         "wish": _describe_wish(item, request),
-        "created_at": org.get_cache(TickTimes).find_local_time(request.entry),
+        "created_at": find_local_time(org, request.entry),
         "file": request.entry.file,
         "has_patch": item.call is not None and find_call_review(item.call["tool"]) is not None,
         "decides": item.call is not None or _is_yes_no_decision(request),
