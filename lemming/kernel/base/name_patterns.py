@@ -1,7 +1,7 @@
-"""Untrusted patterns: names with `*` here, regular expressions in the neighbouring modules.
+"""Untrusted patterns of names, in which `*` stands for any text. Pure.
 
-No other module searches by a foreign pattern (tests/test_house.py): here the search time is bounded for any
-pattern.
+`json_schema.schema_patterns` has the untrusted regular expressions. No other module searches by a foreign pattern
+(tests/test_house.py): in both the search time is bounded for any pattern.
 """
 
 from __future__ import annotations

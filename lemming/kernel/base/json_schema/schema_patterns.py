@@ -1,4 +1,4 @@
-"""Patterns of JSON Schemas: matched without backtracking, within a bounded cost.
+"""Regular expressions of JSON Schemas, gates, conditions and searches: matched within a bounded cost.
 
 The language is that of Rust's `regex`, without look-around and back-references. The search time is therefore
 known in advance: the pattern's weight times the length of the text.
