@@ -12,7 +12,7 @@ VERSION = "gen-ai 0.1.0 (core 1.45.0)"
 """open-telemetry/semantic-conventions-genai v0.1.0: agent spans, client inference, tools, memory.
 
 A workflow is an agent span with the operation `invoke_workflow`: its name is that of an agent. An agent in
-the same process has no id.
+the same process has no id and no version, and the model of its line as the model that it asks.
 """
 
 # --- operations: the values of OPERATION, which begin the names of spans -----------------------
@@ -34,7 +34,6 @@ OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
 AGENT = "gen_ai.agent.name"
 AGENT_DESCRIPTION = "gen_ai.agent.description"
-AGENT_VERSION = "gen_ai.agent.version"
 CONVERSATION = "gen_ai.conversation.id"
 OUTPUT_TYPE = "gen_ai.output.type"
 REQUEST_MODEL = "gen_ai.request.model"

@@ -102,7 +102,7 @@ class _TurnSpanBuilder:
         if started:
             attributes |= {
                 names.AGENT_DESCRIPTION: started.resume.get("title", ""),
-                names.AGENT_VERSION: (started.inputs or {}).get("resume", "")[:12],
+                names.REQUEST_MODEL: str(self._model.get("model") or ""),
                 names.CONVERSATION: (started.task or {}).get("conversation", ""),
             }
         if report:

@@ -223,7 +223,7 @@ def test_names_are_those_of_the_released_conventions(spans: Spans) -> None:
     workflow = next(attributes(it) for it in spans if it["name"] == "invoke_workflow org")
     assert workflow["gen_ai.agent.name"] == "org"
     used = {key for span in spans for key in attributes(span)}
-    assert not used & {"gen_ai.workflow.name", "gen_ai.agent.id"}
+    assert not used & {"gen_ai.workflow.name", "gen_ai.agent.id", "gen_ai.agent.version"}
 
 
 class WithACache(Backend):
@@ -237,8 +237,9 @@ class WithACache(Backend):
 
 def test_tokens_that_were_written_to_a_cache_are_told(base: Path) -> None:
     register_provider("with_a_cache", WithACache)
-    make_org(base, resume("ada", model={"key": "m"}), models={"m": {"provider": "with_a_cache"}})
+    make_org(base, resume("ada", model={"key": "m"}), models={"m": {"provider": "with_a_cache", "model": "m-1"}})
     run_once(base)
-    (call,) = (attributes(it) for it in spans_of(base) if attributes(it)[names.OPERATION] == names.CHAT)
+    _, turn, call = map(attributes, spans_of(base))
+    assert turn["gen_ai.request.model"] == call["gen_ai.request.model"] == "m-1"
     assert call["gen_ai.usage.cache_read.input_tokens"] == "2"
     assert call["gen_ai.usage.cache_write.input_tokens"] == "4"
