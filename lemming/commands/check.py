@@ -74,7 +74,7 @@ def check(
     if listed:
         return context.print_list("check", [*_list_checks(context)], COLUMNS)
     with show_progress_bar("checking") as steps:
-        run = CheckRun(context.org, load_settings, every=every, newest=newest, steps=steps)
+        run = CheckRun(context.org, load_settings, every=every, newest=newest, uses_all_cores=True, steps=steps)
         results = _run_named_checks(names, run) if names else _run_all_checks(run)
     for label, rows in results.items():
         for row in rows:
@@ -297,7 +297,7 @@ def verify(
     if (engine := find_running_engine(base)) and not quiet:
         print_notice(f"running: {describe_engine(engine)}; files that it is writing now are skipped", style="dim")
     with show_progress_bar("verifying") as steps:
-        run = CheckRun(base, every=every, newest=newest, steps=steps)
+        run = CheckRun(base, every=every, newest=newest, uses_all_cores=True, steps=steps)
         result = _run_verification(run, selected_ticks)
     for finding in result.findings:
         if context.as_json or finding.is_error or not quiet:

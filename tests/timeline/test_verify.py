@@ -13,10 +13,12 @@ import pytest
 from recorded import LAST_ENTRY, TICKS, cut, edit, rewrite_journal, speak
 
 from lemming.engine import persist_tick, run_once, run_tick
+from lemming.journal_tools.verify import journal_facts, state_root
+from lemming.journal_tools.verify.file_verification import CHECKS
 from lemming.journal_tools.verify.file_verification import verify_org as verify_whole
 from lemming.journal_tools.verify.journal_facts import skim_journal
 from lemming.journal_tools.verify.state_root import load_state_root
-from lemming.journal_tools.verify.verification_inputs import Verification
+from lemming.journal_tools.verify.verification_inputs import Verification, VerificationInputs
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files import fs
@@ -24,6 +26,7 @@ from lemming.kernel.journal.journal_file import journal_ticks, raw_journal
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.memory import delete_memory
 from lemming.kernel.messages import entry_id
+from lemming.kernel.org.organisation import Organisation
 from lemming.testing import Crash, crash_at, make_org, resume, say
 
 AT_TICK_2 = "logs/ticks/00000002.jsonl"
@@ -55,6 +58,18 @@ def test_an_organisation_that_nobody_touched_is_as_the_journals_tell(org: Path) 
     assert (result.ticks, result.root) == (TICKS, load_state_root(org))
     assert result.turns > TICKS
     assert result.files > TICKS
+
+
+def test_several_processes_find_what_one_finds(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (org / AT_TICK_2).write_bytes(b"no journal\n")
+    serial = verify(org)
+    for module, name in ((journal_facts, "MIN_JOURNALS_FOR_PROCESSES"), (state_root, "MIN_FILES_FOR_PROCESSES")):
+        monkeypatch.setattr(module, name, 1)
+    monkeypatch.setattr(state_root, "CHUNK", 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    inputs = VerificationInputs(Organisation(org), None, uses_all_cores=True)
+    assert inputs.build_report(problem for check in CHECKS for problem in check.find(inputs)) == serial
+    assert "damage" in {problem.kind for problem in serial.errors}
 
 
 def test_verify_writes_nothing(org: Path) -> None:

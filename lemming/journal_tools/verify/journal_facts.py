@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from lemming.journal_tools.recorded_tick import RecordedTick, to_recorded_tick
-from lemming.journal_tools.verify.state_root import ReportProgress
+from lemming.journal_tools.verify.state_root import ReportProgress, map_chunks
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, Problem
 from lemming.kernel.base.integers import LAST_TICK, parse_int
@@ -29,7 +31,7 @@ from lemming.kernel.journal.journal_records import (
 )
 from lemming.kernel.journal.record_sequence import InvalidRecord, parse_record
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import newest_ledger_tick
 
 Kind = Literal["damage", "missing", "unaccounted", "edited", "interrupted"]
@@ -82,8 +84,51 @@ class JournalFacts:
         return bool(self.under_way) and (parts[0] != "agents" or parts[1] in self.under_way)
 
 
+MIN_JOURNALS_FOR_PROCESSES = 4000
+"""Number of journals from which several processes pay."""
+_LEDGER_KEYS = ("status", "credits", "input_tokens", "output_tokens")
+
+
+class TurnEnd(NamedTuple):
+    """The end of a turn: files removed and written, by path with the SHA-256, and the amounts for the ledger.
+
+    `state`: the state of a failed turn, as in the ledger. `start`: the state before the turn. `spent`: the turn's share.
+    """
+
+    agent: str
+    turn: int
+    removed: list[str]
+    written: dict[str, str]
+    state: Json | None
+    start: Json | None
+    spent: Json
+
+
+class TickFacts(NamedTuple):
+    """The facts from one journal. `damage`: the reason for an unreadable journal. `after`: the tick before, by its record.
+
+    `ends`: the ends of turns and the files removed by retention, in order.
+    """
+
+    tick: int
+    damage: Problem | None = None
+    findings: Sequence[Problem] = ()
+    has_records: bool = False
+    after: int | None = None
+    is_open: bool = True
+    under_way: Collection[str] = ()
+    people: Collection[str] = ()
+    order: Collection[str] = ()
+    ends: Sequence[TurnEnd | list[str]] = ()
+
+
 def load_journal_facts(
-    base: OrgPath, *, newest: int | None = None, only: int | None = None, steps: ReportProgress = lambda *_: None
+    base: OrgPath,
+    *,
+    newest: int | None = None,
+    only: int | None = None,
+    steps: ReportProgress = lambda *_: None,
+    uses_all_cores: bool = False,
 ) -> JournalFacts:
     """Load the facts from the journals. An unreadable journal is a finding and is skipped.
 
@@ -94,27 +139,73 @@ def load_journal_facts(
     facts.skimmed = 0 if newest is None else max(0, len(facts.ticks) - newest)
     keeps_all = only is None and _keeps_all(base)
     first_parsed = facts.ticks[facts.skimmed] if facts.skimmed < len(facts.ticks) else LAST_TICK
-    for index, (previous, tick) in enumerate(zip([None, *facts.ticks], facts.ticks, strict=False)):
+    read = partial(_load_all_tick_facts, str(base), first_parsed, facts.ticks[-1] if facts.ticks else 0)
+    previous: int | None = None
+    is_large = uses_all_cores and len(facts.ticks) >= MIN_JOURNALS_FOR_PROCESSES
+    for index, tick_facts in enumerate(map_chunks(read, facts.ticks, in_processes=is_large)):
         steps("journals", index, len(facts.ticks))
-        try:
-            # parsing takes most of the time, and nearly all journals are old
-            recorded = skim_journal(tick, raw_journal(base, tick)) if tick < first_parsed else None
-            if recorded is None:
-                reading = load_contents(base, tick)
-                recorded = to_recorded_tick(tick, reading)
-                is_last = tick == facts.ticks[-1]
-                facts.findings += _verify_journal_end(recorded, reading.surplus_bytes, is_last=is_last)
-            if previous is not None or keeps_all:
-                _record_lost_journal(facts, recorded, load_last_removed_tick(base) if previous is None else previous)
-        except CorruptState as error:
+        tick = tick_facts.tick
+        if tick_facts.damage:
             facts.damaged.append(tick)
-            facts.findings.append(
-                make_mismatch(tick, error.where or paths.journal_file(tick), "damage", f"{error.message}; {error.hint}")
-            )
-            continue
-        _add_tick(facts, recorded)
+            facts.findings.append(tick_facts.damage)
+        else:
+            facts.findings += tick_facts.findings
+            if previous is not None or keeps_all:
+                before = load_last_removed_tick(base) if previous is None else previous
+                _record_lost_journal(facts, tick_facts, before)
+            _add_tick(facts, tick_facts)
+        previous = tick
     _record_lost_last_journal(base, facts)
     return facts
+
+
+def _load_all_tick_facts(base: str, first_parsed: int, last: int, ticks: Sequence[int]) -> Iterator[TickFacts]:
+    org = Organisation(Path(base))
+    for tick in ticks:
+        try:
+            yield _load_tick_facts(org, tick, is_skimmed=tick < first_parsed, is_last=tick == last)
+        except CorruptState as error:
+            file, message = error.where or paths.journal_file(tick), f"{error.message}; {error.hint}"
+            yield TickFacts(tick, make_mismatch(tick, file, "damage", message))
+
+
+def _load_tick_facts(base: OrgPath, tick: int, *, is_skimmed: bool, is_last: bool) -> TickFacts:
+    # parsing takes most of the time, and nearly all journals are old
+    recorded = skim_journal(tick, raw_journal(base, tick)) if is_skimmed else None
+    findings: list[Problem] = []
+    if recorded is None:
+        reading = load_contents(base, tick)
+        recorded = to_recorded_tick(tick, reading)
+        findings += _verify_journal_end(recorded, reading.surplus_bytes, is_last=is_last)
+    if not recorded.records:
+        return TickFacts(tick, findings=findings)
+    ends = [
+        _to_turn_end(recorded, record) if isinstance(record, TurnCommitted) else record.files
+        for record in recorded.records
+        if isinstance(record, (TurnCommitted, EntriesExpired))
+    ]
+    return TickFacts(
+        tick,
+        findings=findings,
+        has_records=True,
+        after=recorded.start_record.after,
+        is_open=not (recorded.commit_record and recorded.commit_record.advanced),
+        under_way={split_key(key)[0] for key in recorded.started.keys() - recorded.ended.keys()},
+        people=set(recorded.people),
+        order=list(recorded.plan.order),
+        ends=ends,
+    )
+
+
+def _to_turn_end(recorded: RecordedTick, ended: TurnCommitted) -> TurnEnd:
+    report, started = ended.report, recorded.started.get(ended.turn_key)
+    # a tool with side effects may have changed `written_ahead` since; the turn itself moved or removed the others
+    removed = [*report.written_ahead, *report.removed]
+    written = {file["path"]: file["sha256"] for file in report.files}
+    state = {key: ended.state[key] for key in _LEDGER_KEYS} if ended.state else None
+    start = {key: started.state[key] for key in _LEDGER_KEYS[1:]} if started else None
+    spent = {key: getattr(report, key) for key in _LEDGER_KEYS}
+    return TurnEnd(ended.agent_name, ended.turn, removed, written, state, start, spent)
 
 
 def _keeps_all(base: OrgPath) -> bool:
@@ -125,13 +216,13 @@ def _keeps_all(base: OrgPath) -> bool:
         return False
 
 
-def _record_lost_journal(facts: JournalFacts, recorded: RecordedTick, previous: int) -> None:
+def _record_lost_journal(facts: JournalFacts, recorded: TickFacts, previous: int) -> None:
     """Record a lost journal named in the next journal; `previous` is the tick of the journal before.
 
     For the oldest journal, `previous` is the last tick removed on purpose. Old versions did not record this
     tick, so the check is omitted where `kept_journals` removes journals.
     """
-    named = recorded.start_record.after if recorded.records else None
+    named = recorded.after
     if named is not None and named > previous:
         facts.lost_ticks.append(named)
         message = f"does not exist: tick {recorded.tick} names it as the journal before"
@@ -161,57 +252,45 @@ def _verify_journal_end(recorded: RecordedTick, surplus: int, *, is_last: bool) 
         yield make_mismatch(tick, file, "interrupted", message, is_error=False)
 
 
-def _add_tick(facts: JournalFacts, recorded: RecordedTick) -> None:
+def _add_tick(facts: JournalFacts, tick_facts: TickFacts) -> None:
+    facts.last_may_be_open = tick_facts.is_open
     # a journal without a whole line: the engine died before it started anything
-    if not recorded.records:
-        facts.last_may_be_open = True
+    if not tick_facts.has_records:
         return
-    facts.under_way = {split_key(key)[0] for key in recorded.started.keys() - recorded.ended.keys()}
-    facts.last_may_be_open = not (recorded.commit_record and recorded.commit_record.advanced)
-    plan = recorded.plan
-    facts.people |= recorded.people
-    facts.people -= set(plan.order)
-    for record in recorded.records:
-        if isinstance(record, TurnCommitted):
-            _add_turn(facts, recorded, record)
-        elif isinstance(record, EntriesExpired):
-            facts.expired.update(record.files)
-            for file in record.files:
+    facts.under_way = {*tick_facts.under_way}
+    facts.people |= {*tick_facts.people}
+    facts.people -= {*tick_facts.order}
+    for end in tick_facts.ends:
+        if isinstance(end, TurnEnd):
+            _add_turn(facts, tick_facts.tick, end)
+        else:
+            facts.expired.update(end)
+            for file in end:
                 facts.files.pop(file, None)
 
 
-def _add_turn(facts: JournalFacts, recorded: RecordedTick, ended: TurnCommitted) -> None:
-    tick, agent = recorded.tick, ended.agent_name
-    for file in ended.report.written_ahead:  # a tool with side effects may have changed them since
+def _add_turn(facts: JournalFacts, tick: int, end: TurnEnd) -> None:
+    for file in end.removed:
         facts.files.pop(file, None)
-    for file in ended.report.removed:  # moved away or removed by the turn itself
-        facts.files.pop(file, None)
-    for written in ended.report.files:
-        facts.files[written["path"]] = WrittenFile(tick, agent, written["sha256"])
-    started = recorded.started.get(ended.turn_key)
-    facts.later_turns[tick] = facts.later_turns.get(tick, 0) + bool(ended.turn)
-    if ended.state or started:
-        lines = facts.turns.setdefault(agent, {})
-        lines[tick] = _expected_ledger_line(started, ended, lines.get(tick) if ended.turn else None)
+    for file, digest in end.written.items():
+        facts.files[file] = WrittenFile(tick, end.agent, digest)
+    facts.later_turns[tick] = facts.later_turns.get(tick, 0) + bool(end.turn)
+    if end.state or end.start:
+        lines = facts.turns.setdefault(end.agent, {})
+        lines[tick] = _expected_ledger_line(end, lines.get(tick) if end.turn else None)
 
 
-def _expected_ledger_line(
-    started: TurnStarted | None, ended: TurnCommitted, earlier: dict[str, Any] | None
-) -> dict[str, Any]:
+def _expected_ledger_line(end: TurnEnd, earlier: Json | None) -> Json:
     """Return the last line of an agent's ledger after a turn: a failed turn's state is in its record.
 
     `earlier`: the line after the previous turn in the same tick; both turns may have started from the same state.
     """
-    if ended.state:
-        return {key: ended.state[key] for key in ("status", "credits", "input_tokens", "output_tokens")}
-    assert started, "a turn that did not fail has begun"
-    start_state, report = earlier or started.state, ended.report
-    return {
-        "status": report.status,
-        "credits": round(start_state["credits"] + report.credits, 6),
-        "input_tokens": start_state["input_tokens"] + report.input_tokens,
-        "output_tokens": start_state["output_tokens"] + report.output_tokens,
-    }
+    if end.state:
+        return end.state
+    before = earlier or end.start
+    assert before, "a turn that did not fail has begun"
+    total = {key: before[key] + end.spent[key] for key in _LEDGER_KEYS[1:]}
+    return {"status": end.spent["status"], **total, "credits": round(total["credits"], 6)}
 
 
 # --- journals that are not taken apart -----------------------------------------------------------

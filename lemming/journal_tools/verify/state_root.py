@@ -18,8 +18,11 @@ exists):
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError
@@ -28,6 +31,8 @@ from lemming.kernel.files.json_documents import unreadable_reason
 from lemming.kernel.files.temporary_files import is_temporary
 from lemming.kernel.org.organisation import OrgPath
 
+T = TypeVar("T")
+R = TypeVar("R")
 ReportProgress = Callable[[str, int, int], None]
 """Receives the current step, the finished amount and the total."""
 COUNTED_FOLDERS = ("agents", "config", "shared", paths.TRUST)
@@ -35,6 +40,8 @@ EXCLUDED_FOLDER = "logs"
 FILE_LIMIT_BYTES = 1 << 30  # larger files take too long, and no turn writes one
 TOO_LARGE = "too large"
 _BLOCK_BYTES = 1 << 20
+CHUNK, MIN_FILES_FOR_PROCESSES = 500, 10_000
+"""Number of files or journals that a process reads at once; number of files from which several processes pay."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait
 
 
@@ -50,18 +57,52 @@ def compute_state_root(digests: dict[str, str]) -> str:
     return sha256(b"".join(b"%b  %b\n" % (digest, path) for path, digest in lines)).hexdigest()
 
 
-def compute_file_digests(base: OrgPath, steps: ReportProgress = lambda *_: None) -> dict[str, str]:
+def map_chunks(
+    function: Callable[[Sequence[T]], Iterable[R]], items: Sequence[T], *, in_processes: bool
+) -> Iterator[R]:
+    """Yield the results of a function for consecutive chunks of items, in order; with processes, on all cores.
+
+    Only for programs whose main module may be imported again, such as the commands.
+    """
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not in_processes or workers < 2:
+        yield from function(items)
+        return
+    from concurrent.futures import ProcessPoolExecutor  # most organisations are small
+    from multiprocessing import get_context
+
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["lemming.journal_tools.verify.journal_facts"])
+    chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+    with ProcessPoolExecutor(workers, context) as pool:
+        for results in pool.map(partial(_list_results, function), chunks):
+            yield from results
+
+
+def _list_results(function: Callable[[Sequence[T]], Iterable[R]], chunk: Sequence[T]) -> list[R]:
+    return [*function(chunk)]
+
+
+def compute_file_digests(
+    base: OrgPath, steps: ReportProgress = lambda *_: None, *, uses_all_cores: bool = False
+) -> dict[str, str]:
     """Return the SHA-256 of every counted file, by path, with `TOO_LARGE` in place of the digest of an oversized file.
 
     Raises `DiskError` for an unreadable file. `steps` is called with the progress.
     """
     digests, files = dict[str, str](), [*_iter_regular_files(base)]
-    for number, path in enumerate(files):
+    digest_all, is_large = partial(_digest_files, str(base)), uses_all_cores and len(files) >= MIN_FILES_FOR_PROCESSES
+    for number, (path, digest) in enumerate(map_chunks(digest_all, files, in_processes=is_large)):
         if not number % 100:
             steps("files", number, len(files))
-        if digest := _digest_file(base, path):  # a file removed since the listing has none
+        if digest:  # a file removed since the listing has none
             digests[path] = digest
     return digests
+
+
+def _digest_files(base: str, files: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    for file in files:
+        yield file, _digest_file(Path(base), file)
 
 
 def list_counted_files(base: OrgPath) -> list[str]:

@@ -39,19 +39,34 @@ class VerificationInputs:
     """
 
     def __init__(
-        self, base: OrgPath, newest: int | None, only: int | None = None, steps: ReportProgress = lambda *_: None
+        self,
+        base: OrgPath,
+        newest: int | None,
+        only: int | None = None,
+        steps: ReportProgress = lambda *_: None,
+        *,
+        uses_all_cores: bool = False,
     ) -> None:
         self.base, self.only, self._newest, self._steps = base, only, newest, steps
+        self._uses_all_cores = uses_all_cores
 
     @cached_property
     def journal_facts(self) -> JournalFacts:
         """The facts from the journals."""
-        return load_journal_facts(self.base, newest=self._newest, only=self.only, steps=self._steps)
+        return load_journal_facts(
+            self.base,
+            newest=self._newest,
+            only=self.only,
+            steps=self._steps,
+            uses_all_cores=self._uses_all_cores,
+        )
 
     @cached_property
     def digests(self) -> dict[str, str]:
         """The SHA-256 of each file that counts; empty with `only`, because digests are then computed on demand."""
-        return compute_file_digests(self.base, self._steps) if self.only is None else {}
+        if self.only is not None:
+            return {}
+        return compute_file_digests(self.base, self._steps, uses_all_cores=self._uses_all_cores)
 
     @cached_property
     def state_root(self) -> str | None:

@@ -42,8 +42,9 @@ class CheckRun:
     """The data that checks read, and its limits; everything is read on first use and only once.
 
     `agent`: check a single agent only. `newest`: maximum number of entries per outbox and of journals; with
-    None, each check uses its own limit. `every`: read everything. `connect`: contact the cluster, too. `load`
-    returns the settings. `steps` is called with the name of the current step, the number done and the total.
+    None, each check uses its own limit. `every`: read everything. `connect`: contact the cluster, too.
+    `uses_all_cores`: read many journals and files in several processes. `load` returns the settings. `steps` is
+    called with the name of the current step, the number done and the total.
     """
 
     def __init__(
@@ -55,11 +56,13 @@ class CheckRun:
         newest: int | None = None,
         every: bool = False,
         connect: bool = False,
+        uses_all_cores: bool = False,
         steps: Callable[[str, int, int], None] = lambda *_: None,
     ) -> None:
         self._base, self._load, self.has_org_folder = base, load, not isinstance(base, LemmingError)
         self.config_error = LemmingError("the settings cannot be read")
         self.agent, self.newest, self.every, self.connect, self.steps = agent, newest, every, connect, steps
+        self._uses_all_cores = uses_all_cores
         self.unopened_entries = 0
         """How many entries were not opened."""
 
@@ -118,7 +121,8 @@ class CheckRun:
         # With the verification comes all that runs turns.
         from lemming.journal_tools.verify.verification_inputs import VerificationInputs
 
-        return VerificationInputs(self.org, None if self.every else MAX_JOURNALS_PARSED, self.newest, self.steps)
+        parsed = None if self.every else MAX_JOURNALS_PARSED
+        return VerificationInputs(self.org, parsed, self.newest, self.steps, uses_all_cores=self._uses_all_cores)
 
     @cached_property
     def scan(self) -> FindingScan:
