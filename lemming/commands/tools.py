@@ -19,7 +19,6 @@ from lemming.commands.command_context import (
     parse_json_object,
 )
 from lemming.commands.terminal import format_count, one_line, print_data, print_notice, print_text, style_text
-from lemming.commands.tool_json import format_origin, result_to_json, tool_to_json
 from lemming.commands.trust import load_settings, require_workspace_trust
 from lemming.kernel.agents import Agent, load_agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
@@ -37,7 +36,7 @@ from lemming.kernel.plugins.plugin_registry import load_installed_plugins
 from lemming.kernel.tick.firing_plan import WITH_TOOLS, has_model_turns, small_model_warning
 from lemming.kernel.tick.runtime import Runtime, open_org
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.kernel.tools import Tool, ToolResult, get_toolset
+from lemming.kernel.tools import SHIPPED, Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_call import call_tool
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
@@ -360,3 +359,40 @@ def _print_result(result: ToolResult, *, is_applied: bool) -> None:
         print_notice(f"{verb} an entry of kind {entry.kind}: {one_line(dump_compact(entry.payload).decode())}")
     if (result.effects or result.entries) and not is_applied:
         print_notice("--yes applies these changes")
+
+
+# --- objects of --json ----------------------------------------------------------------------------
+
+
+def format_origin(tool: Tool) -> str:
+    """Return the place where a tool comes from."""
+    return "LeMMing" if tool.name in SHIPPED else tool.origin
+
+
+def tool_to_json(tool: Tool, callers: list[str]) -> dict[str, Any]:
+    """Convert a tool to the object printed by `--json`. `callers`: the agents that may call it."""
+    return {
+        "tool": tool.name,
+        "class": tool.tool_class,
+        "description": tool.description,
+        "from": format_origin(tool),
+        "repeatable": tool.repeatable,
+        "parallel": tool.parallel,
+        "timeout_s": tool.timeout_s,
+        "parameters": tool.parameters,
+        "agents": callers,
+    }
+
+
+def result_to_json(name: str, result: ToolResult) -> dict[str, Any]:
+    """Convert the result of a call to the object printed by `--json`."""
+    return {
+        "tool": name,
+        "success": result.success,
+        "outcome": result.outcome,
+        "code": OUTCOME_CODES[result.outcome],
+        "output": result.output,
+        "files": [effect.path_key for effect in result.effects],
+        "entries": [entry._asdict() for entry in result.entries],
+        "attempts": result.attempts,
+    }

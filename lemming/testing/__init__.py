@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from lemming.kernel.base import paths
+from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_packing import load_sealed_journal
-from lemming.testing.skipping import SkippingClock
 
 __all__ = [
     "Crash",
@@ -132,3 +134,34 @@ def tree(base: Path, *, without: tuple[str, ...] = (".lemming", "logs")) -> dict
         for path in sorted(base.rglob("*"))
         if path.is_file() and not set(path.relative_to(base).parts[:-1]) & set(without)
     }
+
+
+# --- a clock for tests of slow models -------------------------------------------------------------
+
+
+class SkippingClock(FrozenClock):
+    """A frozen clock that skips the waits of model calls.
+
+    The `delay_s` of a scripted answer and the pauses between attempts advance `monotonic` without taking
+    time. Work in real time counts as well, so a hanging tool still times out. The time of day stands still.
+
+    >>> import tempfile
+    >>> from lemming.engine import run_once
+    >>> slow = dict(reply=say("at last"), delay_s=600)
+    >>> base = make_org(Path(tempfile.mkdtemp()), resume("ada", turn={"deadline_s": 60}), script=[slow])
+    >>> run_once(base, clock=SkippingClock()).turns[0].reason
+    "the turn's time, 60 s, is over"
+    """
+
+    def __init__(self, start: datetime | None = None, *, boot_id: str = "") -> None:
+        super().__init__(start, boot_id=boot_id)
+        self._real, self._skipped_s, self._lock = Deadline(), 0.0, threading.Lock()
+
+    def monotonic(self) -> float:
+        """Return the seconds since the creation of the clock, including skipped seconds."""
+        return self._real.elapsed() + self._skipped_s
+
+    def pause(self, seconds: float) -> None:
+        """Skip the given seconds."""
+        with self._lock:
+            self._skipped_s += seconds

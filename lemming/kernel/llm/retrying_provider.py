@@ -8,17 +8,16 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline, MonotonicClock
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, RateLimited, RequestRejected, Unavailable
 from lemming.kernel.llm.acting_calls import to_acting_error
 from lemming.kernel.llm.circuit_breaker import Circuit, InMemoryCircuits
-from lemming.kernel.llm.minimal_question import minimal_prompt
 from lemming.kernel.llm.model_call import call_provider, timeout_error
 from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits, RateLimiter
-from lemming.kernel.providers import Backend, LLMProvider, Reply, Request
+from lemming.kernel.providers import Backend, LLMProvider, Message, Reply, Request
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState, Retrying
@@ -280,3 +279,47 @@ def _add_usage(reply: Reply, other: Reply) -> Reply:
 
 def _add_counts(first: int | None, second: int | None) -> int | None:
     return first if first is None or second is None else first + second
+
+
+# --- the smallest request with one part -----------------------------------------------------------
+
+
+_TOOL = {
+    "name": "note",
+    "description": "Write a word down.",
+    "parameters": {
+        "type": "object",
+        "properties": {"word": {"type": "string"}},
+        "required": ["word"],
+        "additionalProperties": False,
+    },
+}
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}},
+    "required": ["ok"],
+    "additionalProperties": False,
+}
+_SCHEMA_PARTS = ("json_schema", "json_object")
+_TOOL_PARTS = ("tools", "encrypted_content")
+_MAX_TOKENS = 16
+
+
+def minimal_prompt(request: Request, part: str) -> Request:
+    """Return the smallest request with one part of a request, without the parts already left out."""
+    message: Message = {"role": "user", "content": 'Reply with {"ok": true}.'}
+    if part in _TOOL_PARTS:
+        message["tools"] = [_TOOL]
+    return Request(
+        request.model_name,
+        [message],
+        temperature=request.temperature if part == "temperature" else None,
+        schema=_SCHEMA if part in _SCHEMA_PARTS else None,
+        max_output_tokens=min(_MAX_TOKENS, request.max_output_tokens),
+        deadline_s=request.deadline_s,
+        agent=request.agent,
+        tick=request.tick,
+        step=request.step,
+        without=request.without,
+        turn_s=request.turn_s,
+    )
