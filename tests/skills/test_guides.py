@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.skills.guides import GUIDE_CHARS
+from lemming.capabilities.skills.skills_capability import GUIDE_CHARS
 from lemming.engine import run_once
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.org.config import load_config

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from user_repositories import Bench, commit, git, make_user_repository, take_snapshot
 
-from lemming.capabilities.workers.repositories.collector import open_collector
+from lemming.capabilities.workers.repositories.collector import load_bundle, make_bundle, make_clone, open_collector
 from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError, require_git
 from lemming.capabilities.workers.repositories.merging import MergePlan, plan_merge, publish
 from lemming.capabilities.workers.repositories.patches import rebuild_tree
-from lemming.capabilities.workers.repositories.private_clone import load_bundle, make_bundle, make_clone
 from lemming.capabilities.workers.repositories.user_repository import open_repository
 from lemming.capabilities.workers.repositories.work_tree import take_tree
 from lemming.ext import ConfigError

@@ -8,9 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from lemming.capabilities.workers.repositories.collector import EngineRepository, open_collector
+from lemming.capabilities.workers.repositories.collector import EngineRepository, make_clone, open_collector
 from lemming.capabilities.workers.repositories.merging import MergeOrder
-from lemming.capabilities.workers.repositories.private_clone import make_clone
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
 

@@ -20,7 +20,7 @@ from lemming.capabilities.batches.batch_client import (
     split_into_batches,
 )
 from lemming.capabilities.batches.batch_records import BatchAnnounced, BatchAwaited, BatchNotSent, BatchSent
-from lemming.ext import LemmingError, ModelEntry
+from lemming.ext import Capability, LemmingError, ModelEntry
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.providers import Reply, Request
 from lemming.kernel.turn.guards import BatchContext
@@ -215,3 +215,9 @@ class BatchQueue:
                 self._finished[batch.id] = progress
                 self._resolve(batch.calls.values(), progress.replies)
         return progress.is_over
+
+
+class BatchesCapability(Capability):
+    """Batches in a run that sends batches, and in the next run after an interruption."""
+
+    name = "batches"

@@ -101,14 +101,11 @@ def is_clock(model_key: str, config: Config) -> bool:
 def load_calendar(org: Organisation) -> Calendar:
     """Return the calendar, parsed again only after a change. Raises `ConfigError` with all problems."""
     try:
-        outcome = org.files.get_reading(CALENDAR_FILE, _parse_calendar, limit_bytes=LIMIT_BYTES).outcome
+        return org.files.get_value(CALENDAR_FILE, _parse_calendar, limit_bytes=LIMIT_BYTES).value
     except FileNotFoundError:
         return Calendar()
     except OSError as error:
         raise unreadable_error(CALENDAR_FILE, error) from error
-    if isinstance(outcome, ConfigError):
-        raise outcome.with_traceback(None)
-    return outcome.value
 
 
 def _parse_calendar(raw: bytes) -> Document[Calendar]:

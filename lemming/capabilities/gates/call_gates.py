@@ -184,15 +184,7 @@ class CallGates:
 
         rules = self.resolve_paths(self.results, tool, base)
         gate_result = evaluate_gates(rules, result.output, build_facts, about=call.tool, check=self._check_runner)
-        output = gate_result.content if gate_result.is_allowed else f"[withheld: {gate_result.explain_to_model()}]"
-        checked = replace(
-            result,
-            output=output,
-            verdicts=(*result.verdicts, *gate_result.verdicts),
-            on_error="stop" if gate_result.then == "stop" else result.on_error,
-            success=result.success and gate_result.then != "stop",
-        )
-        return (yield replace(effect, result=checked))
+        return (yield replace(effect, result=gate_result.apply_to_result(result)))
 
     def resolve_paths(self, rules: Sequence[GateRule], tool: Tool, base: Path) -> Sequence[GateRule]:
         """Return gates with their paths resolved for the calls of a tool."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +19,7 @@ from lemming.kernel.journal.verdicts import At, GateVerdict, Then
 from lemming.kernel.messages import parse_targets
 from lemming.kernel.plugins.plugin_registry import collect_items, register
 from lemming.kernel.plugins.provider_errors import describe_exception
+from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
 from lemming.libraries.conditions.regex_search import compile_redaction, compile_regex
 
@@ -67,6 +69,17 @@ class GateResult(NamedTuple):
         verdict = self.decisive_verdict
         reason = f": {verdict.why}" if verdict.why else ""
         return f"{OUTCOME_PHRASES[self.then]}{reason} ({verdict.line})"
+
+    def apply_to_result(self, result: ToolResult) -> ToolResult:
+        """Return the result of a call as gates leave it."""
+        stops = self.then == "stop"
+        return replace(
+            result,
+            output=self.content if self.is_allowed else f"[withheld: {self.explain_to_model()}]",
+            verdicts=(*result.verdicts, *self.verdicts),
+            on_error="stop" if stops else result.on_error,
+            success=result.success and not stops,
+        )
 
 
 OUTCOME_PHRASES: dict[Then, str] = {

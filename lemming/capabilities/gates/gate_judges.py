@@ -129,14 +129,7 @@ class GateJudges:
             return {**self._facts_with_arguments(call, rules[0], call.args), **result_facts}
 
         gate_result = evaluate_gates(rules, result.output, build_facts, about=call.tool, judge=self.ask_judge)
-        stops = gate_result.then == "stop"
-        return replace(
-            result,
-            output=gate_result.content if gate_result.is_allowed else f"[withheld: {gate_result.explain_to_model()}]",
-            verdicts=(*result.verdicts, *gate_result.verdicts),
-            on_error="stop" if stops else result.on_error,
-            success=result.success and not stops,
-        )
+        return gate_result.apply_to_result(result)
 
     def _facts_with_arguments(self, call: ToolCall, rule: GateRule, args: Any) -> Json:
         path_defaults = self._path_defaults[rule.line].get(call.tool, {})

@@ -230,9 +230,8 @@ def _resolve_judge_model(tick_context: TickContext, by: JudgeTarget) -> tuple[st
         return agents[by.name].model.key, agents[by.name].instructions
     if by.kind != "agent" and by.name in models:
         return by.name, ""
-    candidates = [*(agents if by.kind != "model" else ()), *(models if by.kind != "agent" else ())]
-    kind_text = {"agent": "agent", "model": "model key"}.get(by.kind, "agent and no model key")
-    raise ConfigError(f'verify.by: {kind_text} "{by.name}" does not exist', hint=did_you_mean(by.name, candidates))
+    hint = did_you_mean(by.name, by.list_candidates(agents, models))
+    raise ConfigError(f'verify.by: {by.kind_text} "{by.name}" does not exist', hint=hint)
 
 
 def iter_program_entries(judges: Iterable[Mapping[str, Any]]) -> Iterator[ModelEntry]:

@@ -5,6 +5,7 @@ Rules: docs/plans.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +36,15 @@ class JudgeTarget(NamedTuple):
 
     def __str__(self) -> str:
         return f"the command {self.name}" if self.kind == "command" else self.name
+
+    @property
+    def kind_text(self) -> str:
+        """The kind of a missing judge, for messages."""
+        return {"agent": "agent", "model": "model key"}.get(self.kind, "agent and no model key")
+
+    def list_candidates(self, agents: Iterable[str], models: Iterable[str]) -> list[str]:
+        """Return the names that the reference may stand for."""
+        return [*(agents if self.kind != "model" else ()), *(models if self.kind != "agent" else ())]
 
 
 def parse_judge_target(plain: JudgeReference) -> JudgeTarget:

@@ -37,16 +37,11 @@ def find_missing_judges(subject: AgentSubject) -> Iterator[Problem]:
 def judge_error(inventory: Inventory, by: JudgeReference) -> tuple[str, str] | None:
     """Return the reason a named judge is missing, with a hint, or None."""
     target = parse_judge_target(by)
-    candidates = [
-        *(inventory.agent_names if target.kind != "model" else ()),
-        *(inventory.config.models if target.kind != "agent" else ()),
-    ]
+    candidates = target.list_candidates(inventory.agent_names, inventory.config.models)
     if target.kind == "command" or target.name in candidates:
         return None
-    kind_text = {"agent": "agent", "model": "model key"}.get(target.kind, "agent and no model key")
-    return f'there is no {kind_text} "{target.name}"', did_you_mean(
-        target.name, candidates
-    ) or f"there is {', '.join(candidates)}"
+    hint = did_you_mean(target.name, candidates) or f"there is {', '.join(candidates)}"
+    return f'there is no {target.kind_text} "{target.name}"', hint
 
 
 def iter_named_judges(agent: Agent) -> Iterator[tuple[str, str, JudgeSettings]]:
@@ -118,10 +113,11 @@ def validate_judge_name(
     else:
         if not is_new and (by.name not in survey.broken or by.kind == "model"):
             return
-        candidates = [*(agents if by.kind != "model" else ()), *(config.models if by.kind != "agent" else ())]
-        kind_text = {"agent": "agent", "model": "model key"}.get(by.kind, "agent and no model key")
-        hint = did_you_mean(by.name, candidates) or "name an agent with a valid resume, or a key of config/models.json"
-        yield Problem(f'there is no {kind_text} "{by.name}"', file, pointer=by_pointer, hint=hint)
+        hint = (
+            did_you_mean(by.name, by.list_candidates(agents, config.models))
+            or "name an agent with a valid resume, or a key of config/models.json"
+        )
+        yield Problem(f'there is no {by.kind_text} "{by.name}"', file, pointer=by_pointer, hint=hint)
         return
     if not is_new and by.kind != "model" and by.name in agents:
         yield from _own_turn_problems(agents[by.name], file, by_pointer, config)

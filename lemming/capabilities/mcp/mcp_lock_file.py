@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from lemming.ext import ConfigError, Problem, describe_field
+from lemming.ext import Problem, describe_field
 from lemming.kernel.base.jsontext import dump_compact, dump_pretty
 from lemming.kernel.base.redaction.secrets import redact_json, redact_untrusted
 from lemming.kernel.files import fs
@@ -60,15 +60,11 @@ def load_lock(base: OrgPath) -> McpLock:
     """Return the lock. An unchanged file gives the same object. Raises: ConfigError for a damaged file."""
     org = Organisation.from_path(base)
     try:
-        reading = org.files.get_reading(LOCK_FILE, _parse_lock, limit_bytes=LOCK_LIMIT_BYTES)
+        return org.files.get_value(LOCK_FILE, _parse_lock, limit_bytes=LOCK_LIMIT_BYTES).value
     except FileNotFoundError:
         return EMPTY_LOCK
     except OSError as error:
         raise unreadable_error(LOCK_FILE, error) from None
-    outcome: Document[McpLock] | ConfigError = reading.outcome
-    if isinstance(outcome, ConfigError):
-        raise outcome.with_traceback(None)
-    return outcome.value
 
 
 def _parse_lock(raw: bytes) -> Document[McpLock]:

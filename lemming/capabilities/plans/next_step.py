@@ -28,13 +28,15 @@ from lemming.capabilities.plans.plan_format import (
     get_kind,
 )
 from lemming.capabilities.plans.plan_run import ActionState, PlanRun, is_wait_done
-from lemming.capabilities.plans.run_requests import PlanReply, StepRequests, build_memories
 from lemming.capabilities.plans.run_values import build_variables, to_memory
 from lemming.capabilities.plans.step_graph import default_next_step
 from lemming.capabilities.plans.step_outcomes import call_outcome, choose_target, run_payload, verification_error
 from lemming.capabilities.plans.step_requests import (
     CallResults,
+    PlanReply,
+    StepRequests,
     build_cancellation,
+    build_memories,
     build_request_payload,
     build_verification_request,
     build_wait,

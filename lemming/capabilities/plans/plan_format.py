@@ -283,14 +283,10 @@ def load_plan(org: Organisation, agent: str) -> Document[AgentPlan]:
     """Return an agent's plan from its file. Raises: ConfigError with all problems of the file."""
     file = plan_file(agent)
     try:
-        reading = org.files.get_reading(file, lambda raw: parse_plan(raw, file), limit_bytes=PLAN_LIMIT_BYTES)
+        return org.files.get_value(file, lambda raw: parse_plan(raw, file), limit_bytes=PLAN_LIMIT_BYTES)
     except OSError as error:
         require_about_one_file(f"{org.base}/{file}", error)
         raise unreadable_error(file, error) from error
-    outcome = reading.outcome
-    if isinstance(outcome, Exception):
-        raise outcome.with_traceback(None)
-    return outcome
 
 
 def parse_plan(raw: bytes, file: str) -> Document[AgentPlan]:

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from lemming.ext import ModelEntry
+from lemming.ext import Capability, ModelEntry
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.llm.call_cost import cost_bound, to_decimal
@@ -81,3 +81,9 @@ def max_call_cost(entry: ModelEntry, tokens_in: int) -> CallCostBound:
         tokens_out = entry.max_output_tokens
         dollars = (tokens_in * to_decimal(max_input_price) + tokens_out * to_decimal(price.output)) / 1_000_000
     return CallCostBound(bound.credits, dollars, bound.tokens)
+
+
+class MoneyCapability(Capability):
+    """Prices of models in dollars, and sums of spending. Credits belong to the engine."""
+
+    name = "money"

@@ -9,12 +9,11 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Annotated, Any
 
-from lemming.capabilities.workers.attempts import Attempt, state_folder
+from lemming.capabilities.workers.attempts import Attempt, WorkerJob, state_folder
 from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessRun
 from lemming.capabilities.workers.merge_tool import MERGE, CallOnly, load_patch
 from lemming.capabilities.workers.repositories.user_repository import open_repository
 from lemming.capabilities.workers.running.worker_run import run_harness
-from lemming.capabilities.workers.worker_job import WorkerJob
 from lemming.capabilities.workers.worker_provider import fill_clone
 from lemming.capabilities.workers.workspace_settings import get_workspace, locate_repository
 from lemming.ext import TurnView, describe_field

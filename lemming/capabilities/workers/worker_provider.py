@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming.capabilities.workers.attempts import STOP_FILE, Attempt, collector_folder, get_attempt
+from lemming.capabilities.workers.attempts import JOB, STOP_FILE, Attempt, WorkerJob, collector_folder, get_attempt
 from lemming.capabilities.workers.harnesses.harness_table import VENDORS, load_harness, with_command
 from lemming.capabilities.workers.harnesses.harness_types import (
     HarnessEnd,
@@ -25,12 +25,10 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     RunTokens,
 )
 from lemming.capabilities.workers.recorded_runs import load_recorded_runs
-from lemming.capabilities.workers.repositories.collector import open_collector
-from lemming.capabilities.workers.repositories.private_clone import load_bundle, make_clone, patch_clone
+from lemming.capabilities.workers.repositories.collector import load_bundle, make_clone, open_collector, patch_clone
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
 from lemming.capabilities.workers.running.worker_run import run_harness
-from lemming.capabilities.workers.worker_job import JOB, WorkerJob
 from lemming.kernel.base.errors import RequestRejected, Unavailable, Unusable
 from lemming.kernel.base.integers import clamp_int
 from lemming.kernel.base.jsontext import dump_compact, parse

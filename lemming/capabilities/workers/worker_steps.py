@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.workers.attempts import (
+    JOB,
+    WorkerJob,
     get_attempt,
     note_ended,
     note_running,
@@ -25,9 +27,8 @@ from lemming.capabilities.workers.attempts import (
 )
 from lemming.capabilities.workers.evidence_tools import CHECK, PERMIT
 from lemming.capabilities.workers.merge_tool import MERGE, load_patch, make_merge_arguments, store_patch
-from lemming.capabilities.workers.repositories.private_clone import make_bundle
+from lemming.capabilities.workers.repositories.collector import make_bundle
 from lemming.capabilities.workers.repositories.user_repository import open_repository
-from lemming.capabilities.workers.worker_job import JOB, WorkerJob
 from lemming.capabilities.workers.worker_provider import HARNESSES
 from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace, locate_repository
 from lemming.ext import (

@@ -69,7 +69,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
         ),
         CapabilitySpec(
             "batches",
-            "lemming.capabilities.batches.batches_capability:BatchesCapability",
+            "lemming.capabilities.batches.queue:BatchesCapability",
             needs=(HOSTED,),
             keys={"model.batch_deadline_s": "", "model.batch_price_factor": "", "model.options.batches": ""},
             provides={
@@ -152,7 +152,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "formats": {"until": ".goal_settings:Goal"},
                 "facts": {
                     "goals.require_valid": ".goal_settings:require_valid_goal",
-                    "goals.permissions": ".goal_checks:list_check_permissions",
+                    "goals.permissions": ".goals_capability:list_check_permissions",
                 },
             },
         ),
@@ -211,7 +211,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
         ),
         CapabilitySpec(
             "money",
-            "lemming.capabilities.pricing.money_capability:MoneyCapability",
+            "lemming.capabilities.pricing.prices:MoneyCapability",
             keys={"model.usd_per_million_input_tokens": "", "model.usd_per_million_output_tokens": ""},
             provides={
                 "pricing": dict.fromkeys(
@@ -265,7 +265,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             keys=dict.fromkeys(("resume.guides", "resume.skills"), ".skills_settings:SkillsResumeSettings"),
             provides={
                 "in_ticks": {"skills": ""},
-                "tools": {"skill_read": ".skill_read_tool:SkillReadTool"},
+                "tools": {"skill_read": ".skill_lookup:SkillReadTool"},
                 "commands": {"skills": ".skills_command:app"},
                 "screens": {"skills": ".skills_screen:SKILLS"},
                 "checks": _in("skills_settings", resume="find_invalid_patterns")

@@ -12,9 +12,8 @@ import os
 from calendar import timegm
 from dataclasses import dataclass, field
 
-from lemming.capabilities.workers.repositories.collector import EngineRepository
+from lemming.capabilities.workers.repositories.collector import EngineRepository, to_address
 from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError, is_git_true, run_git
-from lemming.capabilities.workers.repositories.private_clone import to_address
 from lemming.capabilities.workers.repositories.tree_walk import to_text
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, require_own_branch, to_ref
 from lemming.kernel.base.clock import parse_timestamp
