@@ -1,63 +1,95 @@
-"""Validation of a plan against the organisation: agents asked, tools called, and effects of a default answer.
-
-Pure.
-
-Facts about the organisation come from a `PlanValidationContext`, filled in by the caller.
-"""
+"""Validation of a plan against the organisation: agents asked, tools called, and effects of a default answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.plans.plan_format import END, FAIL, AgentPlan, StepAction, StepDefinition
+from lemming.capabilities.plans.plan_format import (
+    END,
+    FAIL,
+    AgentPlan,
+    StepAction,
+    StepDefinition,
+    is_planner,
+    load_plan,
+)
 from lemming.capabilities.plans.reference_validation import iter_references
 from lemming.capabilities.plans.step_graph import iter_explicit_transitions, successors
 from lemming.capabilities.plans.value_paths import find_references, split_reference
-from lemming.ext import Problem
-from lemming.kernel.agents import Agent
+from lemming.ext import ConfigError, Problem
+from lemming.kernel.access.allowed_paths import resolve_path
+from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
+from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.plugin_registry import find_unimported
+from lemming.kernel.tick.firing_plan import find_people
+from lemming.kernel.tools import get_toolset
 from lemming.libraries.conditions.predicates import MISSING, compile_condition, get_field, validate_condition
 
 DANGEROUS_CLASSES = ("send", "execute", "administer")
 """Tool classes (`lemming.tools.ToolClass`) that no unanswered approval may allow."""
 
 
-def _no_reason(_: str) -> str:
-    return ""
-
-
-def _unknown_parameters(_: str) -> Mapping[str, Any] | None:
-    return None
-
-
-def _no_plan(_: str) -> AgentPlan | None:
-    return None
-
-
-@dataclass(frozen=True, kw_only=True)
 class PlanValidationContext:
     """Agents, people and tools of the organisation, and the permissions of the plan's agent.
 
-    `tool_classes` maps known tools to their classes; plugins may add more unless `knows_all_tools`. `hint_for_tool`:
-    hint for an unknown tool. `refusal_reason`: reason the agent may not call a tool. `find_approval_gate`: gate with
-    "ask" for calls of a tool. `unreadable_reason`: reason the agent may not read a file. `find_plan`: plan of another
-    agent. `find_parameters`: JSON Schema of a tool's arguments, if known.
+    `tool_classes` maps known tools to their classes. An unknown tool may belong to a plugin, which is not imported for
+    validation, unless `knows_all_tools`.
     """
 
-    agents: Mapping[str, Agent]
-    people: frozenset[str] = frozenset()
-    planners: frozenset[str] = frozenset()
-    tool_classes: Mapping[str, str] = field(default_factory=dict)
-    knows_all_tools: bool = True
-    hint_for_tool: Callable[[str], str] = _no_reason
-    refusal_reason: Callable[[str], str] = _no_reason
-    find_approval_gate: Callable[[str], str] = _no_reason
-    unreadable_reason: Callable[[str], str] = _no_reason
-    find_plan: Callable[[str], AgentPlan | None] = _no_plan
-    find_parameters: Callable[[str], Mapping[str, Any] | None] = _unknown_parameters
+    def __init__(self, agent: Agent, config: Config, org: Organisation) -> None:
+        self._agent, self._org, self._settings = agent, org, config.org
+        survey = survey_agents(org)
+        self.agents, self.people = survey.agents, find_people(survey, config)
+        self.planners = {name for name, candidate in self.agents.items() if is_planner(candidate, config)}
+        self._tools = get_toolset(config.org, org).for_agent(agent.name)
+        self.tool_classes = {name: self._tools[name].tool_class for name in self._tools}
+        self.hint_for_tool = self._tools.suggest_tools
+        self.knows_all_tools = not find_unimported(config.org.plugins)
+
+    def refusal_reason(self, name: str) -> str:
+        """Return the reason that the agent may not call a tool, or an empty text."""
+        try:
+            return self._tools.find(name).refusal_reason(self._agent, self._settings)
+        except ToolError as error:
+            return error.message
+
+    def find_approval_gate(self, name: str) -> str:
+        """Return the line of a gate that asks a person about calls of a tool, or an empty text."""
+        sources: dict[str, Any] = {paths.ORG_FILE: self._settings, paths.resume_file(self._agent.name): self._agent}
+        for file, settings in sources.items() if name in self._tools else ():
+            for index, gate in enumerate(settings.extensions.get("gates", ())):
+                asks = (gate.at, gate.then) == ("call", "ask")
+                if asks and gate.concerns_tool(name, self._tools[name].tool_class):
+                    return f"{file}#/gates/{index}"
+        return ""
+
+    def unreadable_reason(self, file: str) -> str:
+        """Return the reason that the agent may not read a file, or an empty text."""
+        try:
+            resolve_path(self._agent, Path(self._org.base), file, "read", caller="plan")
+        except PermissionDenied as error:
+            return error.message
+        return ""
+
+    def find_plan(self, name: str) -> AgentPlan | None:
+        """Return the plan of another agent, or None without a readable one."""
+        with suppress(ConfigError):
+            return load_plan(self._org, name).value if name in self.agents else None
+        return None
+
+    def find_parameters(self, name: str) -> Mapping[str, Any] | None:
+        """Return the JSON Schema of a tool's arguments, if known."""
+        with suppress(ToolError):
+            return self._tools.find(name).parameters
+        return None
 
 
 def validate_permissions(plan: AgentPlan, agent: Agent, context: PlanValidationContext) -> Iterator[Problem]:
