@@ -6,15 +6,14 @@ Their recorded results are the evidence: the exit status of a check, and the gra
 from __future__ import annotations
 
 from base64 import b64encode
-from pathlib import Path
 from typing import Annotated, Any
 
 from lemming.capabilities.workers.attempts import Attempt, WorkerJob, state_folder
-from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessRun
+from lemming.capabilities.workers.harnesses.harness_types import Harness
 from lemming.capabilities.workers.merge_tool import MERGE, CallOnly, load_patch
 from lemming.capabilities.workers.repositories.user_repository import open_repository
 from lemming.capabilities.workers.running.worker_run import run_harness
-from lemming.capabilities.workers.worker_provider import fill_clone
+from lemming.capabilities.workers.worker_provider import fill_clone, make_run
 from lemming.capabilities.workers.workspace_settings import get_workspace, locate_repository
 from lemming.ext import TurnView, describe_field
 from lemming.kernel.base.blocking_deadline import WorkAbandoned
@@ -57,32 +56,18 @@ class CheckPatchTool(CallOnly):
             repository = open_repository(locate_repository(context.base, settings.repository))
             fs.make_root(attempt.folder)
             job = WorkerJob(
-                key=attempt.key,
-                base=base,
-                agent=context.agent.name,
-                model="",
-                repository=f"{repository.git_dir}",
+                key=attempt.key, base=base, agent=context.agent.name, model="", repository=f"{repository.git_dir}",
                 patch=b64encode(load_patch(context.org, patch)).decode() if patch else "",
-                is_full_copy=settings.copy == "full",
-            )
+                is_confined=settings.sandbox == "required", is_full_copy=settings.copy == "full",
+                readable=settings.readable,
+            )  # fmt: skip
             fill_clone(job, attempt, repository)
-            run = HarnessRun(
-                # Through a shell, so that a relative program is one of the clone.
-                harness=Harness(name="check", program=("/bin/sh", "-c", 'exec "$@"', "check", *command)),
-                model="",
-                prompt="",
-                clone=attempt.clone,
-                home=attempt.home,
-                folder=attempt.folder,
-                readable=[
-                    *([] if job.is_full_copy else repository.list_object_folders()),
-                    *map(Path, settings.readable),
-                ],
-                deadline_s=min(timeout_s, context.limit_s),
-                silence_s=timeout_s,
-                is_confined=settings.sandbox == "required",
-                stop=context.stop,
-            )
+            # Through a shell, so that a relative program is one of the clone.
+            program = ("/bin/sh", "-c", 'exec "$@"', "check", *command)
+            run = make_run(
+                job, attempt, repository, harness=Harness(name="check", program=program), prompt="",
+                deadline_s=min(timeout_s, context.limit_s), silence_s=timeout_s, stop=context.stop,
+            )  # fmt: skip
             end = run_harness(run)
             if end.ended_by == "stop":
                 raise WorkAbandoned(

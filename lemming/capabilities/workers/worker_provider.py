@@ -117,13 +117,13 @@ class WorkerProvider(Backend):
         collector = open_collector(folder, repository, object_format=object_format)
         if job.bundle:  # on another machine there is no repository to borrow from
             load_bundle(collector.git_dir, b64decode(job.bundle), job.base)
-        prompt, session = self._enter_clone(job, attempt, repository, request.messages)
-        end = self.run_worker(self._make_run(job, attempt, repository, request, prompt, session))
-        asked_nothing = self.harness.api != "none" and not end.requests
-        if session and end.result.error and not end.ended_by and asked_nothing:  # its session is gone or damaged
-            attempt.discard_work()
+        while True:
             prompt, session = self._enter_clone(job, attempt, repository, request.messages)
             end = self.run_worker(self._make_run(job, attempt, repository, request, prompt, session))
+            asked_nothing = self.harness.api != "none" and not end.requests
+            if not (session and end.result.error and not end.ended_by and asked_nothing):
+                break
+            attempt.discard_work()  # its session is gone or damaged: once more, without one
         if self.stopping and self.stopping.is_set():
             raise Unavailable("the engine ended during the run", where=self.harness_name)
         fs.remove(attempt.folder, STOP_FILE)
@@ -165,32 +165,18 @@ class WorkerProvider(Backend):
         prompt: str,
         session: str,
     ) -> HarnessRun:
-        spent = [*attempt.iter_lines("usage.jsonl")]
-        return HarnessRun(
-            harness=self.harness,
-            model=job.model,
-            prompt=prompt,
-            session=session,
-            clone=attempt.clone,
-            home=attempt.home,
-            folder=attempt.folder,
-            readable=[
-                *(repository.list_object_folders() if repository and not job.is_full_copy else []),
-                *map(Path, job.readable),
-            ],
+        return make_run(
+            job, attempt, repository,
+            harness=self.harness, prompt=prompt, session=session,
             environment={name: os.environ[name] for name in self._env if name in os.environ},
-            base_url=self._base_url,
-            key=os.environ.get(self.key_variable, "") if self.key_variable else "",
+            base_url=self._base_url, key=os.environ.get(self.key_variable, "") if self.key_variable else "",
             usd_cost=_make_pricing(job.prices) if job.prices else None,
-            max_cost_usd=job.max_cost_usd,
-            max_turns=self._max_turns,
-            spent_usd=sum(float(item.get("cost_usd") or 0) for item in spent),
-            deadline_s=request.deadline_s,
-            silence_s=self._silence_s,
-            is_confined=job.is_confined,
+            max_cost_usd=job.max_cost_usd, max_turns=self._max_turns,
+            spent_usd=sum(float(item.get("cost_usd") or 0) for item in attempt.iter_lines("usage.jsonl")),
+            deadline_s=request.deadline_s, silence_s=self._silence_s,
             permit=_make_permit(job.grants) if self._permissions == "ask" else None,
             stop=self.stopping or threading.Event(),
-        )
+        )  # fmt: skip
 
     def _make_reply(self, job: WorkerJob, attempt: Attempt, end: HarnessEnd, tree: TakenTree) -> Reply:
         result, total = end.result, _sum_usage(attempt.iter_lines("usage.jsonl"))
@@ -241,6 +227,15 @@ def fill_clone(job: WorkerJob, attempt: Attempt, repository: UserRepository | No
     )
     if job.patch:
         patch_clone(attempt.clone, b64decode(job.patch))
+
+
+def make_run(job: WorkerJob, attempt: Attempt, repository: UserRepository | None, **facts: Any) -> HarnessRun:
+    """Return a run in the clone of an attempt. `facts`: further fields of the run."""
+    borrowed = repository.list_object_folders() if repository and not job.is_full_copy else []
+    return HarnessRun(
+        model=job.model, clone=attempt.clone, home=attempt.home, folder=attempt.folder,
+        readable=[*borrowed, *map(Path, job.readable)], is_confined=job.is_confined, **facts,
+    )  # fmt: skip
 
 
 def _new_messages(messages: Sequence[Message]) -> Sequence[Message]:
