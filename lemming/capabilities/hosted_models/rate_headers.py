@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
 
 from lemming.kernel.providers import Reply
 
@@ -23,19 +22,16 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s)")
 _DURATION = re.compile(rf"(?:{_PART.pattern})+\Z")
 
 
-def limit_wait_s(headers: Iterable[tuple[bytes, bytes]]) -> float:
+def limit_wait_s(headers: Mapping[str, str]) -> float:
     """Return the seconds until every exhausted limit is reset, or 0 without an exhausted limit.
 
-    >>> limit_wait_s([(b"x-ratelimit-remaining-tokens", b"0"), (b"x-ratelimit-reset-tokens", b"1m2.5s")])
+    >>> limit_wait_s({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m2.5s"})
     62.5
-    >>> limit_wait_s([(b"x-ratelimit-remaining-tokens", b"9"), (b"x-ratelimit-reset-tokens", b"1m2.5s")])
+    >>> limit_wait_s({"x-ratelimit-remaining-tokens": "9", "x-ratelimit-reset-tokens": "1m2.5s"})
     0.0
     """
-    limit_headers = {
-        name.lower().decode("latin-1"): value.decode("latin-1").strip()
-        for name, value in headers
-        if b"ratelimit" in name.lower() or name.lower() == b"date"
-    }
+    lower_names = ((name.lower(), value.strip()) for name, value in headers.items())
+    limit_headers = {name: value for name, value in lower_names if "ratelimit" in name or name == "date"}
     exhausted = [name for name in limit_headers if "remaining" in name and _is_exhausted(limit_headers, name)]
     return max((_reset_wait_s(limit_headers, name.replace("remaining", "reset")) for name in exhausted), default=0.0)
 
@@ -65,15 +61,12 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 def rejection_wait_s(headers: Mapping[str, str]) -> float | None:
     """Return the wait after a rejected call, from `retry-after` or else from the limits, or None."""
     requested_s = retry_after_s(headers)
-    if requested_s is not None:
-        return requested_s
-    raw = ((name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items())
-    return limit_wait_s(raw) or None
+    return limit_wait_s(headers) or None if requested_s is None else requested_s
 
 
-def with_limit_wait(reply: Reply, headers: Any) -> Reply:
-    """Return a reply with the wait from the rate limits in the headers of an `httpx` answer."""
-    seconds = limit_wait_s(headers.raw)
+def with_limit_wait(reply: Reply, headers: Mapping[str, str]) -> Reply:
+    """Return a reply with the wait from the rate limits in the headers of an answer."""
+    seconds = limit_wait_s(headers)
     return reply._replace(rest_s=seconds) if seconds else reply
 
 
