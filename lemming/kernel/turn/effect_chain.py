@@ -75,21 +75,21 @@ class EffectChain:
     def __contains__(self, effect_type: type[Effect]) -> bool:
         return effect_type in self._by_type
 
-    def dispatch(self, effect: Effect) -> Outcome:
+    def dispatch(self, effect: Effect) -> Allowed | Refusal:
         """Take an effect through all interceptors of its type, perform it, and return the outcome."""
         steps, answer = self.begin(effect), None
         while True:
             try:
                 request = steps.send(answer)
             except StopIteration as stop:
-                outcome: Outcome = stop.value
+                outcome: Allowed | Refusal = stop.value
                 return outcome
             answer = self._perform(request)
 
     def decide(self, effect: E) -> E | Refusal:
         """Return an effect as its interceptors passed it on and it was performed, or the outcome against it."""
         outcome = self.dispatch(effect)
-        return cast("E | Refusal", outcome.effect if isinstance(outcome, Allowed) else outcome)
+        return cast(E, outcome.effect) if isinstance(outcome, Allowed) else outcome
 
     def begin(self, effect: Effect) -> Steps:
         """Take an effect through all interceptors of its type. Yields the effects to perform, which all agreed to."""

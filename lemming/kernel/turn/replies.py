@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply, has_contract, parse_reply
 from lemming.kernel.base.errors import ContractError
@@ -21,100 +21,86 @@ from lemming.kernel.turn.turn_prompt import native_tools
 from lemming.kernel.turn.turn_values import Answer, TurnInputs
 
 
-def read_reply(
-    inputs: TurnInputs,
-    chain: EffectChain | None,
-    require_content: Callable[[TurnReply], None] | None,
-    answer: Answer,
-    *,
-    keep: Keep = "all",
-    has_written: bool = False,
-    found_tools: Sequence[Mapping[str, Any]] = (),
-) -> TurnReply:
-    """Return the reply in an answer. Raises `ContractError` for an invalid reply.
+class ReplyReader(NamedTuple):
+    """Reads the replies of a turn.
 
     `require_content`: raises `ContractError` for a reply that answers nothing, or None. `has_written`: the turn has
     written an entry already. `found_tools`: tools found by a search of the turn.
     """
-    require_usable_finish(answer.finish, answer.text)
-    limits = inputs.agent.turn
-    has_request = inputs.task is not None or (inputs.form is not None and inputs.form.requests)
-    kinds = [*limits.kinds, *{"response"}.difference(limits.kinds)] if has_request else limits.kinds
-    try:
-        reply = _parse_answer(inputs, chain, answer, kinds, keep, has_written=has_written, found_tools=found_tools)
-        if reply.tool_calls:
-            reply = _limit_calls(reply, limits.max_tool_calls)
-        if keep == "all" and require_content:
-            require_content(reply)
-        if keep == "all" and chain and TakeReply in chain:
-            passed = chain.decide(TakeReply(reply=reply))
-            if not isinstance(passed, TakeReply):
-                raise ContractError(passed.reason)
-            reply = passed.reply
-        if inputs.form and answer.finish == "length":
-            # A plain text has no end that could be missed.
-            remark = f"the reply was cut off at the token limit ({_cutoff_remedy(inputs)})"
-            reply = reply._replace(remarks=(*reply.remarks, remark))
-        return reply
-    except ContractError as error:
-        if answer.finish == "length":
-            message = f"the reply was cut off at the token limit; be shorter ({error})"
-            raise ContractError(message, hint=_cutoff_remedy(inputs)) from error
-        raise
 
+    inputs: TurnInputs
+    chain: EffectChain | None
+    require_content: Callable[[TurnReply], None] | None
+    has_written: bool
+    found_tools: Sequence[Mapping[str, Any]]
 
-def _parse_answer(
-    inputs: TurnInputs,
-    chain: EffectChain | None,
-    answer: Answer,
-    kinds: Iterable[str],
-    keep: Keep,
-    *,
-    has_written: bool,
-    found_tools: Sequence[Mapping[str, Any]],
-) -> TurnReply:
-    """Return the reply from the text and calls of an answer. Text beside calls is a note."""
-    limit, kinds = inputs.agent.turn.max_entries, tuple(kinds)
-    validate_entries = partial(_check_entries, chain) if chain and CheckEntries in chain else None
-    parse = partial(
-        parse_reply,
-        kinds=kinds,
-        max_entries=limit,
-        max_calls=None,
-        keep=_select_parts(inputs, keep),
-        validate_entries=validate_entries,
-    )
-    declared_tools = native_tools(inputs.prompt)
-    native = {tool["name"]: tool.get("tool", tool["name"]) for tool in declared_tools}
-    found_names = map_found_names(declared_tools, found_tools) if found_tools else {}
-    native |= found_names if declared_tools else {}
-    if inputs.form:
-        tools = native.values() or [*_list_action_names(inputs.schema), *found_names]
-        return parse_form_reply(inputs.form, answer, tools, native, parse, has_written=has_written)
-    if inputs.model.prompt == "tools":
-        reply_text = to_reply_text(answer.text, kinds)
-        return parse(reply_text)
-    if not answer.calls:
-        return _read_text(inputs, answer, parse)
-    try:
-        reply = parse(answer.text, has_calls=True)
-    except ContractError:
-        reply = TurnReply(notes=answer.text.strip())
-    calls = [ToolCall(native.get(call["tool"], call["tool"]), call["args"], call["id"]) for call in answer.calls]
-    return reply._replace(tool_calls=(*calls, *reply.tool_calls))
+    def read(self, answer: Answer, keep: Keep) -> TurnReply:
+        """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
+        require_usable_finish(answer.finish, answer.text)
+        inputs, chain = self.inputs, self.chain
+        try:
+            reply = self._parse(answer, keep)
+            if reply.tool_calls:
+                reply = _limit_calls(reply, inputs.agent.turn.max_tool_calls)
+            if keep == "all" and self.require_content:
+                self.require_content(reply)
+            if keep == "all" and chain and TakeReply in chain:
+                passed = chain.decide(TakeReply(reply=reply))
+                if not isinstance(passed, TakeReply):
+                    raise ContractError(passed.reason)
+                reply = passed.reply
+            if inputs.form and answer.finish == "length":
+                # A plain text has no end that could be missed.
+                remark = f"the reply was cut off at the token limit ({_cutoff_remedy(inputs)})"
+                reply = reply._replace(remarks=(*reply.remarks, remark))
+            return reply
+        except ContractError as error:
+            if answer.finish == "length":
+                message = f"the reply was cut off at the token limit; be shorter ({error})"
+                raise ContractError(message, hint=_cutoff_remedy(inputs)) from error
+            raise
+
+    def _parse(self, answer: Answer, keep: Keep) -> TurnReply:
+        """Return the reply from the text and calls of an answer. Text beside calls is a note."""
+        inputs, chain, limits = self.inputs, self.chain, self.inputs.agent.turn
+        has_request = inputs.task is not None or (inputs.form is not None and inputs.form.requests)
+        kinds = (*limits.kinds, *({"response"}.difference(limits.kinds) if has_request else ()))
+        # Turns of version 0.2.0 required every part.
+        keep = "sound" if keep == "all" and inputs.loops is not None else keep
+        validate = partial(_check_entries, chain) if chain and CheckEntries in chain else None
+        parse = partial(
+            parse_reply,
+            kinds=kinds,
+            max_entries=limits.max_entries,
+            max_calls=None,
+            keep=keep,
+            validate_entries=validate,
+        )
+        declared_tools = native_tools(inputs.prompt)
+        native = {tool["name"]: tool.get("tool", tool["name"]) for tool in declared_tools}
+        found_names = map_found_names(declared_tools, self.found_tools) if self.found_tools else {}
+        native |= found_names if declared_tools else {}
+        if inputs.form:
+            actions = list_actions(inputs.schema) if inputs.schema else ()
+            offered = [action["properties"]["do"]["const"] for action in actions]
+            tools = native.values() or [*offered, *found_names]
+            return parse_form_reply(inputs.form, answer, tools, native, parse, has_written=self.has_written)
+        if inputs.model.prompt == "tools":
+            return parse(to_reply_text(answer.text, kinds))
+        if not answer.calls:
+            return _read_text(inputs, answer, parse)
+        try:
+            reply = parse(answer.text, has_calls=True)
+        except ContractError:
+            reply = TurnReply(notes=answer.text.strip())
+        calls = [ToolCall(native.get(call["tool"], call["tool"]), call["args"], call["id"]) for call in answer.calls]
+        return reply._replace(tool_calls=(*calls, *reply.tool_calls))
 
 
 def _check_entries(chain: EffectChain, entries: list[NewEntry]) -> list[NewEntry | list[str]]:
     """Return each entry as it is written, or the problems of its payload."""
     outcome = chain.dispatch(CheckEntries(entries=entries))
-    if isinstance(outcome, Allowed):
-        return [*outcome.answer]
-    return [[getattr(outcome, "reason", "a person must decide about it first")] for _ in entries]
-
-
-def _select_parts(inputs: TurnInputs, keep: Keep) -> Keep:
-    """Return the parts that may be omitted. Turns of version 0.2.0 required every part."""
-    return "sound" if keep == "all" and inputs.loops is not None else keep
+    return [*outcome.answer] if isinstance(outcome, Allowed) else [[outcome.reason] for _ in entries]
 
 
 def _read_text(inputs: TurnInputs, answer: Answer, read: Callable[[str], TurnReply]) -> TurnReply:
@@ -137,11 +123,6 @@ def _read_text(inputs: TurnInputs, answer: Answer, read: Callable[[str], TurnRep
     if problem:
         raise problem
     return reply
-
-
-def _list_action_names(schema: Mapping[str, Any] | None) -> list[str]:
-    """Return the names of the actions that a schema offers."""
-    return [action["properties"]["do"]["const"] for action in list_actions(schema)] if schema else []
 
 
 def _cutoff_remedy(inputs: TurnInputs) -> str:

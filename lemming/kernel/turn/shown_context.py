@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.preparation_chain import PreparationChain
 from lemming.kernel.turn.preparation_effects import (
     EntryPart,
-    LabelPrompt,
     SelectContext,
     ShowEarlierResult,
     ShowEntry,
     ShowFile,
     ShowMemory,
 )
-from lemming.kernel.turn.turn_effects import Deferred, Rejected
 
 WITHHELD = "withheld"
 """Key of a payload with the reason why the rest is withheld."""
@@ -37,35 +34,22 @@ def withhold_value(reason: str) -> str:
     return f"[{WITHHELD}: {reason}]"
 
 
-def select_context(
-    chain: PreparationChain,
-    task: Task | None,
-    requests: list[OutboxEntry],
-    inbox: Inbox,
-    memories: Memories,
-    context: list[tuple[str, str]],
-    results: Sequence[Mapping[str, Any]],
-) -> SelectContext:
+def select_context(chain: PreparationChain, selected: SelectContext) -> SelectContext:
     """Return the content of the turn that all capabilities let through, as they changed it.
 
     Order of the effects: entries of the request, of the inbox, requests, memories, files, results.
     """
-    selected = SelectContext(
-        task=task,
-        requests=requests,
-        inbox=inbox,
-        memories=memories,
-        context=context,
-        results=results,
-        labels=chain.complete(LabelPrompt()).labels,
-    )
+    task, memories = selected.task, selected.memories
     if ShowEntry in chain:
         selected = _show_entries(chain, selected)
     if ShowMemory in chain:
         selected = replace(selected, memories=memories._replace(values=dict(_show_memories(chain, memories))))
     if ShowFile in chain:
-        selected = replace(selected, context=_show_files(chain, context))
-    if ShowEarlierResult in chain and results:
+        effects = (ShowFile(label=label, text=text, index=i) for i, (label, text) in enumerate(selected.context))
+        passed = map(chain.decide, effects)
+        files = [(shown.label, shown.text) for shown in passed if isinstance(shown, ShowFile)]
+        selected = replace(selected, context=files)
+    if ShowEarlierResult in chain and selected.results:
         selected = replace(selected, results=_show_results(chain, selected, _outcomes_by_call(task, selected.task)))
     return chain.complete(selected)
 
@@ -73,7 +57,9 @@ def select_context(
 def _show_entries(chain: PreparationChain, candidates: SelectContext) -> SelectContext:
     def show(entry: OutboxEntry, part: EntryPart, outcome: RequestOutcome | None = None) -> OutboxEntry | None:
         decision = chain.decide(ShowEntry(entry=entry, part=part, outcome=outcome))
-        return decision.entry if isinstance(decision, ShowEntry) else _find_placeholder(entry, part, decision)
+        if isinstance(decision, ShowEntry):
+            return decision.entry
+        return withhold_payload(entry, decision.reason) if part in ("request", "answer", "sub-request") else None
 
     def show_all(entries: Iterable[OutboxEntry], part: EntryPart) -> list[OutboxEntry]:
         return [shown for entry in entries if (shown := show(entry, part)) is not None]
@@ -85,9 +71,8 @@ def _show_entries(chain: PreparationChain, candidates: SelectContext) -> SelectC
 
     def show_outcome(outcome: RequestOutcome) -> RequestOutcome:
         answer = show(outcome.answer, "answer", outcome) if outcome.answer else None
-        return outcome._replace(
-            answer=answer, entry=show(outcome.entry, "sub-request", outcome) if outcome.entry else None
-        )
+        entry = show(outcome.entry, "sub-request", outcome) if outcome.entry else None
+        return outcome._replace(answer=answer, entry=entry)
 
     task, inbox = candidates.task, candidates.inbox
     if task:
@@ -100,23 +85,11 @@ def _show_entries(chain: PreparationChain, candidates: SelectContext) -> SelectC
     return replace(candidates, task=task, inbox=inbox, requests=requests)
 
 
-def _find_placeholder(entry: OutboxEntry, part: EntryPart, refusal: Rejected | Deferred) -> OutboxEntry | None:
-    """Return what is shown of an entry that did not pass, or None to leave it out."""
-    if part not in ("request", "answer", "sub-request"):
-        return None
-    return withhold_payload(entry, refusal.reason)
-
-
 def _show_memories(chain: PreparationChain, memories: Memories) -> Iterable[tuple[str, Any]]:
     for key, value in memories.values.items():
         shown = chain.decide(ShowMemory(memory_key=key, value=value))
         if isinstance(shown, ShowMemory):
             yield key, shown.value
-
-
-def _show_files(chain: PreparationChain, context: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    files = [chain.decide(ShowFile(label=label, text=text, index=index)) for index, (label, text) in enumerate(context)]
-    return [(shown.label, shown.text) for shown in files if isinstance(shown, ShowFile)]
 
 
 def _outcomes_by_call(task: Task | None, shown_task: Task | None) -> Mapping[int, list[RequestOutcome]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from lemming.kernel.base.contract import NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.entry_kinds import MessageKind
@@ -335,6 +335,7 @@ class Deferred(Outcome):
     """Not yet: the same effect may be requested again later, and the repetition counts as no loop."""
 
     reason: str
+    outcome: ClassVar[ResultOutcome] = "deferred"
 
 
 @dataclass(frozen=True, slots=True)

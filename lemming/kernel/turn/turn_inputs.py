@@ -38,7 +38,7 @@ from lemming.kernel.turn.dialogue import continue_dialogue, dialogue_style, find
 from lemming.kernel.turn.forms.reply_form import ReplyForm, TurnFacts
 from lemming.kernel.turn.loop_breaker import loop_warnings
 from lemming.kernel.turn.preparation_chain import require_requested_capabilities
-from lemming.kernel.turn.preparation_effects import BuildPrompt
+from lemming.kernel.turn.preparation_effects import BuildPrompt, LabelPrompt, SelectContext
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import PromptPrefix, PromptPrefixCache, TickContext
 from lemming.kernel.turn.shown_context import select_context
@@ -111,7 +111,16 @@ def gather_inputs(
     values, context, allocation, selected = memories.values, check.context_texts, check.allocation, None
     results: Sequence[Mapping[str, Any]] = [*state.results, *task.open_request.results] if task else state.results
     if chain.names:
-        selected = select_context(chain, task, requests, inbox, memories, context, results)
+        selected = SelectContext(
+            task=task,
+            requests=requests,
+            inbox=inbox,
+            memories=memories,
+            context=context,
+            results=results,
+            labels=chain.complete(LabelPrompt()).labels,
+        )
+        selected = select_context(chain, selected)
         task, requests, inbox, context = selected.task, selected.requests, selected.inbox, selected.context
         values, results = selected.memories.values, selected.results
     get_facts = partial(_collect_facts, tick_context, agent, task, requests, inbox, values)

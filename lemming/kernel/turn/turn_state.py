@@ -21,7 +21,7 @@ from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.listing import load_found_tools
 from lemming.kernel.turn.forms.form_question import list_earlier_found_tools
 from lemming.kernel.turn.guards import PayloadWithDigests
-from lemming.kernel.turn.replies import read_reply
+from lemming.kernel.turn.replies import ReplyReader
 from lemming.kernel.turn.turn_effects import (
     Allowed,
     AskModel,
@@ -76,7 +76,6 @@ class TurnState(TurnWrites):
                 raise RequestOverLimit(f"{person_question.reason}: a person is asked first")
             case Rejected(reason) | Deferred(reason):
                 raise RequestOverLimit(reason)
-        raise AssertionError("unreachable: these are all outcomes")
 
     def _ask_model(
         self, messages: Sequence[Message], model: str, schema: dict[str, Any] | None, asked_by: str
@@ -136,17 +135,9 @@ class TurnState(TurnWrites):
 
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
-        found_tools, has_written = [*list_earlier_found_tools(self.inputs), *self.found_tools], bool(self.entries)
+        found_tools = [*list_earlier_found_tools(self.inputs), *self.found_tools]
         require_content = self.requests.require_content if self.requests else None
-        return read_reply(
-            self.inputs,
-            self.chain,
-            require_content,
-            answer,
-            keep=keep,
-            has_written=has_written,
-            found_tools=found_tools,
-        )
+        return ReplyReader(self.inputs, self.chain, require_content, bool(self.entries), found_tools).read(answer, keep)
 
     def stage_reply(self, reply: TurnReply, *, has_seen: bool = True) -> None:
         """Stage the entries, tool calls and memories of a reply.
@@ -281,12 +272,9 @@ class TurnState(TurnWrites):
                     self._take_result(effect.call, answer, at)
                 elif before == (len(self.results), len(self.entries)):  # neither a result nor a question to others
                     self.refuse_call(call, ToolResult(False, "a capability gave no result of the call"))
-            case Rejected(reason, is_final, outcome_name):
-                if is_final:
-                    self.fail(StoppedByGate(reason[:2000]))
-                self.refuse_call(call, ToolResult(False, reason, outcome=outcome_name))
-            case Deferred(reason):
-                self.refuse_call(call, ToolResult(False, reason, outcome="deferred"))
+            case Rejected() | Deferred() as refusal:
+                self._fail_if_final(refusal)
+                self.refuse_call(call, ToolResult(False, refusal.reason, outcome=refusal.outcome))
 
     def _make_call(self, call: ToolCall, at: str) -> ToolResult:
         """Return the result of a call, recorded or live. Until persons approve, that of a call that waits."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import LemmingError, StoppedByGate, ToolError, TurnTooLong
-from lemming.kernel.base.errors import Outcome as ToolOutcome
 from lemming.kernel.base.times.parse_times import normalize_moment
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
@@ -76,7 +75,10 @@ class TurnWrites(TurnStateValues):
         if self.requests:
             completed = self.requests.complete_entry(new, alone=alone)
             if isinstance(completed, Rejected):
-                self._refuse_entry(new, {}, ToolResult(False, completed.reason))
+                refusal = ToolResult(False, completed.reason)
+                self.add_result(OUTBOX_ENTRIES, {"target": new.payload.get("target")}, refusal)
+                # The same entry again counts like a repeated call.
+                self._handle_result(len(self.results) - 1, ToolCall(OUTBOX_ENTRIES, new._asdict()), refusal)
                 return None
             new = completed
         if self.chain is None or by_engine:
@@ -100,18 +102,12 @@ class TurnWrites(TurnStateValues):
         if isinstance(outcome, Rejected | Deferred):
             self._fail_if_final(outcome)
             args = {"kind": new.kind, "target": new.payload.get("target")}
-            status: ToolOutcome = "refused" if isinstance(outcome, Rejected) else "deferred"
-            self.add_result(OUTBOX_ENTRIES, args, ToolResult(False, outcome.reason, outcome=status))
+            self.add_result(OUTBOX_ENTRIES, args, ToolResult(False, outcome.reason, outcome=outcome.outcome))
 
     def _fail_if_final(self, refusal: Refusal) -> None:
         """End the turn as failed if a capability said so."""
         if isinstance(refusal, Rejected) and refusal.is_final:
             self.fail(StoppedByGate(refusal.reason[:2000]))
-
-    def _refuse_entry(self, new: NewEntry, args: Json, refusal: ToolResult) -> None:
-        """Inform the model of a rejected entry. The same entry again counts like a repeated call."""
-        self.add_result(OUTBOX_ENTRIES, {**args, "target": new.payload.get("target")}, refusal)
-        self._handle_result(len(self.results) - 1, ToolCall(OUTBOX_ENTRIES, new._asdict()), refusal)
 
     def _report_unknown_targets(self, entry: OutboxEntry, new: NewEntry) -> None:
         """Remark on targets of an entry that name no agent, in case the entry was meant for somebody."""
