@@ -69,17 +69,14 @@ def count_loop(inputs: TurnInputs, loop: Loop) -> tuple[dict[str, int], str]:
 
 def requests_loop(entries: Iterable[OutboxEntry]) -> Loop | None:
     """Return the loop of a turn that wrote only requests, or None."""
-    requests = [
-        [*sorted(entry.targets), entry.payload.get("text", _without_address(entry.payload))] for entry in entries
-    ]
+    requests = []
+    for entry in entries:
+        content = {key: entry.payload[key] for key in sorted(entry.payload) if key not in ADDRESS_KEYS}
+        requests.append([*sorted(entry.targets), entry.payload.get("text", content)])
     is_only_requests = all(
         entry.kind == "request" and entry.targets and "hands_on" not in entry.payload for entry in entries
     )
     return Loop(ASKED_AGAIN, sorted(requests, key=dump_compact)) if requests and is_only_requests else None
-
-
-def _without_address(payload: Mapping[str, object]) -> dict[str, object]:
-    return {key: payload[key] for key in sorted(payload) if key not in ADDRESS_KEYS}
 
 
 def count_request(inputs: TurnInputs, loop: Loop) -> tuple[dict[str, int], str]:

@@ -264,7 +264,9 @@ def prepare_context(context: TurnContext, view: ReaderView) -> PreparationChain:
     name the plugin again.
     """
     names, policy = context.tick_context.org.get_cache(UsageCache).get_usage(context.agent, context.tick_context.config)
-    has_asked = context.state.loops and _has_repeated_requests(context)
+    # An agent that repeats the same request: the answer matters.
+    loops = context.state.loops
+    has_asked = loops and select_request_counts(loops) and not missing_reason(REQUESTS)
     if policy.is_asked and (has_asked or _should_load_requests(names, policy, view)):
         names = names | {REQUESTS}
     if context.state.kept:
@@ -281,11 +283,6 @@ def _should_load_requests(names: AbstractSet[str], policy: TurnPolicy, view: Rea
     if missing_reason(REQUESTS):
         return has_new_request(view)
     return policy.wake == "addressed" or can_accept_requests(view, None)
-
-
-def _has_repeated_requests(context: TurnContext) -> bool:
-    """Return True if the agent repeats the same request, so that an answer matters."""
-    return bool(select_request_counts(context.state.loops)) and not missing_reason(REQUESTS)
 
 
 def _make_preparations(names: Iterable[str], context: TurnContext) -> dict[str, tuple[Capability, Preparation]]:

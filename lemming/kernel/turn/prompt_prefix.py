@@ -204,10 +204,11 @@ def _build_prefix(
         messages[0]["tools"] = describe_native_tools(actions, choice.form if choice else None)
     loops = loop_limits(agent, settings.loops)
     default_steps = _default_max_steps(limits, choice, is_multi_step=features.calls_tools)
+    omitted_keys = {key for key in OMITTED_DEFAULTS if getattr(entry, key) == getattr(ModelEntry, key)}
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.as_json.items() if key not in PREFIX_KEYS},
-        "model": _to_recorded_entry(entry),
+        "model": {key: value for key, value in vars(entry).items() if key not in omitted_keys},
         "allocation": vars(allocation),
         "max_steps": limits.max_steps or defaults.max_steps or default_steps,
         "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
@@ -236,12 +237,6 @@ def _is_in_contract(tool: Tool, agent: Agent) -> bool:
     `memory_read` is always described, because truncated memories are read with this tool.
     """
     return tool.name not in FOR_EVERYBODY or tool.name == MEMORY_READ or is_granted(agent, tool.name)
-
-
-def _to_recorded_entry(entry: ModelEntry) -> dict[str, Any]:
-    """Return a model's entry as JSON for the record of a turn."""
-    omitted_keys = {key for key in OMITTED_DEFAULTS if getattr(entry, key) == getattr(ModelEntry, key)}
-    return {key: value for key, value in vars(entry).items() if key not in omitted_keys}
 
 
 def _contract_schema(

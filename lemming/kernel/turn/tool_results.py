@@ -98,17 +98,8 @@ class Notices:
             self.add(f"In your last reply: {'; '.join(reply.left_out)}")
         is_useful = reply.outbox_entries or reply.tool_calls or reply.memory_updates or not reply.left_out
         self._useless_replies = 0 if is_useful else self._useless_replies + 1
-        notices = [*map(to_notice_result, self.texts)]
-        self.texts.clear()
-        return notices
-
-
-def to_notice_result(text: str) -> dict[str, Any]:
-    """Return a notice as a result among the results of calls.
-
-    The result carries the trust of the turn, is shown once, and does not continue the turn.
-    """
-    return {"tool": NOTICE, "args": {}, "success": False, "output": text[:NOTICE_CHARS]}
+        notices, self.texts = self.texts, []
+        return [{"tool": NOTICE, "args": {}, "success": False, "output": text[:NOTICE_CHARS]} for text in notices]
 
 
 def is_notice(result: Mapping[str, Any]) -> bool:

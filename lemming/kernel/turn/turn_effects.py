@@ -29,10 +29,6 @@ from lemming.kernel.tools import ToolResult
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 
-def _no_facts() -> Mapping[str, Any]:
-    return _NO_FACTS
-
-
 @dataclass(frozen=True, kw_only=True)
 class Effect:
     """A request of a turn.
@@ -41,7 +37,7 @@ class Effect:
     write none.
     """
 
-    facts: Mapping[str, Any] = field(default_factory=_no_facts)
+    facts: Mapping[str, Any] = field(default_factory=lambda: _NO_FACTS)
 
 
 class LiveEffect(Effect):

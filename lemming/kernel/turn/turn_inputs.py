@@ -55,8 +55,7 @@ from lemming.kernel.turn.wake_check import (
 )
 
 if TYPE_CHECKING:
-    from lemming.kernel.files.field_types import Json
-    from lemming.kernel.turn.current_request import CurrentRequest
+    pass
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
@@ -180,7 +179,11 @@ def gather_inputs(
     )
     if dialogue and awaited_results:
         inputs.dialogue = continue_dialogue(inputs, dialogue, awaited_results, prompt_input.labels)
-    entry_ids = [item.id for item in inbox.unread] if task is None else _new_entry_ids(task)
+    new_entries = inbox.unread
+    if task:
+        new_entries = [outcome.answer for outcome in task.outcomes if outcome.answer]
+        new_entries = new_entries or ([task.request] if task.request else [])
+    entry_ids = [item.id for item in new_entries]
     return GatheredInputs(inputs, prefix, user_message, prompt_input, entry_ids, (*memories.problems, *inbox.problems))
 
 
@@ -214,12 +217,6 @@ def _find_inbox_requests(
         if entry.kind == "request" and agent.name in entry.targets and entry not in requests:
             authors[entry.identity] = entry.agent
     return authors
-
-
-def _new_entry_ids(task: Task) -> list[str]:
-    """Return the ids of the entries that are new in a request's turn."""
-    answers = [outcome.answer.id for outcome in task.outcomes if outcome.answer]
-    return [task.request.id, *answers] if task.request and not answers else answers
 
 
 def _visible_memories(toolset: Toolset, values: dict[str, Any]) -> dict[str, Any]:
@@ -308,6 +305,8 @@ def _record_fields(gathered: GatheredInputs) -> dict[str, Any]:
 
 def from_record(record: TurnStarted, tick: int) -> TurnInputs:
     """Return the inputs of an interrupted turn, with the original model and credits."""
+    from lemming.kernel.turn.current_request import CurrentRequest  # most turns have none
+
     return TurnInputs(
         agent=recorded_agent(record),
         tick=tick,
@@ -323,12 +322,6 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         read=ReadMark.from_json(record.read),
         fingerprint=record.inputs,
         damaged=frozenset(record.damaged),
-        task=_load_request(record.task) if record.task else None,
+        task=CurrentRequest.from_json(record.task) if record.task else None,
         **{key: getattr(record, key) for key in OPTIONAL_FIELDS},
     )
-
-
-def _load_request(raw: Json) -> CurrentRequest:
-    from lemming.kernel.turn.current_request import CurrentRequest  # most turns have none
-
-    return CurrentRequest.from_json(raw)

@@ -152,7 +152,8 @@ def finish_turn(
         end = run_strategy(turn_state, strategy, plugins)
         return build_outcome(turn_state, end, turn_state.stop_error if end == "failed" else None)
     except OutOfCredits as error:
-        end = _end_for_error(error)
+        is_late, is_paused = isinstance(error, TurnTooLong), isinstance(error, Paused)
+        end = "deadline" if is_late else "paused" if is_paused else "out_of_credits"
         turn_state.stop_error = error
         if turn_state.only_asks:
             return build_outcome(turn_state, "waits")
@@ -171,13 +172,6 @@ def finish_turn(
         return build_outcome(turn_state, "no_answer", error)
     except (StoppedByGate, StrategyFailed) as error:
         return build_outcome(turn_state, "failed", error)
-
-
-def _end_for_error(error: OutOfCredits) -> End:
-    """Return the end of a turn that may make no further calls."""
-    if isinstance(error, TurnTooLong):
-        return "deadline"
-    return "paused" if isinstance(error, Paused) else "out_of_credits"
 
 
 def take_turn(inputs: TurnInputs, answers: AnswerSource, plugins: tuple[str, ...] | None = None) -> TurnOutcome:

@@ -28,7 +28,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool
-from lemming.kernel.turn.forms.form_user_message import describe_user_message
+from lemming.kernel.turn.forms.form_user_message import describe_user_message, fit_memories
 from lemming.kernel.turn.forms.reply_form import ReplyForm
 from lemming.kernel.turn.prompt_input import PLAIN, Lines, PromptInput, PromptLabels
 from lemming.kernel.turn.tool_results import extract_notices, without_found_tools, without_notices
@@ -67,10 +67,11 @@ def full_prefix(agent: Agent, tools: Iterable[Tool] | None) -> list[Message]:
 def values_message(prompt_input: PromptInput) -> Lines:
     """Return the user message for a program: all prompt input as one JSON object (docs/requests.md)."""
     task, inbox, labels = prompt_input.task, prompt_input.inbox, prompt_input.labels
+    request = labels.label_entry(task.request) if task and task.request else None
     values = {
         "agent": {"name": prompt_input.agent.name, "title": prompt_input.agent.title},
         "tick": prompt_input.tick,
-        "request": _author_first(labels.label_entry(task.request)) if task and task.request else None,
+        "request": {"from": request.pop("agent"), **request} if request else None,
         "thread": [*map(labels.label_entry, task.thread)] if task else [],
         "asked": [describe_outcome(outcome, labels) for outcome in task.outcomes] if task else [],
         "inbox": [*map(labels.label_entry, inbox.unread)],
@@ -87,10 +88,6 @@ def values_message(prompt_input: PromptInput) -> Lines:
         **labels.template_values(),
     }
     return [to_line(values)]
-
-
-def _author_first(raw: dict[str, Any]) -> dict[str, Any]:
-    return {"from": raw.pop("agent"), **raw}
 
 
 def describe_outcome(outcome: RequestOutcome, labels: PromptLabels) -> dict[str, Any]:
@@ -193,8 +190,11 @@ def _tool_lines(tools: Iterable[Tool] | None) -> str:
     """Return the lines about tools, or an empty string if the backend declares the tools."""
     if tools is None:
         return ""
-    head = "- Call tools; you see their results in your next prompt:"
-    return "".join(f"{line}\n" for line in (head, *map(_tool_line, tools)))
+    lines = (
+        f"  - {tool.name}: {tool.description} Arguments: {to_line(describe_tool(tool)['parameters'])}\n"
+        for tool in tools
+    )
+    return f"- Call tools; you see their results in your next prompt:\n{''.join(lines)}"
 
 
 def full_message(prompt_input: PromptInput) -> Lines:
@@ -322,21 +322,10 @@ def _examples(agent: Agent) -> list[Message]:
 
 
 def _memory_lines(prompt_input: PromptInput) -> list[str]:
-    room, lines, omitted_keys = prompt_input.memory_chars, [], []
-    for key, value in prompt_input.memory.items():
-        line = escape_markers(to_line(prompt_input.labels.label_memory(key, {"key": key, "value": value})))
-        if len(line) > room:
-            omitted_keys.append(key)
-            continue
-        room -= len(line)
-        lines.append(line)
-    if omitted_keys:
-        lines.append(f"(too long to show, use memory_read: {', '.join(omitted_keys)})")
-    return lines
-
-
-def _tool_line(tool: Tool) -> str:
-    return f"  - {tool.name}: {tool.description} Arguments: {to_line(describe_tool(tool)['parameters'])}"
+    label, lines = prompt_input.labels.label_memory, dict[str, str]()
+    for key, value in prompt_input.memory.items():  # a comprehension would be one more call in every turn
+        lines[key] = escape_markers(to_line(label(key, {"key": key, "value": value})))
+    return fit_memories(lines, prompt_input.memory_chars)
 
 
 def _message(role: str, content: str) -> Message:

@@ -157,7 +157,10 @@ class TurnState(TurnWrites):
             self.results.append(notice)
             self.call_ids.append("")
         self.remarks += [*reply.remarks, *(f"left out: {reason}"[:500] for reason in reply.left_out)]
-        notes = self._pass_notes(reply.notes) if self.chain and reply.notes else reply.notes
+        notes = reply.notes
+        if self.chain and notes:
+            passed = self.chain.decide(WriteNotes(text=notes))
+            notes = passed.text if isinstance(passed, WriteNotes) else ""
         self.notes = notes or self.notes
 
     def _carry_out(self, reply: TurnReply, at: str) -> CarriedOut:

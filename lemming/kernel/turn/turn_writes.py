@@ -37,7 +37,6 @@ from lemming.kernel.turn.turn_effects import (
     WriteEntry,
     WriteFile,
     WriteMemory,
-    WriteNotes,
 )
 from lemming.kernel.turn.turn_state_values import TurnStateValues
 
@@ -165,11 +164,6 @@ class TurnWrites(TurnStateValues):
             return passed.value
         self._fail_if_final(passed)
         raise ToolError(passed.reason)
-
-    def _pass_notes(self, notes: str) -> str:
-        """Return the notes of a reply as they may be stored and shown."""
-        passed = self.chain.decide(WriteNotes(text=notes)) if self.chain else None
-        return passed.text if isinstance(passed, WriteNotes) else ""
 
     def _pass_files(self, files: Iterable[FileEffect], at: str) -> Iterator[FileEffect]:
         """Yield the files of a tool as the capabilities of the turn let them pass, entries and memories among them."""

@@ -7,7 +7,7 @@ contract (`lemming.kernel.turn.turn_prompt`). In the messages the stable part co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent
@@ -241,12 +241,8 @@ def _explain_form(choice: FormChoice) -> Iterator[str]:
         question, answer = REFUSAL
         if any(action.name == TOOL_SEARCH for action in actions):
             yield f"For example: {question} -> {to_line({'do': TOOL_SEARCH, 'query': SEARCHED})}"
-        elif len(actions) > len(form.own) and _answers_by_text(actions):
+        elif len(actions) > len(form.own) and any(action.name == ANSWER and _is_text(action) for action in actions):
             yield f"For example: {question} -> {to_line({'do': ANSWER, 'text': answer})}"
-
-
-def _answers_by_text(actions: Iterable[Action]) -> bool:
-    return any(action.name == ANSWER and [*action.properties] == ["text"] for action in actions)
 
 
 def _examples(agent: Agent, choice: FormChoice) -> Iterator[Message]:

@@ -54,7 +54,7 @@ def describe_user_message(prompt_input: PromptInput) -> Lines:
     notices: list[str] = []
     if prompt_input.results:
         lines += [describe_result(result, labels) for result in without_notices(prompt_input.results)]
-        notices = [*map(_one_line, extract_notices(prompt_input.results))]
+        notices = [" ".join(text.split()) for text in extract_notices(prompt_input.results)]
     lines += prompt_input.time
     lines += [f"WARNING: {warning}" for warning in (*prompt_input.warnings, *notices)]
     if task and task.request:
@@ -99,22 +99,24 @@ def _quote_tool_name(name: str) -> str:
     return name if name.replace("_", "").replace(".", "").replace("-", "").isalnum() else escape_markers(to_line(name))
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _memory_lines(prompt_input: PromptInput) -> Iterator[str]:
-    room, omitted_keys = prompt_input.memory_chars, []
+def _memory_lines(prompt_input: PromptInput) -> list[str]:
+    lines: dict[str, str] = {}
     for key, value in prompt_input.memory.items():
         text = quote_text(value) if isinstance(value, str) else f" {escape_markers(to_line(value))}"
-        line = f"{prompt_input.labels.memory_prefix(key)}memory {key}:{text}"
+        lines[key] = f"{prompt_input.labels.memory_prefix(key)}memory {key}:{text}"
+    return fit_memories(lines, prompt_input.memory_chars)
+
+
+def fit_memories(lines: Mapping[str, str], room: int) -> list[str]:
+    """Return the lines of memories that fit into `room` characters, and a line about the others."""
+    shown, omitted_keys = list[str](), list[str]()
+    for key, line in lines.items():
         if len(line) > room:
             omitted_keys.append(key)
             continue
         room -= len(line)
-        yield line
-    if omitted_keys:
-        yield f"(too long to show, use memory_read: {', '.join(omitted_keys)})"
+        shown.append(line)
+    return [*shown, f"(too long to show, use memory_read: {', '.join(omitted_keys)})"] if omitted_keys else shown
 
 
 def describe_sub_request(outcome: RequestOutcome, labels: PromptLabels) -> Iterator[str]:
