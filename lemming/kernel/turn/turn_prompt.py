@@ -322,7 +322,8 @@ def _examples(agent: Agent) -> list[Message]:
 
 
 def _memory_lines(prompt_input: PromptInput) -> list[str]:
-    label, lines = prompt_input.labels.label_memory, dict[str, str]()
+    lines: dict[str, str] = {}
+    label = prompt_input.labels.label_memory
     for key, value in prompt_input.memory.items():  # a comprehension would be one more call in every turn
         lines[key] = escape_markers(to_line(label(key, {"key": key, "value": value})))
     return fit_memories(lines, prompt_input.memory_chars)
