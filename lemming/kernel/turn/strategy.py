@@ -286,13 +286,12 @@ class Turn:
         if inputs.form is None:
             return offered
         stored_results = inputs.task.begun.results if inputs.task and inputs.dialogue else ()
-        results = without_notices([*stored_results, *self._state.results])
-        schema, max_equal = offered.schema or inputs.schema, 1 if is_small else MAX_EQUAL_MEMORIES
-        dropped = (
-            [REMEMBER] if any(self._stored_memories.count(item) >= max_equal for item in self._stored_memories) else []
-        )
-        narrowed = narrow_prompt(inputs.form, offered.messages, schema, results, dropped)
-        return narrowed if narrowed.schema else ReplyPrompt(narrowed.messages, offered.schema)
+        results, memories = without_notices([*stored_results, *self._state.results]), self._stored_memories
+        if not (results or memories):
+            return offered
+        max_equal = 1 if is_small else MAX_EQUAL_MEMORIES
+        dropped = [REMEMBER] if any(memories.count(item) >= max_equal for item in memories) else []
+        return narrow_prompt(inputs.form, offered, inputs.schema, results, dropped)
 
     def append_new_results(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with results that the model has not seen, or an empty list without any."""

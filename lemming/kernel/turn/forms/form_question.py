@@ -50,7 +50,7 @@ class ReplyPrompt(NamedTuple):
 
 def narrow_prompt(
     form: ReplyForm,
-    messages: list[Message],
+    prompt: ReplyPrompt,
     schema: Json | None,
     results: Sequence[Mapping[str, Any]],
     dropped: Sequence[str] = (),
@@ -60,19 +60,16 @@ def narrow_prompt(
     A small model calls any offered tool for ever, so a small model loses each called tool. Other models lose
     a tool after two equal results for equal arguments, or after an echo.
     """
-    counts = Counter(dump_compact([item["tool"], item["args"], item["output"]]) for item in results)
-    min_count = 1 if form.is_small else 2
-    tools = {
-        to_offered_name(item["tool"])
-        for item in results
-        if counts[dump_compact([item["tool"], item["args"], item["output"]])] >= min_count
-    }
-    tools |= {to_offered_name(tool) for tool in _find_echoes(results)}
+    keys = [dump_compact([item["tool"], item["args"], item["output"]]) for item in results]
+    counts, min_count = Counter(keys), 1 if form.is_small else 2
+    repeated = [item["tool"] for item, key in zip(results, keys, strict=True) if counts[key] >= min_count]
+    tools = {to_offered_name(tool) for tool in (*repeated, *_find_echoes(results))}
     if not (tools or dropped):
-        return ReplyPrompt(messages)
+        return prompt
     if form.style == "native":
-        return ReplyPrompt(_without_tools(messages, tools, dropped))
-    return ReplyPrompt(messages, drop_actions(schema, [*tools, *dropped]) if schema else None)
+        return ReplyPrompt(_without_tools(prompt.messages, tools, dropped), prompt.schema)
+    grammar = prompt.schema or schema
+    return ReplyPrompt(prompt.messages, drop_actions(grammar, [*tools, *dropped]) if grammar else None)
 
 
 def _find_echoes(results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
