@@ -22,6 +22,7 @@ from lemming.kernel.journal.engine_events import Event, Observer, TickBegins
 from lemming.kernel.journal.journal_records import TurnEnded, TurnStarted
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import next_due
@@ -31,7 +32,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
 from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.preparation import SkipReason
-from lemming.kernel.turn.preparation_chain import agent_capabilities
+from lemming.kernel.turn.preparation_chain import load_capabilities
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.operations.engine_progress import find_running_engine
@@ -92,7 +93,7 @@ def find_failure(org: Organisation, names: Collection[str]) -> UnfinishedTurn | 
 def _find_capability_skip(snapshot: Snapshot, agent: Agent) -> SkipReason | None:
     states = {agent.name: read_state(snapshot.org, agent.name)}
     query = OrgQuery(SkipReason, snapshot.org, {agent.name: agent}, snapshot.config, states)
-    capabilities = agent_capabilities(agent, snapshot.config)
+    capabilities = load_capabilities(find_used_capabilities(agent, snapshot.config), snapshot.config.org.plugins)
     return next((reason for capability in capabilities for reason in query.ask(capability)), None)
 
 

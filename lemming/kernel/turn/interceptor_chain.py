@@ -17,7 +17,7 @@ from lemming.kernel.turn.descriptions import AuxiliaryPrompt
 from lemming.kernel.turn.effect_chain import EffectChain, check_json
 from lemming.kernel.turn.guards import TrustLabeler
 from lemming.kernel.turn.preparation import RunTurn
-from lemming.kernel.turn.preparation_chain import agent_capabilities
+from lemming.kernel.turn.preparation_chain import load_capabilities
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_effects import AskModel, CallTool, EffectPerformed
 from lemming.kernel.turn.turn_hooks import Capability
@@ -115,7 +115,7 @@ def starting_capabilities(
 ) -> list[Capability]:
     """Return the capabilities that a turn began with. Raises `ConfigError` for a missing capability."""
     try:
-        return [get_capability(name, plugins) for name in sort_capabilities({*inputs.given, *extra_names}, plugins)]
+        return load_capabilities({*inputs.given, *extra_names}, plugins)
     except ConfigError as error:
         turn = f"the turn of {inputs.agent.name} in tick {inputs.tick}"
         message = f"{turn} was begun with {' and '.join(sorted(inputs.given))}: {error.message}"
@@ -124,14 +124,10 @@ def starting_capabilities(
 
 def find_trust_labeler(tick_context: TickContext, agent: Agent) -> TrustLabeler | None:
     """Return the trust labeler of an agent's turns, or None without trust tracking."""
-    return next(
-        (
-            labeler
-            for item in agent_capabilities(agent, tick_context.config)
-            if (labeler := item.trust_labeler(tick_context)) is not None
-        ),
-        None,
-    )
+    config = tick_context.config
+    capabilities = load_capabilities(find_used_capabilities(agent, config), config.org.plugins)
+    labelers = (item.trust_labeler(tick_context) for item in capabilities)
+    return next((labeler for labeler in labelers if labeler is not None), None)
 
 
 def auxiliary_prompts(snapshots: Mapping[str, Json]) -> Iterator[AuxiliaryPrompt]:

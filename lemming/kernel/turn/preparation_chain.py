@@ -39,7 +39,7 @@ from lemming.kernel.turn.effect_chain import EffectChain, check_json
 from lemming.kernel.turn.loop_breaker import select_request_counts
 from lemming.kernel.turn.preparation import Block, Continue, Preparation, TurnContext, Wake, Watch
 from lemming.kernel.turn.preparation_effects import ReceiveEntry
-from lemming.kernel.turn.turn_effects import Allowed, Deferred, Effect, Event, Rejected
+from lemming.kernel.turn.turn_effects import Deferred, Effect, Event, Rejected, Suspended
 from lemming.kernel.turn.turn_hooks import Capability
 
 T = TypeVar("T", bound=Effect)
@@ -151,15 +151,12 @@ class PreparationChain:
         """
         if type(effect) not in self._chain:
             return effect
-        outcome = self._chain.dispatch(effect)
-        match outcome:
-            case Allowed(passed) if isinstance(passed, type(effect)):
-                return passed
-            case Rejected(reason, is_final=True):
-                raise StoppedByGate(reason, where=paths.agent_folder(self._agent_name))
-            case Rejected() | Deferred():
-                return outcome
-        raise TypeError(f"{type(effect).__name__} must be passed on, rejected or deferred, got {outcome!r}")
+        passed = self._chain.decide(effect)
+        if isinstance(passed, Suspended):
+            raise TypeError(f"{type(effect).__name__} must be passed on, rejected or deferred, got {passed!r}")
+        if isinstance(passed, Rejected) and passed.is_final:
+            raise StoppedByGate(passed.reason, where=paths.agent_folder(self._agent_name))
+        return passed
 
     def complete(self, effect: T) -> T:
         """Return an effect as the capabilities completed it; none may reject it."""
@@ -215,10 +212,9 @@ NO_PREPARATION = PreparationChain({})
 MAX_CACHED_AGENTS = 10_000
 
 
-def agent_capabilities(agent: Agent, config: Config) -> Sequence[Capability]:
-    """Return the capabilities that may take part in an agent's turns, in order."""
-    plugins = config.org.plugins
-    return [get_capability(name, plugins) for name in sort_capabilities(find_used_capabilities(agent, config), plugins)]
+def load_capabilities(names: Iterable[str], plugins: Sequence[str] | None) -> list[Capability]:
+    """Return capabilities in their order. Raises `ConfigError` for a missing one."""
+    return [get_capability(name, plugins) for name in sort_capabilities(names, plugins)]
 
 
 def active_capabilities(config: Config, survey: Survey) -> list[Capability]:
@@ -228,7 +224,7 @@ def active_capabilities(config: Config, survey: Survey) -> list[Capability]:
         return []
     names = {*org.capabilities, *(name for agent in survey.agents.values() for name in agent.capabilities)}
     names.update(find_key_owners(ORG_KEYS, org.extensions), find_key_owners(RESUME_KEYS, survey.extension_keys))
-    return [get_capability(name, org.plugins) for name in sort_capabilities(names, org.plugins)]
+    return load_capabilities(names, org.plugins)
 
 
 def agents_without_requests(survey: Survey, config: Config) -> set[str]:
@@ -286,14 +282,11 @@ def _should_load_requests(names: AbstractSet[str], policy: TurnPolicy, view: Rea
 
 
 def _make_preparations(names: Iterable[str], context: TurnContext) -> dict[str, tuple[Capability, Preparation]]:
-    config, plugins = context.tick_context.config, context.tick_context.config.org.plugins
+    config, agent = context.tick_context.config, context.agent
     by_name = dict[str, tuple[Capability, Preparation]]()
-    for name in sort_capabilities(names, plugins):
-        item: Capability = get_capability(name, plugins)
-        by_name[name] = (
-            item,
-            Preparation(name, context, parse_org_settings(item, config), parse_agent_settings(item, context.agent)),
-        )
+    for item in load_capabilities(names, config.org.plugins):
+        settings, agent_settings = parse_org_settings(item, config), parse_agent_settings(item, agent)
+        by_name[item.name] = item, Preparation(item.name, context, settings, agent_settings)
     return by_name
 
 
