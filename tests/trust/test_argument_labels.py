@@ -14,7 +14,7 @@ from test_origins import Refund
 from tracked import MODELS, finished, newest, owner, post, started, tick, tracked, write
 
 from lemming.capabilities.gates.default_gates import standard_gates
-from lemming.capabilities.trust.origins import MAX_SCAN_CHARS, label_arguments
+from lemming.capabilities.trust.origins import MAX_SCAN_CHARS, LowTrustValue, label_arguments
 from lemming.cli import run as lemming
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import dump_pretty
@@ -23,7 +23,6 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
-from lemming.kernel.turn.guards import LowTrustValue
 from lemming.testing import make_org, resume, say
 
 SILENT: dict[str, Any] = {"outbox_entries": []}

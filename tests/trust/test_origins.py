@@ -12,13 +12,12 @@ from test_files import call
 from tracked import MODELS, finished, owner, post, started, tick
 
 from lemming.capabilities.gates.default_gates import standard_gates
-from lemming.capabilities.trust.origins import iter_recognizable_values, label_arguments
+from lemming.capabilities.trust.origins import LowTrustValue, iter_recognizable_values, label_arguments
 from lemming.cli import run as lemming
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.files import fs
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
-from lemming.kernel.turn.guards import LowTrustValue
 from lemming.testing import make_org, resume, say
 
 FORM = {

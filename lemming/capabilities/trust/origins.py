@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from lemming.capabilities.trust.trust_settings import TrustOrder
-from lemming.kernel.turn.guards import LowTrustValue
 
 MIN_DIGITS = 3
 """Numbers with fewer digits are no evidence: a count of 3 says nothing about another 3."""
@@ -39,6 +38,13 @@ _AMOUNT = re.compile(r"(?:[a-z]{3})?[+-]?(\d[\d.,'_]*(?:e[+-]?\d{1,3})?)(?:[a-z]
 _ENGLISH_NUMBER = re.compile(r"(?:\d{1,3}(?:[,'_]\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?")
 _GERMAN_NUMBER = re.compile(r"(?:\d{1,3}(?:[.']\d{3})+|\d+)(?:,\d+)?")
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[t ].+)?")
+
+
+class LowTrustValue(NamedTuple):
+    """A value from an answer with less trust than the turn, and the trust label."""
+
+    value: Any
+    label: str
 
 
 class UntrustedValue(NamedTuple):

@@ -96,7 +96,7 @@ class EffectChain:
         # An approved entry or call is performed in a later turn: no capability may rewrite what the person saw.
         grant = effect.grant if isinstance(effect, WriteEntry) else isinstance(effect, RunTool) and effect.call.approved
         approved = (effect,) if grant else ()
-        outcome = yield from self._descend(effect, self._by_type.get(type(effect), ()), 0, approved)
+        outcome = yield from self._descend(effect, self._by_type.get(type(effect), ()), approved)
         is_other = isinstance(outcome, Allowed) and outcome.effect is not effect and not isinstance(effect, UNCOMPARED)
         if is_other and isinstance(outcome, Allowed) and effect_content(outcome.effect) != effect_content(effect):
             outcome = Replaced(outcome.effect, outcome.answer)
@@ -108,48 +108,40 @@ class EffectChain:
         return [item for item in self._by_type.get(type(effect), ()) if item.intercept(effect) is not None]
 
     def _descend(
-        self,
-        effect: Effect,
-        interceptors: Sequence[Interceptor],
-        depth: int,
-        approved: Sequence[Effect] = (),
-        before: Any = None,
+        self, effect: Effect, interceptors: Sequence[Interceptor], approved: Sequence[Effect] = (), before: Any = None
     ) -> Steps:
-        """Take an effect through the interceptors from `depth` on.
+        """Take an effect through interceptors.
 
         `approved`: the effect as persons approved it. `before`: a copy of its content, if there is one.
         """
-        if before is None and depth < len(interceptors):
+        if before is None and interceptors:
             before = deepcopy(_changeable(effect))
-        while depth < len(interceptors):
-            interceptor = interceptors[depth]
+        for depth, interceptor in enumerate(interceptors, 1):
             result = interceptor.intercept(effect)
             if _changeable(effect) != before:
                 return _refuse_change(interceptor)
             if isinstance(result, Outcome):
                 return _checked(interceptor, effect, result, None)
+            if isinstance(result, Generator):
+                return (yield from self._drive(interceptor, result, effect, interceptors[depth:], approved, before))
             if result is not None:
-                if not isinstance(result, Generator):
-                    raise _invalid(interceptor, "return None, an outcome, or a generator that yields effects", result)
-                return (yield from self._drive(result, effect, interceptors, depth, approved, before))
-            depth += 1
+                raise _invalid(interceptor, "return None, an outcome, or a generator that yields effects", result)
         return (yield from self._perform_last(effect, approved))
 
     def _drive(
         self,
+        interceptor: Interceptor,
         steps: Generator[Effect, Any, Outcome | None],
         effect: Effect,
-        interceptors: Sequence[Interceptor],
-        depth: int,
+        rest: Sequence[Interceptor],
         approved: Sequence[Effect],
         before: Any,
     ) -> Steps:
-        """Run an interceptor that yields effects: its own effect goes down the chain, others start at the top."""
-        interceptor, reply = interceptors[depth], None
-        allowed: Outcome | None = None
+        """Run an interceptor that yields effects: its own goes through the rest of the chain, others start at the top."""
+        reply, allowed = None, None
         try:
-            request = next(steps)
             while True:
+                request = steps.send(reply)
                 if not isinstance(request, Effect):
                     raise _invalid(interceptor, "yield effects", request)
                 if allowed is None and _changeable(effect) != before:
@@ -162,21 +154,20 @@ class EffectChain:
                     return Rejected(problem)
                 if type(request) is type(effect):
                     copied = before if request is effect else None
-                    reply = allowed = yield from self._descend(request, interceptors, depth + 1, approved, copied)
-                else:
-                    reply = yield from self.begin(request)
-                    if isinstance(request, AskPerson):
-                        if not isinstance(reply, Allowed):
-                            steps.close()
-                            return reply  # code after the question runs only once a person has approved
-                        approved = (*approved, request.subject)
-                request = steps.send(reply)
+                    reply = allowed = yield from self._descend(request, rest, approved, copied)
+                    continue
+                reply = yield from self.begin(request)
+                if isinstance(request, AskPerson):
+                    if not isinstance(reply, Allowed):
+                        steps.close()
+                        return reply  # code after the question runs only once a person has approved
+                    approved = (*approved, request.subject)
         except StopIteration as stop:
             result = stop.value if stop.value is not None else allowed
         if result is None:
             if _changeable(effect) != before:
                 return _refuse_change(interceptor)
-            return (yield from self._descend(effect, interceptors, depth + 1, approved, before))
+            return (yield from self._descend(effect, rest, approved, before))
         if not isinstance(result, Outcome):
             raise _invalid(interceptor, "return an outcome or None at its end", result)
         if isinstance(effect, WriteEntry) and isinstance(allowed, Allowed) and not isinstance(result, Allowed):

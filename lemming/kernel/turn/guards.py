@@ -45,13 +45,6 @@ CheckFunctions = Callable[[tuple[str, ...]], Callable[[str, Json], CheckFinding 
 """Returns the check functions of plugins, which are called by name."""
 
 
-class LowTrustValue(NamedTuple):
-    """A value from an answer with less trust than the turn, and the trust label."""
-
-    value: Any
-    label: str
-
-
 class BatchContext(NamedTuple):
     """Environment of a tick's model calls for a batcher, with the `journal` of their records.
 

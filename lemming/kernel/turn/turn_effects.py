@@ -106,14 +106,7 @@ class WriteEntry(Effect):
         cls, new: NewEntry, at: str, *, grant: Mapping[str, Any] | None = None, is_independent: bool = False
     ) -> WriteEntry:
         """Return the effect of a new entry."""
-        return cls(
-            kind=new.kind,
-            payload=new.payload,
-            tags=new.tags,
-            at=at,
-            grant=grant,
-            is_independent=is_independent,
-        )
+        return cls(kind=new.kind, payload=new.payload, tags=new.tags, at=at, grant=grant, is_independent=is_independent)
 
     @classmethod
     def from_written(cls, entry: OutboxEntry, at: str) -> WriteEntry:

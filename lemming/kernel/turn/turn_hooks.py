@@ -21,12 +21,7 @@ from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.effect_chain import PAGE, Interceptor, find_place
 from lemming.kernel.turn.guards import TrustLabeler
-from lemming.kernel.turn.preparation import (
-    Due,
-    NoSettings,
-    Preparation,
-    RunTurn,
-)
+from lemming.kernel.turn.preparation import Due, NoSettings, Preparation, RunTurn
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_effects import AskPerson, Effect, Event, Interception, PreparationEffect
 from lemming.kernel.turn.turn_view import TurnView
