@@ -133,7 +133,7 @@ class EffectChain:
         interceptor: Interceptor,
         steps: Generator[Effect, Any, Outcome | None],
         effect: Effect,
-        rest: Sequence[Interceptor],
+        later: Sequence[Interceptor],
         approved: Sequence[Effect],
         before: Any,
     ) -> Steps:
@@ -154,7 +154,7 @@ class EffectChain:
                     return Rejected(problem)
                 if type(request) is type(effect):
                     copied = before if request is effect else None
-                    reply = allowed = yield from self._descend(request, rest, approved, copied)
+                    reply = allowed = yield from self._descend(request, later, approved, copied)
                     continue
                 reply = yield from self.begin(request)
                 if isinstance(request, AskPerson):
@@ -167,7 +167,7 @@ class EffectChain:
         if result is None:
             if _changeable(effect) != before:
                 return _refuse_change(interceptor)
-            return (yield from self._descend(effect, rest, approved, before))
+            return (yield from self._descend(effect, later, approved, before))
         if not isinstance(result, Outcome):
             raise _invalid(interceptor, "return an outcome or None at its end", result)
         if isinstance(effect, WriteEntry) and isinstance(allowed, Allowed) and not isinstance(result, Allowed):

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import SubRequest
-from lemming.kernel.journal.person_requests import SPEND
+from lemming.kernel.journal.person_requests import PUBLISH, SPEND
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.pending_approvals import NAME, PendingAction, parse_pending_action
-from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.approved_calls import (
-    bind_entries,
-    list_grants,
-    make_approved_calls,
-    mark_calls_made,
-    request_entry_approval,
+from lemming.kernel.obligations.file_bindings import describe_changed_files, find_changes_after_decision
+from lemming.kernel.obligations.pending_approvals import (
+    NAME,
+    PendingAction,
+    action_digest,
+    parse_pending_action,
+    too_many_message,
 )
+from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.approved_calls import insert_results, list_grants, mark_calls_made, store_results
 from lemming.kernel.turn.current_request import make_sub_request
+from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, WRITTEN_ENTRY_KEY
 from lemming.kernel.turn.turn_effects import AskModel, AskPerson, Outcome, Rejected, Suspended, WriteEntry
 
 if TYPE_CHECKING:
@@ -49,11 +53,80 @@ class TurnApprovals:
             self.turn_state.only_asks = True
             return "waits"
         decided = self.snapshot.get("decided")
-        return make_approved_calls(self.turn_state, decided, self._changed_files) if decided else None
+        return self._make_approved_calls(decided) if decided else None
 
-    def bind_entries(self, first: int) -> None:
-        """Bind pending entries to the contents of their attached files."""
-        bind_entries(self.turn_state, first, self.turn_state.answers[-1].at)
+    def _make_approved_calls(self, decided: Json) -> End | None:
+        """Make approved calls and add their results to the prompt; return the end of the turn, or None.
+
+        Returns None if the model is to be called next. If a call needs another approval, the turn waits and stores
+        the results of the other calls.
+        """
+        turn_state, numbers = self.turn_state, dict[int, int]()
+        turn_state.remarks += decided.get("remarks", ())
+        for item in decided.get("calls", ()):
+            call, index, number = _to_approved_call(item), item["place"], len(turn_state.results)
+            if call.tool == PUBLISH:
+                self._publish(call, decided["at"])
+                number = len(turn_state.results) - 1  # the last one: gates may add results before it
+            else:
+                turn_state.call_tool(call, decided["at"])
+            numbers[index] = number
+            turn_state.hidden_indexes.discard(number)
+        self.bind_entries(0, decided["at"])
+        if turn_state.pending_indexes and not turn_state.forced_end:
+            store_results(turn_state, decided["results"], numbers)
+            return "waits"
+        insert_results(turn_state, decided["results"], numbers)
+        return turn_state.forced_end or ("done" if turn_state.is_answered else None)
+
+    def _publish(self, call: ToolCall, at: str) -> None:
+        """Write an approved entry. Gates that block still apply.
+
+        An entry whose files have changed is checked like an unapproved entry; `_changed_files` names the files
+        meanwhile.
+        """
+        assert call.approved, "who approved it is known"
+        turn_state = self.turn_state
+        try:
+            new = NewEntry(**call.args)
+            is_sound = new.kind in MESSAGE_KINDS and isinstance(new.payload, dict) and isinstance(new.tags, list)
+            is_sound = is_sound and all(isinstance(tag, str) for tag in new.tags)
+        except TypeError:
+            is_sound = False
+        if not is_sound:
+            reason = "not written: it needs a kind, a payload (an object) and tags (texts)"
+            turn_state.add_result(OUTBOX_ENTRIES, {}, ToolResult(False, reason, outcome="invalid_args"))
+            return
+        (carried,) = turn_state.bind_files([new.payload], at)
+        # The person approved these contents of the files: others need another decision.
+        changed = self._changed_files = find_changes_after_decision(call.approved, carried.files)
+        written = new if changed else new._replace(payload=carried.payload)
+        if entry := turn_state.stage_entry(written, at, grant=None if changed else call.approved):
+            if changed:  # and no gate asks again: it goes out as it is now
+                (carried,) = turn_state.bind_files([entry.payload], at)
+                turn_state.entries[-1] = replace(entry, payload=carried.payload)
+            description = {**_describe_entry(new), WRITTEN_ENTRY_KEY: entry.identity}
+            turn_state.add_result(OUTBOX_ENTRIES, description, ToolResult(True, f"written: {entry.identity}"))
+        self._changed_files = []
+
+    def bind_entries(self, first: int, at: str) -> None:
+        """Bind pending entries, from index `first` on, to the contents of their attached files.
+
+        Called after all calls, which may have written these files.
+        """
+        turn_state, states = self.turn_state, self.turn_state.pending_states
+        pending = [
+            (index, entry)
+            for index, entry in enumerate(turn_state.entries[first:], first)
+            if states.get(entry.identity, {}).get(NAME, {}).get("tool") == PUBLISH
+        ]
+        payloads = [entry.payload["call"]["args"]["payload"] for _, entry in pending]
+        bound_payloads = turn_state.bind_files(payloads, at) if pending else ()
+        for (index, entry), carried in zip(pending, bound_payloads, strict=True):
+            if carried.files:
+                payload = {**entry.payload, "call": {**entry.payload["call"], "binds": {**carried.files}}}
+                turn_state.entries[index] = replace(entry, payload=payload)
+                states[entry.identity] = self.pending_state(payload)
 
     def record_result(self, result: ToolResult, *, had_side_effects: bool) -> None:
         """Record the grant of an approved call."""
@@ -72,17 +145,53 @@ class TurnApprovals:
         people = askable.get(effect.asked_by)
         if people is None:  # no gate asks
             people = [name for name in askable.get("", ()) if effect.persons is None or name in effect.persons]
-        turn_state = self.turn_state
+        turn_state, new, at = self.turn_state, subject.new, subject.at
         index = len(turn_state.results)
         # The calls of this reply have their numbers already. A turn started by 0.2.0 keeps its numbering.
         number = turn_state.call_numbers.reserve(index) if self.snapshot.get("numbered") else index
         identity = f"{turn_state.inputs.tick}/{turn_state.inputs.agent.name}/{number}"
-        request_entry_approval(turn_state, identity, subject.new, effect, people, subject.at, self._changed_files)
+        action = PendingAction.from_entry(identity, new, effect.asked_by, effect.reason)
+        if subject.grant:  # of another person, before
+            keys = ("id", "by", "entry", "gate", "sha256", "binds")
+            grants = [{key: item[key] for key in keys} for item in list_grants(subject.grant)]
+            action = replace(action, grants=grants)
+        if refusal := self._find_refusal(action, people):
+            turn_state.add_result(OUTBOX_ENTRIES, _describe_entry(new), refusal)
+            return Suspended(effect)
+        suffix = describe_changed_files(self._changed_files)
+        payload = action.build_request(people, effect.expires, at, suffix=suffix)
+        entry = turn_state.stage_entry(NewEntry("request", payload, []), at, by_engine=True)
+        if entry is not None:  # else the reason is among the results
+            reason = f"WAITS: {' or '.join(people)} is asked to approve it first; it is written in a later turn"
+            result = ToolResult(False, reason, outcome="pending", entries_by=NAME)
+            turn_state.add_result(OUTBOX_ENTRIES, _describe_entry(new), result)
+            turn_state.pending_indexes[entry.identity] = len(turn_state.results)
+            turn_state.pending_states[entry.identity] = self.pending_state(payload)
         return Suspended(effect)
 
-    def pending_state(self, new: NewEntry) -> Json:
+    def _find_refusal(self, action: PendingAction, people: Sequence[str]) -> ToolResult | None:
+        """Return the result of an entry about which nobody is asked now, or None."""
+        if not people:
+            reason = f"REFUSED: it needs approval ({action.gate}), and there is no person here who could approve it"
+            return ToolResult(False, reason, outcome="refused")
+        task, states = self.turn_state.task, self.turn_state.pending_states
+        # The request of the turn has the decisions since.
+        open_requests = {
+            item.key: item for item in (*self.turn_state.inputs.state.requests, *([task.begun] if task else ()))
+        }
+        earlier = (item.held for request in open_requests.values() for item in request.open_sub_requests)
+        pending = [item[NAME] for item in (*earlier, *states.values()) if NAME in item]
+        if any(item["sha256"] == action.sha256 for item in pending):
+            reason = "WAITS: this very entry waits for approval already; it is written once"
+            return ToolResult(False, reason, outcome="pending")
+        max_approvals = self.turn_state.inputs.agent.turn.max_approvals
+        if sum(item[NAME]["tool"] == PUBLISH for item in states.values()) >= max_approvals:
+            return ToolResult(False, too_many_message(max_approvals), outcome="deferred")
+        return None
+
+    def pending_state(self, payload: Json) -> Json:
         """Return the state to store with a request to a person until it is answered."""
-        return {NAME: parse_pending_action(new.payload)}
+        return {NAME: parse_pending_action(payload)}
 
     def _ask_to_spend(self, verdict: Json) -> None:
         """Ask for a raise of the limit that stops a model call.
@@ -153,3 +262,19 @@ class TurnApprovals:
         used_entries = [*self.snapshot.get("used", ()), *used_entries]
         state = {"asked": sub_requests, "used": used_entries, "denied": self.snapshot.get("denied", ())}
         return {key: value for key, value in state.items() if value}
+
+
+def _to_approved_call(item: Json) -> ToolCall:
+    """Return an approved call in its final form."""
+    call = item["call"]
+    args, binds = item.get("args", call["args"]), item.get("binds", call["binds"])
+    grant = {"id": call["id"], "by": item["by"], "entry": item["entry"], "binds": binds}
+    grant |= {"sha256": action_digest(call["tool"], args), "is_edited": "args" in item and "binds" not in item}
+    grant |= {"gate": call["gate"], "grants": call.get("grants", ())}
+    return ToolCall(call["tool"], args, "", grant)
+
+
+def _describe_entry(new: NewEntry) -> Json:
+    """Return a description of a result's entry."""
+    step = {"step": new.payload["step"]} if "step" in new.payload else {}
+    return {"kind": new.kind, "target": new.payload.get("target"), **step}

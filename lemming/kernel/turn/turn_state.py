@@ -201,7 +201,7 @@ class TurnState(TurnWrites):
                 replace(entry, payload=bound.payload) for entry, bound in zip(entries, payloads, strict=True)
             ]
         if self.approvals:
-            self.approvals.bind_entries(first)
+            self.approvals.bind_entries(first, self.answers[-1].at)
         if not is_observed:
             return NOTHING_CARRIED_OUT
         staged_memories = [path for path, file in self.memory.items() if memories_before.get(path) is not file]
@@ -330,7 +330,7 @@ class TurnState(TurnWrites):
                 self.require_requests()
                 self.pending_indexes[entry.identity] = len(self.results)
                 if result.entries_by and self.approvals:
-                    self.pending_states[entry.identity] = self.approvals.pending_state(new)
+                    self.pending_states[entry.identity] = self.approvals.pending_state(new.payload)
 
     def require_requests(self) -> Any:
         """Return the requests of the turn, a `TurnRequests`; the turn has some from here on."""
