@@ -11,6 +11,7 @@ from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.turn_report import End
+from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt
