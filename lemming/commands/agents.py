@@ -15,7 +15,6 @@ from lemming.commands.command_context import (
     AgentFallbackGroup,
     AgentName,
     CommandContext,
-    Limit,
     argument,
     find_agent,
     get_new_agent_path,
@@ -32,47 +31,29 @@ from lemming.commands.terminal import (
     print_data,
     print_json,
     print_notice,
-    print_table,
     print_text,
     style_text,
 )
 from lemming.git_history.rewind import make_archive_folder_name
 from lemming.journal_tools.agent_rename import remove_standing_approvals, rename_agent, replace_creator
-from lemming.kernel.agents import Agent, list_agent_folders, survey_agents
+from lemming.kernel.agents import list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.org.schedule import AgentSchedule, fire_point
-from lemming.kernel.tick.firing_plan import format_pause, has_model_turns, is_person_agent
+from lemming.kernel.tick.firing_plan import format_pause
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.operations.naming import find_referring_agents, remove_references
 from lemming.operations.pending_rename import find_pending_rename, require_no_rename
 from lemming.queries.credit_accounts import AgentDetails, load_agent_details
+from lemming.queries.screens.agents_screen import AGENTS, describe_interval
 
 app = make_command_group("List, show, create, rename and remove agents.", cls=AgentFallbackGroup)
 
 
-@app.subcommand("list")
-def list_agents(context: CommandContext, limit: Limit = None) -> None:
-    """List all agents."""
-    base = context.org
-    survey, config = load_validated_survey(base), load_config(base)
-    entries = [(name, survey.agents.get(name)) for name in (*survey.agents, *survey.broken)]
-    rows = []
-    for name, agent in context.limit_rows(entries, limit):
-        problem = "" if agent else str(survey.broken[name])
-        facts = {"agent": name, "resume": agent.as_json if agent else None, "problem": problem}
-        if context.print_as_json("agent", facts):
-            continue
-        reads = ", ".join(agent.permissions.read_outboxes) if agent else ""
-        key, fires = (agent.model.key, _describe_schedule(agent, config)) if agent else ("-", "-")
-        rows.append([name, key, fires, reads or "-", agent.title if agent else f"broken: {problem}"])
-    if not context.as_json:
-        print_table(["AGENT", "MODEL", "SCHEDULE", "READS", "TITLE"], rows)
+app.add_screen("list", AGENTS)
 
 
 @app.subcommand("show")
@@ -97,7 +78,7 @@ def _list_agent_facts(details: AgentDetails, config: Config) -> list[tuple[str, 
     judge_share = f"{spent.judged:g} of them on judges, " if spent.judged else ""
     transferred = f"{spent.passed_on:g} transferred to agents it created, " if spent.passed_on else ""
     files = agent.permissions.file_access
-    fires = f"{_describe_interval(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.description}"
+    fires = f"{describe_interval(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.description}"
     failed = f", {state.failed} failed" if state.failed else ""
     last = f"{state.status} in tick {state.tick}, {format_count(state.turns, 'turn')} done{failed}"
     return [
@@ -114,31 +95,6 @@ def _list_agent_facts(details: AgentDetails, config: Config) -> list[tuple[str, 
         ("dollars", format_usd(spent.cost_usd, calls=spent.unpriced_calls, unpriced=spent.unpriced_calls)),
         ("last turn", last if state.status else "never"),
     ]
-
-
-def _describe_schedule(agent: Agent, config: Config) -> str:
-    """Describe the agent's schedule, or name the speaker for an agent without turns."""
-    if is_person_agent(agent, config):
-        return "a person speaks"
-    if not has_model_turns(agent, config):
-        return "a channel speaks"
-    return "paused" if agent.paused else _describe_interval(agent.schedule)
-
-
-def _describe_interval(schedule: AgentSchedule) -> str:
-    """Describe a schedule in words."""
-    every = schedule.run_every_n_ticks
-    text = "every tick" if every == 1 else f"every {every} ticks"
-    if schedule.cron is not None:
-        from lemming.libraries.cron_expressions import describe_cron
-
-        by_clock = (
-            f"{describe_cron(schedule.cron)} ({schedule.cron}, {schedule.timezone or 'the zone of the organisation'})"
-        )
-        text = by_clock if every == 1 else f"{by_clock} and {text}"
-    if point := fire_point(schedule):
-        text += f" at {point:.2f}"
-    return f"{text}, if something changed" if schedule.wake == "changed" else text
 
 
 NewName = Annotated[str, argument("NEW", f"{paths.AGENT_NAME_RULE.capitalize()}.")]

@@ -81,27 +81,29 @@ class CommandContext:
         """Print the first items, a line or an object each; see `print_list`."""
         print_list(kind, self.limit_rows(items, limit), columns, as_json=self.as_json, empty_text=empty_text)
 
-    def print_screen(self, screen: Screen, listing: ScreenResult, limit: int | None = None) -> None:
+    def print_screen(self, screen: Screen, result: ScreenResult, limit: int | None = None) -> None:
         """Print a declared list: problems, a table row or an object for each row, and notes."""
         from lemming.commands.error_reporting import print_error, print_problem
 
-        for problem in listing.problems:
+        for problem in result.problems:
             if not self.print_as_json("problem", problem.as_json()):
                 print_problem(problem, self.org)
-        rows = self.limit_rows(listing.rows, limit)
+        rows = result.rows if limit is None else self.limit_rows(result.rows, limit)
         if self.as_json:
             for row in rows:
                 print_json(screen.kind, screen.to_json(row))
-        elif rows or not screen.empty:
-            print_table(*screen.to_table(rows).as_text)
-        else:
+        elif rows and screen.is_table:
+            columns, cells = screen.to_table(result.list_table_rows(limit))
+            widths = [column.width for column in columns]
+            print_table([column.header or "" for column in columns], [[*map(one_line, row, widths)] for row in cells])
+        elif screen.empty and not rows:
             print_notice(screen.empty)
-        for note in () if self.as_json else listing.notes:
+        for note in () if self.as_json else result.notes:
             print_notice(one_line(note.text, 400), style="yellow" if note.is_warning else "plain")
-        for error in listing.errors:
+        for error in result.errors:
             print_error(error, self.org)
-        if listing.errors:
-            raise typer.Exit(listing.errors[0].exit_status)
+        if result.errors:
+            raise typer.Exit(result.errors[0].exit_status)
 
     def print_entry(self, entry: OutboxEntry) -> None:
         """Print a new entry: the path, or the whole entry with --json."""

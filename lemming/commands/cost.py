@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
 
 from lemming.commands.command_context import (
     AgentFallbackGroup,
@@ -17,28 +17,23 @@ from lemming.commands.command_context import (
     option,
 )
 from lemming.commands.terminal import (
-    format_count,
     print_data,
     print_json,
     print_notice,
-    print_table,
     show_progress_bar,
 )
-from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import did_you_mean, dump_pretty, parse
+from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import CREDITS_FILE, load_config
 from lemming.kernel.org.credit_limits import resolve_credits
-from lemming.kernel.org.organisation import OrgPath
-from lemming.queries.cost_report import REMOVED, By, Cost, CostReport, compute_costs
-from lemming.queries.credit_accounts import AgentPresence, find_presence, load_account
+from lemming.queries.credit_accounts import load_account
+from lemming.queries.screens.cost_screen import COST, GROUPS, CostRow, format_amount, list_costs, total_to_json
 from lemming.queries.screens.credits_screen import CREDITS
 from lemming.queries.screens.screen import format_value
 
-GROUPS = ("agent", "model", "request", "tick", "day")
-COLUMNS = (
+CSV_COLUMNS = (
     "turns", "calls", "credits", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens",
     "cached_tokens", "cached_share",
 )  # fmt: skip
@@ -68,146 +63,37 @@ def cost(
       lemming cost --by day --csv > days.csv
       lemming cost --by request --json | jq 'select(.type == "cost") | {request, credits}'
     """
-    if by not in GROUPS:
-        raise UsageError(
-            f'--by must be one of {", ".join(GROUPS)}, got "{by}"', hint=did_you_mean(by, GROUPS) or "write --by agent"
-        )
     if as_csv and context.as_json:
         raise UsageError("--csv and --json exclude each other", hint="use one of them")
     with show_progress_bar("adding up") as progress:
-        costs = compute_costs(context.org, by, since=since, progress=progress)  # type: ignore[arg-type]
-    rows = context.limit_rows(_sort_rows(costs, is_ranked=limit is not None), limit)
+        result = list_costs(context.org, by, since=since, progress=progress)
+    if limit is not None:
+        result = replace(result, rows=_rank_rows(result.rows, by))
+    if as_csv:
+        _print_costs_as_csv(by, context.limit_rows(result.rows, limit))
+        return
+    context.print_screen(COST, result, limit)
     if context.as_json:
-        _print_costs_as_json(costs, rows, _load_agent_presence(costs, context.org))
-    elif as_csv:
-        _print_costs_as_csv(costs, rows)
-    else:
-        marks = {
-            name: f" ({agent_account})"
-            for name, agent_account in _load_agent_presence(costs, context.org).items()
-            if agent_account != "present"
-        }
-        _print_costs(costs, [(f"{name}{marks.get(name, '')}", row) for name, row in rows])
-    _print_omissions(costs)
+        print_json("cost_total", total_to_json(result.total.report))
 
 
-def _sort_rows(costs: CostReport, *, is_ranked: bool) -> list[tuple[str, Cost]]:
-    """Return the rows that add up to the total: unjournaled spending first, or the most expensive first."""
-    has_row = costs.by != "agent" and any(costs.unrecorded.ledger_amounts)
-    rows = [*([(_label_unjournaled(costs), costs.unrecorded)] if has_row else []), *costs.rows.items()]
-    if is_ranked and costs.by in ("tick", "day"):
-        return rows[::-1]
-    return sorted(rows, key=lambda agent_account: -agent_account[1].credits) if is_ranked else rows
+def _rank_rows(rows: Sequence[CostRow], by: str) -> list[CostRow]:
+    """Return the most expensive rows first; for ticks and days, the newest."""
+    return [*rows[::-1]] if by in ("tick", "day") else sorted(rows, key=lambda row: -row.cost.credits)
 
 
-def _load_agent_presence(costs: CostReport, base: OrgPath) -> dict[str, AgentPresence]:
-    """Return the presence of agents that have a folder, by row name; empty unless rows are agents."""
-    if costs.by != "agent":
-        return {}
-    survey, config = survey_agents(base), load_config(base)
-    return {name: find_presence(survey, config, name) for name in costs.rows if not name.endswith(REMOVED)}
-
-
-def _label_unjournaled(costs: CostReport) -> str:
-    """Return the label of the row for spending without a journal."""
-    return f"before tick {costs.first_tick}" if costs.is_pruned else "in no journal"
-
-
-def _print_costs_as_json(
-    costs: CostReport, rows: Sequence[tuple[str, Cost]], presence: Mapping[str, AgentPresence]
-) -> None:
-    for name, row in rows:
-        is_unjournaled = row is costs.unrecorded
-        keys: dict[str, Any] = {costs.by: None if is_unjournaled else int(name) if costs.by == "tick" else name}
-        if costs.by == "agent":
-            keys = {"agent": name.removesuffix(REMOVED), "standing": presence.get(name, "removed")}
-        print_json("cost", {**keys, **({"rest": name} if is_unjournaled else {}), **row.as_json()})
-    facts: dict[str, Any] = {"by": costs.by, "before": costs.unrecorded.as_json(), "before_tick": costs.first_tick}
-    facts |= {"judged_credits": float(costs.judged)} if costs.judged else {}
-    facts |= {"lost": costs.write_off.as_json()} if costs.write_off else {}
-    facts |= {"removed": costs.removed_total.as_json(), "under_way": costs.open.as_json(), "damaged": costs.damaged}
-    print_json("cost_total", {**costs.total.as_json(), **facts})
-
-
-def _print_costs_as_csv(costs: CostReport, rows: Sequence[tuple[str, Cost]]) -> None:
-    print_data(",".join((costs.by, *COLUMNS)))
-    for name, row in rows:
-        values = (getattr(row, column) for column in COLUMNS)
+def _print_costs_as_csv(by: str, rows: Sequence[CostRow]) -> None:
+    print_data(",".join((by, *CSV_COLUMNS)))
+    for row in rows:
+        values = (getattr(row.cost, column) for column in CSV_COLUMNS)
         print_data(
-            ",".join(
-                (
-                    _quote_csv(name),
-                    *("" if agent_account is None else _format_amount(agent_account) for agent_account in values),
-                )
-            )
+            ",".join((_quote_csv(row.name), *("" if value is None else format_amount(value) for value in values)))
         )
 
 
 def _quote_csv(name: str) -> str:
     """Quote a name as CSV; agent names and model keys may hold any character."""
     return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\n\r') else name
-
-
-def _format_amount(amount: Decimal | float) -> str:
-    """Format an amount with all significant digits.
-
-    >>> [_format_amount(Decimal(text)) for text in ("12.500", "1E-7", "30", "-0.0")]
-    ['12.5', '0.0000001', '30', '0']
-    """
-    text = f"{amount:f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text == "-0" else text
-
-
-def _print_costs(costs: CostReport, rows: Sequence[tuple[str, Cost]]) -> None:
-    if not rows:
-        print_notice("no spending yet")
-        return
-    cells = [[name or "(no request)", *_format_cells(row, costs.by)] for name, row in (*rows, ("total", costs.total))]
-    print_table([costs.by.upper(), "TURNS", "CALLS", "CREDITS", "DOLLARS", "TOKENS"], cells)
-
-
-def _format_cells(row: Cost, by: By) -> list[str]:
-    cached = f" ({row.cached_tokens:,} cached, {row.cached_share:.0%})" if row.cached_share else ""
-    return [
-        "-" if by == "model" else str(row.turns),  # a turn may ask several
-        str(row.calls),
-        _format_amount(row.credits),
-        format_cost_usd(row),
-        f"{row.input_tokens:,} in{cached}, {row.output_tokens:,} out",
-    ]
-
-
-def format_cost_usd(row: Cost) -> str:
-    """Format a cost in dollars as far as prices are known, without floating-point noise.
-
-    >>> format_cost_usd(Cost(cost_usd=Decimal("0.23040000000000002"), unpriced_calls=1))
-    '$0.2304 or more'
-    """
-    if row.cost_usd is None:
-        return "unknown" if row.unpriced_calls else "-"
-    return f"${_format_amount(round(row.cost_usd, 12))}{' or more' if row.unpriced_calls else ''}"
-
-
-def _print_omissions(costs: CostReport) -> None:
-    """Print the amounts outside the rows: pruned journals, removed agents, judges, open ticks and write-offs."""
-    if costs.is_pruned:
-        amount = f"{format_count(float(costs.unrecorded.credits), 'credit')} were spent before"
-        print_notice(f"the oldest journal is of tick {costs.first_tick}: {amount}, without details")
-    if any(costs.removed_total.ledger_amounts):
-        print_notice(f"removed agents spent {format_count(float(costs.removed_total.credits), 'credit')} of it")
-    if costs.judged:
-        print_notice(f"{format_count(float(costs.judged), 'credit')} were spent on judges")
-    if any(costs.open.ledger_amounts):
-        print_notice(f"the running tick has spent {format_count(float(costs.open.credits), 'credit')} more so far")
-    if costs.write_off:
-        calls, dollars = format_count(costs.write_off.calls, "call"), costs.write_off.cost_usd
-        max_text = f"{_format_amount(Decimal(repr(costs.write_off.credits)))} credits"
-        max_text += "" if dollars is None else f", ${_format_amount(Decimal(repr(dollars)))}"
-        verb = "was sent and its answer" if costs.write_off.calls == 1 else "were sent and their answers"
-        print_notice(f"{calls} {verb} never came: at most {max_text}, which limits count beside the total")
-    for tick in costs.damaged:
-        print_notice(f"the journal of tick {tick} cannot be read; `lemming verify` says why", style="yellow")
 
 
 app = make_command_group("Show spending limits and grant credits.", cls=AgentFallbackGroup)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-from lemming.commands.command_context import AgentName, CommandContext, find_agent, option, require_agent_folder
-from lemming.commands.run_output import payload_to_text
+from lemming.commands.command_context import AgentName, CommandContext, find_agent, option
 from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, style_text
 from lemming.commands.trust import load_settings
+from lemming.journal_tools.outbox_validation import validate_outbox
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tick.firing_plan import is_person_agent
-from lemming.queries.message_lists import MessageList, load_inbox, load_outbox, record_read_mark
+from lemming.queries.message_lists import MessageList, load_inbox, record_read_mark
+from lemming.queries.screens.entries_screen import DEFAULT_ENTRIES, OUTBOX
+from lemming.queries.sentences import describe_entry
 
 
 def print_entries(entries: Sequence[OutboxEntry], *, unread: Iterable[str] = (), with_author: bool) -> None:
@@ -28,15 +30,7 @@ def print_entries(entries: Sequence[OutboxEntry], *, unread: Iterable[str] = (),
         tags = style_text(f"  #{' #'.join(one_line(tag) for tag in entry.tags)}", "dim") if entry.tags else ""
         tags += style_text(f"  (not before {entry.not_before})", "dim") if entry.not_before > current_time else ""
         prefix = f"{star}{entry.tick:>{tick_width}}  {author}{entry.kind:<8}"
-        print_data(f"{prefix}  {one_line(payload_to_text(entry.payload), 2000)}{tags}")
-
-
-def print_entries_as_json(entries: Iterable[OutboxEntry], *, unread: Iterable[str] | None = None) -> None:
-    """Print entries as objects with the keys of their files; with `unread`, add the key `is_unread`."""
-    unread_files = None if unread is None else set(unread)
-    for entry in entries:
-        extra = {} if unread_files is None else {"is_unread": entry.file in unread_files}
-        print_json("entry", {**entry.as_json(), **extra})
+        print_data(f"{prefix}  {one_line(describe_entry(entry.payload), 2000)}{tags}")
 
 
 def inbox(
@@ -57,7 +51,8 @@ def inbox(
     agent, config = find_agent(base, name), load_settings(base)
     is_person, messages = is_person_agent(agent, config), load_inbox(base, agent, config, number)
     if context.as_json:
-        print_entries_as_json(messages.entries, unread=messages.unread)
+        for entry in messages.entries:
+            print_json("entry", {**OUTBOX.to_json(entry), "is_unread": entry.file in messages.unread})
     elif messages.entries:
         print_entries(messages.entries, unread=messages.unread, with_author=True)
     else:
@@ -88,7 +83,7 @@ def _print_omitted_entries(messages: MessageList, *, is_person: bool) -> None:
 def outbox(
     context: CommandContext,
     name: AgentName,
-    number: Annotated[int, option("-n --limit N", "Show at most N entries.", min=1)] = 20,
+    number: Annotated[int, option("-n --limit N", "Show at most N entries.", min=1)] = DEFAULT_ENTRIES,
     kind: Annotated[MessageKind | None, option("--kind KIND", "Show entries of this kind only.")] = None,
 ) -> None:
     """Show the newest entries of an agent's outbox, oldest first.
@@ -99,14 +94,9 @@ def outbox(
       lemming outbox editor --json | jq -r .payload.text
     """
     base = context.org
-    require_agent_folder(base, name)
-    messages = load_outbox(base, name, number, kind, with_problems=not context.as_json)
-    if context.as_json:
-        print_entries_as_json(messages.entries)
-        return
-    if messages.entries:
-        print_entries(messages.entries, with_author=False)
-    else:
-        print_notice("no entries yet")
-    if count := len(messages.problems):
+    result = OUTBOX.load(base, {"agent": name, "number": number, "kind": kind})
+    if not context.as_json:
+        print_entries(result.rows, with_author=False)
+    context.print_screen(OUTBOX, result)
+    if not context.as_json and (count := len(validate_outbox(base, name))):
         print_notice(f"{format_count(count, 'file')} ignored; `lemming validate {name}` says why", style="yellow")

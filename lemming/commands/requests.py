@@ -14,17 +14,13 @@ from lemming.commands.command_context import (
     argument,
     join_text_argument,
     option,
-    require_agent_folder,
 )
 from lemming.commands.terminal import (
     format_count,
-    format_usd,
     one_line,
     print_columns,
     print_data,
-    print_json,
     print_notice,
-    print_table,
     show_progress_bar,
     style_text,
     to_text,
@@ -36,16 +32,22 @@ from lemming.obligations.answer_fields import describe_field, get_answer_schema,
 from lemming.obligations.current_requests import (
     RequestsSnapshot,
     find_request,
-    find_unreachable_assignees,
     load_requests,
 )
-from lemming.obligations.request_costs import RequestCost, RequestCosts, compute_request_costs
+from lemming.obligations.request_costs import RequestCosts, compute_request_costs
 from lemming.obligations.request_entries import choose_answerer, describe_fields, write_answer, write_cancel
 from lemming.obligations.request_goals import count_goal_turns
-from lemming.obligations.request_json import request_to_json
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.waiting_items import describe_deadline, is_scheduled_later
+from lemming.obligations.waiting_items import describe_deadline
 from lemming.obligations.write_decisions import decide, find_pending_request
+from lemming.queries.screens.requests_screen import (
+    REQUESTS,
+    describe_cost,
+    describe_state,
+    list_requests,
+    make_request_row,
+)
+from lemming.queries.screens.screen import ScreenResult
 
 _TEXT_WIDTH = 70
 
@@ -76,67 +78,22 @@ def requests(
       lemming requests 3fa9c1
       lemming requests --json | jq 'select(.end == "expired") | .id'
     """
+    if reference is None:
+        with show_progress_bar("adding up") as progress:
+            result = list_requests(context.org, is_open, of, to, tree, number, progress=progress)
+        context.print_screen(REQUESTS, result)
+        return
     base = context.org
-    for name in filter(None, (of, to)):
-        require_agent_folder(base, name)
     snapshot = load_requests(base)
-    if reference is not None or tree is not None:
-        selected = find_request(snapshot.requests, reference or tree or "")
-        root = snapshot.requests.get_root(selected) if reference is None else selected
-        levels = snapshot.requests.iter_tree(root)
-    else:
-        matches = [
-            view
-            for view in snapshot.requests
-            if (view.is_open or not is_open) and of in (None, view.asker) and (to is None or view.was_assignee(to))
-        ]
-        levels = [(0, request_view) for request_view in matches[-number:]]
+    levels = list(snapshot.requests.iter_tree(find_request(snapshot.requests, reference)))
     with show_progress_bar("adding up") as progress:
         costs = compute_request_costs(base, [request for _, request in levels], progress)
-    if context.as_json:
-        for _, request in levels[:1] if reference else levels:
-            print_json("request", request_to_json(base, request, snapshot, costs))
-    elif reference is not None:
-        _print_request(base, snapshot, levels[0][1], costs)
-        _print_requests(snapshot, levels[1:], costs)
-    elif levels:
-        _print_requests(snapshot, levels, costs)
-        if tree is None and len(matches) > len(levels):
-            print_notice(f"{len(matches) - len(levels)} older ones; raise -n to see them", style="dim")
-    else:
-        print_notice("no requests" if len(snapshot.requests) == 0 else "no matching requests")
-
-
-def _print_requests(snapshot: RequestsSnapshot, levels: list[tuple[int, RequestView]], costs: RequestCosts) -> None:
-    if not levels:
+    rows = [make_request_row(base, request, snapshot, costs, depth) for depth, request in levels]
+    if context.print_as_json("request", REQUESTS.to_json(rows[0])):
         return
-    rows = []
-    for depth, request in levels:
-        since = min((share.since for share in request.open_assignments), default=request.end_tick)
-        assignees = " ".join(request.assignees) or " ".join(request.targets)
-        route = f"{'  ' * depth}{request.asker} > {assignees}"
-        cost = _describe_cost(costs.get_cost(request))
-        if request.children and (tree_cost := _describe_cost(costs.get_tree_cost(request, snapshot.requests))):
-            cost = f"total {tree_cost}, own {cost or 'none'}"
-        rows.append(
-            [
-                request.id,
-                _describe_state(request, snapshot),
-                str(since),
-                route,
-                cost,
-                one_line(request.text, _TEXT_WIDTH),
-            ]
-        )
-    print_table(["ID", "STATE", "SINCE", "FROM > HELD BY", "COST", "TEXT"], rows)
-
-
-def _describe_state(request: RequestView, snapshot: RequestsSnapshot) -> str:
-    if request.end is not None:
-        return request.end
-    if unreached := find_unreachable_assignees(request, snapshot):
-        return f"cannot reach {' '.join(unreached)}"
-    return "scheduled" if is_scheduled_later(request) else "open"
+    _print_request(base, snapshot, levels[0][1], costs)
+    if rows[1:]:
+        context.print_screen(REQUESTS, ScreenResult(rows[1:]))
 
 
 def _print_request(base: OrgPath, snapshot: RequestsSnapshot, request: RequestView, costs: RequestCosts) -> None:
@@ -148,7 +105,7 @@ def _print_request(base: OrgPath, snapshot: RequestsSnapshot, request: RequestVi
     if request.is_open:
         age = format_count(request.age_ticks(requests.tick), "tick")
         rows.append(
-            ["state", f"{_describe_state(request, snapshot)} for {age}; {describe_deadline(request, requests.tick)}"]
+            ["state", f"{describe_state(request, snapshot)} for {age}; {describe_deadline(request, requests.tick)}"]
         )
         rows += [["held by", f"{share.assignee} since tick {share.since}"] for share in request.open_assignments]
     else:
@@ -165,9 +122,9 @@ def _print_request(base: OrgPath, snapshot: RequestsSnapshot, request: RequestVi
     if goal := count_goal_turns(base, request):
         state = {None: "not reached so far", True: "reached", False: "not reached"}[goal["reached"]]
         rows.append(["until", f"{state}, turn {goal['turns']} of {goal['max_turns']}"])
-    rows.append(["cost", _describe_cost(costs.get_cost(request)) or "none so far"])
+    rows.append(["cost", describe_cost(costs.get_cost(request)) or "none so far"])
     if request.children:
-        rows.append(["total cost", _describe_cost(costs.get_tree_cost(request, requests)) or "none so far"])
+        rows.append(["total cost", describe_cost(costs.get_tree_cost(request, requests)) or "none so far"])
     for share in request.assignments:
         if answer := share.answer:
             text = to_text(parse_answer(answer.payload, request.schema))
@@ -177,13 +134,6 @@ def _print_request(base: OrgPath, snapshot: RequestsSnapshot, request: RequestVi
     print_columns(rows)
     if request.children:
         print_data()
-
-
-def _describe_cost(cost: RequestCost) -> str:
-    if not cost.turns:
-        return ""
-    dollars = format_usd(cost.cost_usd, calls=cost.calls)
-    return f"{format_count(cost.calls, 'call')}, {format_count(cost.credits, 'credit')}, {dollars}"
 
 
 def cancel(

@@ -19,7 +19,6 @@ from lemming.commands.terminal import (
     print_notice,
     print_on_last_line,
     style_text,
-    to_text,
 )
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, is_provider_error
@@ -52,6 +51,7 @@ from lemming.kernel.journal.journal_records import (
 )
 from lemming.kernel.journal.turn_report import EntryWritten, TickReport, ToolUseJson, TurnReport
 from lemming.kernel.org.organisation import OrgPath
+from lemming.queries.sentences import describe_entry
 
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
 _MIN_TEXT_WIDTH = 30
@@ -262,7 +262,7 @@ class Narrator:
         if match is None:
             return entry["file"]
         try:
-            return payload_to_text(read_entry(self.base, EntryName(to_int(match[1]), 0, match[2], author)).payload)
+            return describe_entry(read_entry(self.base, EntryName(to_int(match[1]), 0, match[2], author)).payload)
         except (ConfigError, FileNotFoundError):  # an entry past its retention, or removed by hand
             return entry["file"]
 
@@ -304,14 +304,6 @@ def format_sleep(event: Sleeping | Woken) -> str:
         tick_text = f"tick {first}" if missed_ticks == 1 else f"ticks {first} to {last}"
         parts.append(f"slept through {tick_text}")
     return "; ".join(parts)
-
-
-def payload_to_text(payload: dict[str, Any]) -> str:
-    """Return the text of a payload, or the whole payload if there is no text."""
-    text = payload.get("text")
-    rendered = to_text(text if isinstance(text, str) else payload)
-    target = payload.get("target")
-    return f"{rendered}  (to {target})" if isinstance(target, str) else rendered
 
 
 def format_tick_summary(report: TickReport, due: list[str]) -> str:

@@ -16,7 +16,6 @@ from lemming.commands.terminal import (
     one_line,
     print_data,
     print_notice,
-    print_table,
     style_text,
 )
 from lemming.kernel.agents import Survey
@@ -26,6 +25,7 @@ from lemming.kernel.tick.firing_plan import format_pause
 from lemming.obligations.waiting_items import summarize_inbox
 from lemming.queries.org_status import OrgStatus, load_org_status
 from lemming.queries.pending import describe_pending
+from lemming.queries.screens.screen import ScreenResult
 from lemming.queries.screens.status_screen import STATUS, status_to_json
 
 _MAX_FACTS_SHOWN = 8
@@ -126,7 +126,7 @@ def _print_status(context: CommandContext, org_status: OrgStatus, waiting_line: 
         print_data(style_text("findings are not counted in large journals; run `lemming findings`", "dim"))
     print_data()
     if org_status.agent_statuses:
-        print_table(*STATUS.to_table(org_status.agent_statuses).as_text)
+        context.print_screen(STATUS, ScreenResult(org_status.agent_statuses))
     else:
         print_data(STATUS.empty)
     _print_issues(context, org_status)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from lemming.commands.command_context import CommandContext, argument, option
-from lemming.commands.run_output import payload_to_text
 from lemming.commands.terminal import (
     Style,
     describe_totals,
@@ -23,6 +22,7 @@ from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, ToolUse
 from lemming.kernel.inboxes.capability_state import find_call_notes
 from lemming.kernel.obligations.call_reviews import find_call_review
 from lemming.queries.prompt_parts import describe_message
+from lemming.queries.sentences import describe_entry
 from lemming.queries.views.tick_view import build_plan_section, load_recorded_tick, turn_to_json
 
 MAX_KNOWN_SHOWN = 5
@@ -109,7 +109,7 @@ def _print_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> Non
     for use in turn.tools:
         _print_labelled_line("tool", f"{_format_use(use)}  {_format_tool_result(use)}")
     for entry in turn.entries:
-        _print_labelled_line("entry", f"{entry.id}  {entry.kind}  {one_line(payload_to_text(entry.payload), 2000)}")
+        _print_labelled_line("entry", f"{entry.id}  {entry.kind}  {one_line(describe_entry(entry.payload), 2000)}")
     for key, value in turn.memory.items():
         _print_labelled_line("memory", f"{key} = {one_line(to_text(value), 400)}")
     for path, effect in turn.writes.items():
@@ -175,7 +175,7 @@ def _print_entries(entries: list[ShownEntry]) -> None:
 def _format_entry(entry: ShownEntry) -> str:
     if entry.author is None:
         return f"{entry.id}"
-    text = payload_to_text(entry.payload) if isinstance(entry.payload, dict) else ""
+    text = describe_entry(entry.payload) if isinstance(entry.payload, dict) else ""
     known_mark = "" if entry.is_new else "  (known)"
     return f"{entry.id}  {entry.author}, tick {entry.tick}  {one_line(text, 200)}{known_mark}"
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming.commands.command_context import CommandContext, Limit, argument, option, require_agent_folder
+from lemming.commands.command_context import CommandContext, Limit, argument, option
 from lemming.commands.terminal import Style, get_terminal_width, print_data, print_notice, style_text
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.invisible_text import find_suspicious_text, show_invisible
@@ -25,8 +25,8 @@ from lemming.kernel.obligations.call_reviews import CallPatch, find_call_review
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.obligations.ledger_calls import find_pending_call
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.waiting_items import list_person_inbox as what_waits
 from lemming.obligations.write_decisions import find_pending_request
+from lemming.queries.screens.waiting_screen import WAITING, list_waiting
 
 _MISSING_FILE = "(missing)"
 _MAX_SPACES, _MAX_EMPTY_LINES, _MIN_WIDTH = 60, 3, 20
@@ -181,9 +181,7 @@ def waiting(
       lemming waiting --json | jq -r 'select(.call) | .call.id'
     """
     base = context.org
-    if person is not None:
-        require_agent_folder(base, person)
-    items = [item for item in what_waits(base) if person in (None, item.person)]
+    items = list_waiting(base, person)
     if reference is not None:
         request, call = find_pending_request(base, reference)[1:]
         items = [item for item in items if item.identity == request.identity]
@@ -192,13 +190,13 @@ def waiting(
             print_call(base, request.asker, shown_call, [(item.person, item.at_deadline) for item in items])
             raise typer.Exit(1)
     for item in context.limit_rows(items, limit):
-        if not context.print_as_json("waiting", item.as_json()):
+        if not context.print_as_json("waiting", WAITING.to_json(item)):
             print_wrapped(item.id, item.summary_line)
     if items and not context.as_json:
         print_notice("`lemming approve ID` or `lemming deny ID` decides a call, `lemming answer ID TEXT` answers a question, "
              "`lemming waiting ID` shows one item in full", style="dim")  # fmt: skip
     if not items and not context.as_json:
-        print_data("nothing waits for a person")
+        print_data(WAITING.empty)
     raise typer.Exit(1 if items else 0)
 
 

@@ -22,8 +22,8 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.operations.permission_grants import PermissionGrants
 from lemming.queries.editable_files import SETTINGS_FILES, resolve_editable_file, validate_text
 from lemming.queries.permissions_required import list_required_permissions
+from lemming.queries.sentences import describe_payload, entry_text
 from lemming.queries.views.changes_view import require_fast_history
-from lemming.queries.views.sentences import describe_payload, entry_text
 
 Json = dict[str, Any]
 TICKS, SHOWN, DIFF_CHARS = 10, 60, 4000

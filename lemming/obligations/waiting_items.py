@@ -54,13 +54,6 @@ class PersonInboxItem:
             return f"{self.asker} asks {self.person} for {self.needs}, {age}; {self.at_deadline}{text}"
         return f"{self.person} owes {self.asker} {self.needs}, {age}; {self.at_deadline}{text}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the item as JSON values, including the summary line."""
-        values = {**vars(self), "line": self.summary_line}
-        if self.call is None:
-            del values["call"]
-        return values
-
 
 def list_person_inbox(base_path: str | os.PathLike[str]) -> list[PersonInboxItem]:
     """Return the requests awaiting a person, the oldest first.

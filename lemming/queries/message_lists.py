@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lemming.journal_tools.outbox_validation import validate_outbox
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.inboxes.inbox import build_inbox
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.journal.read_cursor import ReadMark
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import is_person_agent
@@ -54,15 +52,6 @@ def load_inbox(base: OrgPath, agent: Agent, config: Config, limit: int) -> Messa
     return MessageList(
         entries[:limit], box.problems, unread, omitted, box.waiting, box.mark if is_person else None, full_mark
     )
-
-
-def load_outbox(
-    base: OrgPath, name: str, limit: int, kind: MessageKind | None = None, *, with_problems: bool = False
-) -> MessageList:
-    """Return the newest entries of an agent, oldest first; `with_problems` validates every entry in the outbox."""
-    entries = read_outbox_entries(base, name, None if kind else limit)
-    problems = validate_outbox(base, name) if with_problems else ()
-    return MessageList([entry for entry in entries if kind in (None, entry.kind)][-limit:], problems)
 
 
 def record_read_mark(base: OrgPath, name: str, mark: ReadMark | None) -> None:

@@ -13,10 +13,7 @@ from typing import Any, NotRequired, TypedDict, get_type_hints
 
 from lemming.journal_tools.provenance.prompt_parser import ShownEntry
 from lemming.kernel.files.field_types import Schema, type_schema
-from lemming.obligations.request_json import RequestJson
-from lemming.obligations.waiting_items import PersonInboxItem
 from lemming.queries.cost_report import Cost
-from lemming.queries.credit_accounts import AgentPresence
 from lemming.queries.screens.credits_screen import CREDITS
 from lemming.queries.screens.screen_registry import iter_screens
 from lemming.queries.screens.status_screen import STATUS
@@ -53,8 +50,6 @@ _TURN = _make_typed_dict(
     files=_make_list_type(_make_typed_dict(path=str, sha256=str, bytes=int)), removed=Names, remarks=Names, verdicts=list[Json],
     judged=Json | None, notes=str, duration_ms=int, **_SPENT,
 )  # fmt: skip
-_GROUPS: Any = dict.fromkeys(("agent", "model", "request", "day", "rest"), NotRequired[Text])
-
 OUTPUT_TYPES: Mapping[str, Any] = {
     "status": _make_typed_dict(
         org=str, tick=int, is_interrupted=bool, answers_kept=NotRequired[int],
@@ -69,9 +64,6 @@ OUTPUT_TYPES: Mapping[str, Any] = {
         agent=str, resume=Json | None, problem=str, readers=NotRequired[Names], state=NotRequired[Json],
         account=_make_optional_type(CREDITS.row_type), next_tick=NotRequired[int | None], next_at=NotRequired[Text],
     ),
-    "waiting": _make_typed_dict(PersonInboxItem, line=str, call=NotRequired[Json]),
-    "request": RequestJson,
-    "cost": _make_typed_dict(**_GROUPS, standing=NotRequired[AgentPresence], tick=NotRequired[int | None], **_COST),
     "cost_total": _make_typed_dict(
         by=str, before=_make_typed_dict(**_COST), before_tick=int | None, judged_credits=NotRequired[float],
         lost=_make_optional_type(_make_typed_dict(calls=int, credits=float, cost_usd=Number, tokens=int)),
@@ -88,11 +80,6 @@ OUTPUT_TYPES: Mapping[str, Any] = {
         tick=int, at=str, is_committed=bool, engine_starts=int, order=Names, expired=Names,
         expired_unread=dict[str, int], totals=Json, turns=_make_list_type(_TURN), **_PLANNED,
     ),
-    "entry": _make_typed_dict(
-        id=str, tick=int, agent=str, kind=str, payload=Json, tags=Names, created_at=str,
-        is_unread=NotRequired[bool],
-    ),
-    "finding": _make_typed_dict(kind=str, agents=Names, text=str, since_tick=int, evidence=Names, fix=str),
     "metric": _make_typed_dict(name=str, kind=str, labels=dict[str, str], value=Number),
     "node": _make_typed_dict(
         name=str, title=str, model=str, speaks=str, reads_all=bool, paused=bool, wrote=int

@@ -58,7 +58,7 @@ def test_who_may_only_look_has_no_tool_that_writes(base: Path) -> None:
         return {it.name: it.annotations.read_only_hint for it in (await client.list_tools()).tools}
 
     declared = [screen.tool for screen in iter_screens() if screen.tool]
-    looking = dict.fromkeys(["status", "plan", "why", "outbox", "requests", *declared], True)
+    looking = dict.fromkeys(["status", "plan", "why", *declared], True)
     assert talking(make_server(base), names) == looking
     writing = dict.fromkeys(["ask", "send", "answer"], False)
     assert talking(make_server(base, writes=True), names) == looking | writing

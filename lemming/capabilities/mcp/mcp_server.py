@@ -92,13 +92,9 @@ class OrgCommands:
         """
         return await self.run_command("why", "--depth", str(depth), "--json", "--", target)
 
-    async def outbox(self, agent: AgentName, number: Count = 20) -> str:
-        """List the newest entries written by an agent, oldest first."""
-        return await self.run_command("outbox", "-n", str(number), "--json", "--", agent)
-
     async def recent_entries(self, name: str) -> str:
         """List the newest entries written by an agent, oldest first."""
-        return await self.outbox(name)
+        return await self.run_command("outbox", "--json", "--", name)
 
     async def requests(self) -> str:
         """List the open requests with their askers and assignees."""
@@ -173,7 +169,7 @@ def make_server(base: Path, *, writes: bool = False, person: str = "") -> MCPSer
     )
     commands = OrgCommands(base, person)
     read_commands: list[Callable[..., Awaitable[str]]] = [
-        commands.status, commands.plan, commands.why, commands.outbox, commands.requests,
+        commands.status, commands.plan, commands.why,
         *(_make_screen_tool(commands, screen) for screen in iter_screens() if screen.tool),
     ]  # fmt: skip
     for command in read_commands:

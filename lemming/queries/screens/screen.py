@@ -76,6 +76,7 @@ class Note(NamedTuple):
 class ScreenResult:
     """The result of a query: rows, and sentences below the table that `--json` omits.
 
+    `total`: the last row of a table, which `--json` omits, or None.
     `problems`: files that have no row, or a wrong one. `errors`: rows that cannot be read; the command fails with them.
     """
 
@@ -83,6 +84,11 @@ class ScreenResult:
     notes: Sequence[Note] = ()
     problems: Sequence[Problem] = ()
     errors: Sequence[LemmingError] = ()
+    total: Any = None
+
+    def list_table_rows(self, limit: int | None = None) -> list[Any]:
+        """Return the first rows, and the total."""
+        return [*self.rows[:limit], *([self.total] if self.rows and self.total is not None else [])]
 
 
 class Table(NamedTuple):
@@ -90,13 +96,6 @@ class Table(NamedTuple):
 
     columns: list[Column]
     cells: list[list[str]]
-
-    @property
-    def as_text(self) -> tuple[list[str], list[list[str]]]:
-        """The headings and rows for a terminal, in which long cells are cut."""
-        widths = [column.width for column in self.columns]
-        rows = [[cell[:width] for cell, width in zip(row, widths, strict=True)] for row in self.cells]
-        return [column.header or "" for column in self.columns], rows
 
 
 @dataclass(frozen=True)
@@ -106,6 +105,7 @@ class Screen:
     `kind`: the `type` of its JSON objects. `title`: the heading on the page. `row`: class of the rows, for the types of
     its attributes. `empty`: the text in place of an empty table. `command`: the command, if not `lemming NAME`. `tool`:
     name of its MCP tool. `inside`: key of the object that holds the rows, if the command prints a single object.
+    `is_table`: False if the command prints sentences in place of the table.
     """
 
     name: str
@@ -118,6 +118,7 @@ class Screen:
     command: str = ""
     tool: str = ""
     inside: str = ""
+    is_table: bool = True
 
     @cached_property
     def keys(self) -> list[Column]:
@@ -160,7 +161,8 @@ class Screen:
             elif value is True:
                 options.append(usage)
             elif value not in (None, False):
-                options.append(f"{usage.partition(' ')[0]}={value}")
+                option = [word for word in usage.split() if word.startswith("-")][-1]
+                options.append(f"{option}={value}")
         separator = ["--", *arguments] if arguments else []
         return [*(self.command or self.name).split(), *options, "--json", *separator]
 

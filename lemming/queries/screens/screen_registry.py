@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 OWN_SCREENS = {
     "status": "lemming.queries.screens.status_screen:STATUS",
+    "agents": "lemming.queries.screens.agents_screen:AGENTS",
+    "requests": "lemming.queries.screens.requests_screen:REQUESTS",
+    "waiting": "lemming.queries.screens.waiting_screen:WAITING",
+    "findings": "lemming.queries.screens.findings_screen:FINDINGS",
+    "outbox": "lemming.queries.screens.entries_screen:OUTBOX",
+    "cost": "lemming.queries.screens.cost_screen:COST",
     "history": "lemming.queries.screens.commits_screen:COMMITS",
     "memory": "lemming.queries.screens.memory_screen:MEMORY",
     "credits": "lemming.queries.screens.credits_screen:CREDITS",

@@ -22,9 +22,9 @@ from lemming.operations.engine_progress import find_running_engine
 from lemming.queries.capability_status import collect_capability_status
 from lemming.queries.next_turn import NextTurn, find_next_turn
 from lemming.queries.pending import describe_pending, find_stopped_agents, list_pending_questions
+from lemming.queries.sentences import entry_to_message
 from lemming.queries.tick_preview import TickPreview, load_inspection_settings, preview_tick
 from lemming.queries.views.feed_view import build_feed_view
-from lemming.queries.views.sentences import entry_to_message
 from lemming.queries.views.tick_summaries import (
     MAX_TURNS_SCANNED,
     CurrentActivity,

@@ -18,7 +18,7 @@ from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.journal.journal_file import started_journals
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.queries.views.sentences import describe_payload, entry_text, truncate_value
+from lemming.queries.sentences import describe_payload, entry_text, truncate_value
 from lemming.queries.views.tick_view import load_recorded_tick
 
 MAX_DIFF_CHARS = 200_000

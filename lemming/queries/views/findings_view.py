@@ -9,6 +9,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.queries.findings.finding_rules import CHECKS, apply_rules
 from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
+from lemming.queries.screens.findings_screen import FINDINGS
 
 Json = dict[str, Any]
 
@@ -56,5 +57,5 @@ class _FindingsCache:
             "can_tell": is_scan_long_enough(scan),
             "damaged": scan.damaged,
             "kinds": titles,
-            "rows": [finding.as_json("finding") for finding in apply_rules(scan)],
+            "rows": [FINDINGS.to_json(finding) for finding in apply_rules(scan)],
         }

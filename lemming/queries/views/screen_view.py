@@ -30,7 +30,8 @@ def build_screen_view(org: OrgPath, *, screen: str = "status", **parameters: str
 
 def table_to_json(screen: Screen, result: ScreenResult) -> Json:
     """Return a screen's table: the columns, and for each row the cells and the values behind links and numbers."""
-    table = screen.to_table(result.rows[:MAX_ROWS])
+    rows = result.list_table_rows(MAX_ROWS)
+    table = screen.to_table(rows)
     return {
         "name": screen.name,
         "title": screen.title,
@@ -38,7 +39,7 @@ def table_to_json(screen: Screen, result: ScreenResult) -> Json:
         "empty": screen.empty,
         "columns": [_column_to_json(screen, column) for column in table.columns],
         "rows": table.cells,
-        "values": [[_link_value(screen, column, row) for column in table.columns] for row in result.rows[:MAX_ROWS]],
+        "values": [[_link_value(screen, column, row) for column in table.columns] for row in rows],
         "total": len(result.rows),
         "notes": [*(note._asdict() for note in result.notes), *_list_errors(result)],
     }

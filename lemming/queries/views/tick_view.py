@@ -17,7 +17,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
 from lemming.operations.engine_progress import find_running_engine
-from lemming.queries.views.sentences import describe_call, describe_payload, entry_text
+from lemming.queries.sentences import describe_call, describe_payload, entry_text
 from lemming.queries.views.tick_summaries import TickSummary, summarize_ticks
 
 MAX_ROWS = 100

@@ -25,9 +25,11 @@ from lemming.obligations.answer_fields import describe_field, get_answer_schema,
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import PersonInboxItem, build_person_inbox
+from lemming.queries.screens.waiting_screen import WAITING
+from lemming.queries.sentences import describe_call, describe_payload, entry_text, truncate_value
 from lemming.queries.views.feed_view import make_trust_lookup
 from lemming.queries.views.moments import find_local_time
-from lemming.queries.views.sentences import describe_call, describe_payload, entry_text, truncate_value
+from lemming.queries.sentences import describe_call, describe_payload, entry_text, truncate_value
 from lemming.queries.views.subject import find_references, find_subject
 
 Json = dict[str, Any]
@@ -77,11 +79,10 @@ def _build_item(org: Organisation, item: PersonInboxItem, request: RequestView) 
     schema = get_answer_schema(request)
     subject = find_subject(org, item.call, request.asker) if item.call else None
     return {
-        **item.as_json(),
+        **WAITING.to_json(item),
         "subject": subject,
         "expiry": _build_expiry(item, request),
         "text": request.text,
-        "line": item.summary_line,
         "wish": _describe_wish(item, request),
         "created_at": find_local_time(org, request.entry),
         "file": request.entry.file,

@@ -10,7 +10,7 @@ from lemming.journal_tools.provenance.trust_steps import TrustStep, load_trust_s
 from lemming.journal_tools.provenance.write_log import WriteLog
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.org.organisation import OrgPath
-from lemming.queries.views.sentences import ADDRESSING, describe_payload, entry_text
+from lemming.queries.sentences import ADDRESSING, describe_payload, entry_text
 
 DEFAULT_DEPTH = 2
 MAX_DEPTH = 100

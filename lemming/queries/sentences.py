@@ -1,4 +1,4 @@
-"""Descriptions of actions of agents and people: the same sentences on every screen. Pure.
+"""Sentences for actions of agents and people: the same on every screen. Pure.
 
 A screen has the record as well: a sentence may say less than the record, but never more.
 """
@@ -91,6 +91,21 @@ def entry_text(payload: Mapping[str, Any]) -> str:
     if is_approval_request(payload) and isinstance(call, Mapping) and isinstance(args := call.get("args"), Mapping):
         return f"wants to {describe_call(str(call.get('tool')), args)}"
     return text if isinstance(text, str) else ""
+
+
+def describe_entry(payload: Mapping[str, Any]) -> str:
+    """Return an entry as a sentence: its text, or its other fields in words, and the agent it is addressed to.
+
+    >>> describe_entry(dict(text="hello", target="ada")), describe_entry(dict(decision="deny"))
+    ('hello  (to ada)', 'denied it')
+    """
+    text = payload.get("text")
+    if isinstance(text, str) and not is_approval_request(payload):
+        sentence = text
+    else:
+        sentence = entry_text(payload) or describe_payload(payload) or to_line(payload)
+    target = payload.get("target")
+    return f"{sentence}  (to {target})" if isinstance(target, str) else sentence
 
 
 def describe_payload(payload: Mapping[str, Any]) -> str:

@@ -1,0 +1,132 @@
+"""The screen of requests: who asked whom, the state, and the cost."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from lemming.kernel.agents import require_agent_folder
+from lemming.kernel.base.wording import format_count, format_usd
+from lemming.kernel.org.organisation import OrgPath
+from lemming.obligations.current_requests import (
+    RequestsSnapshot,
+    find_request,
+    find_unreachable_assignees,
+    load_requests,
+)
+from lemming.obligations.journal_spending import Progress, no_progress
+from lemming.obligations.request_costs import RequestCost, RequestCosts, compute_request_costs
+from lemming.obligations.request_json import RequestJson, request_to_json
+from lemming.obligations.request_view import RequestView
+from lemming.obligations.waiting_items import is_scheduled_later
+from lemming.queries.screens.screen import Column, Note, Parameter, Screen, ScreenResult
+
+DEFAULT_REQUESTS = 30
+Json = dict[str, Any]
+
+
+def list_requests(
+    org: OrgPath,
+    is_open: Annotated[bool, Parameter("--open", "Show open requests only.")] = False,
+    of: Annotated[
+        str | None, Parameter("--from AGENT", "Show requests made by this agent only.", is_agent=True)
+    ] = None,
+    to: Annotated[
+        str | None,
+        Parameter("--held-by AGENT", "Show requests assigned to this agent only, now or earlier.", is_agent=True),
+    ] = None,
+    tree: Annotated[str | None, Parameter("--tree ID", "Show the whole tree of requests that ID belongs to.")] = None,
+    number: Annotated[int, Parameter("-n --limit N", "Show the newest N requests.", minimum=1)] = DEFAULT_REQUESTS,
+    *,
+    progress: Progress = no_progress,
+) -> ScreenResult:
+    """Return the newest matching requests, oldest first, or a tree of requests."""
+    for name in filter(None, (of, to)):
+        require_agent_folder(org, name)
+    snapshot, omitted = load_requests(org), 0
+    if tree:
+        requests = snapshot.requests
+        levels = list(requests.iter_tree(requests.get_root(find_request(requests, tree))))
+    else:
+        matches = [
+            request
+            for request in snapshot.requests
+            if (request.is_open or not is_open)
+            and (not of or of == request.asker)
+            and (not to or request.was_assignee(to))
+        ]
+        levels = [(0, request) for request in matches[-number:]]
+        omitted = len(matches) - len(levels)
+    costs = compute_request_costs(org, [request for _, request in levels], progress)
+    rows = [make_request_row(org, request, snapshot, costs, depth) for depth, request in levels]
+    return ScreenResult(rows, [Note(f"{omitted} older ones; raise -n to see them")] if omitted else [])
+
+
+def make_request_row(
+    org: OrgPath, request: RequestView, snapshot: RequestsSnapshot, costs: RequestCosts, depth: int
+) -> Json:
+    """Return the JSON values of a request, with the cells of its row. `depth`: level below the root of its tree."""
+    since = min((share.since for share in request.open_assignments), default=request.end_tick)
+    cost = describe_cost(costs.get_cost(request))
+    if request.children and (tree_cost := describe_cost(costs.get_tree_cost(request, snapshot.requests))):
+        cost = f"total {tree_cost}, own {cost or 'none'}"
+    assignees = " ".join(request.assignees) or " ".join(request.targets)
+    cells = {"state": describe_state(request, snapshot), "since": str(since), "route": f"{request.asker} > {assignees}"}
+    return {**request_to_json(org, request, snapshot, costs), **cells, "cost_text": cost, "indent": "  " * depth}
+
+
+def describe_state(request: RequestView, snapshot: RequestsSnapshot) -> str:
+    """Return the state of a request in words."""
+    if request.end is not None:
+        return request.end
+    if unreached := find_unreachable_assignees(request, snapshot):
+        return f"cannot reach {' '.join(unreached)}"
+    return "scheduled" if is_scheduled_later(request) else "open"
+
+
+def describe_cost(cost: RequestCost) -> str:
+    """Return the cost of a request in words, or an empty text before its first turn."""
+    if not cost.turns:
+        return ""
+    dollars = format_usd(cost.cost_usd, calls=cost.calls)
+    return f"{format_count(cost.calls, 'call')}, {format_count(cost.credits, 'credit')}, {dollars}"
+
+
+REQUESTS = Screen(
+    "requests",
+    kind="request",
+    title="Requests",
+    tool="requests",
+    query=list_requests,
+    row=RequestJson,
+    empty="no requests",
+    columns=(
+        Column("id", "ID", "Id of the request."),
+        Column("", "STATE", "open, scheduled, or its end.", text=lambda row: row["state"]),
+        Column("", "SINCE", "Tick since which it is held, or of its end.", text=lambda row: row["since"]),
+        Column("", "FROM > HELD BY", "Who asked, and who holds it.", text=lambda row: row["indent"] + row["route"]),
+        Column("file", about="File of the entry."),
+        Column("asker", about="Agent or person that asked."),
+        Column("targets", about="Agents and persons asked."),
+        Column("holders", about="Agents and persons that hold it now."),
+        Column("out_of_reach", about="Holders that cannot see it."),
+        Column("tick", about="Tick of the entry."),
+        Column("age_ticks", about="Ticks since then."),
+        Column("cost", "COST", "Cost of its turns.", text=lambda row: row["cost_text"]),
+        Column("cost_with_children", about="The same with all sub-requests."),
+        Column("text", "TEXT", "Text of the request.", width=70),
+        Column("conversation", about="Name of the conversation, or empty."),
+        Column("not_before", about="Time before which it stays hidden, or empty."),
+        Column("parent", about="Request that it was made for, or null."),
+        Column("children", about="Sub-requests."),
+        Column("deadline", about="Last tick for the answer, or null."),
+        Column("not_after", about="Last time for the answer, or empty."),
+        Column("end", about="Its end, or null while it is open."),
+        Column("end_tick", about="Tick of its end, or null."),
+        Column("closed_by", about="File of the entry that closed it, or null."),
+        Column("held_since", about="Tick since which each holder has it."),
+        Column("hops", about="Handoffs: tick, from whom, to whom, file."),
+        Column("answers", about="Answers: agent, tick, file, answer."),
+        Column("default", about="Answer that was taken at the deadline, or null."),
+        Column("until", about="Goal of the request with its turns, or null."),
+    ),
+)  # fmt: skip
