@@ -98,8 +98,9 @@ class CommandContext:
             print_table([column.header or "" for column in columns], [[*map(one_line, row, widths)] for row in cells])
         elif screen.empty and not rows:
             print_notice(screen.empty)
-        for note in () if self.as_json else result.notes:
-            print_notice(one_line(note.text, 400), style="yellow" if note.is_warning else "plain")
+        for note in result.notes:
+            if note.is_warning or not self.as_json:
+                print_notice(one_line(note.text, 400), style="yellow" if note.is_warning else "plain")
         for error in result.errors:
             print_error(error, self.org)
         if result.errors:

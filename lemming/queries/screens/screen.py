@@ -74,7 +74,7 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True)
 class ScreenResult:
-    """The result of a query: rows, and sentences below the table that `--json` omits.
+    """The result of a query: rows, and sentences below the table. `--json` omits those that are no warnings.
 
     `total`: the last row of a table, which `--json` omits, or None.
     `problems`: files that have no row, or a wrong one. `errors`: rows that cannot be read; the command fails with them.
