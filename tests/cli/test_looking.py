@@ -273,8 +273,8 @@ def test_an_outbox_can_be_narrowed(base: Path, lemming: Lemming) -> None:
         write_person_entry(base, "ada", tick=number, kind=kind, payload={"n": number}, tags=[], created_at="")  # type: ignore[arg-type]
     assert [entry["tick"] for entry in lemming("outbox", "ada", "-n", "2", "--json").objects] == [3, 4]
     assert lemming("outbox", "ada", "--kind", "report").out.splitlines() == [
-        '2  report    n: 2',
-        '4  report    n: 4',
+        "2  report    n: 2",
+        "4  report    n: 4",
     ]
 
 

@@ -13,11 +13,11 @@ from lemming.obligations.current_requests import (
     find_unreachable_assignees,
     load_requests,
 )
-from lemming.obligations.journal_spending import Progress, no_progress
 from lemming.obligations.request_costs import RequestCost, RequestCosts, compute_request_costs
 from lemming.obligations.request_json import RequestJson, request_to_json
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import is_scheduled_later
+from lemming.PLACE import Progress, no_progress
 from lemming.queries.screens.screen import Column, Note, Parameter, Screen, ScreenResult
 
 DEFAULT_REQUESTS = 30
