@@ -12,10 +12,10 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.wording import format_count
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.PLACE import Progress, no_progress
 from lemming.queries.cost_report import REMOVED, Cost, CostReport, compute_costs
 from lemming.queries.credit_accounts import AgentPresence, find_presence
 from lemming.queries.screens.screen import OMITTED, Column, Note, Parameter, Screen, ScreenResult, Shown
+from lemming.read_model.tick_queries import Progress, no_progress
 
 GROUPS = ("agent", "model", "request", "tick", "day")
 
