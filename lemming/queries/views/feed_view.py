@@ -19,8 +19,8 @@ from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
-from lemming.queries.views.moments import find_local_time
 from lemming.queries.sentences import entry_to_message
+from lemming.queries.views.moments import find_local_time
 
 Json = dict[str, Any]
 Agents = Mapping[str, Agent]

@@ -29,7 +29,6 @@ from lemming.queries.screens.waiting_screen import WAITING
 from lemming.queries.sentences import describe_call, describe_payload, entry_text, truncate_value
 from lemming.queries.views.feed_view import make_trust_lookup
 from lemming.queries.views.moments import find_local_time
-from lemming.queries.sentences import describe_call, describe_payload, entry_text, truncate_value
 from lemming.queries.views.subject import find_references, find_subject
 
 Json = dict[str, Any]
