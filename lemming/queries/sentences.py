@@ -94,7 +94,7 @@ def entry_text(payload: Mapping[str, Any]) -> str:
 
 
 def describe_entry(payload: Mapping[str, Any]) -> str:
-    """Return an entry as a sentence: its text, or its other fields in words, and the agent it is addressed to.
+    """Return an entry as a sentence: its text or its other fields, and its target.
 
     >>> describe_entry(dict(text="hello", target="ada")), describe_entry(dict(decision="deny"))
     ('hello  (to ada)', 'denied it')

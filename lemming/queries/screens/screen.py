@@ -161,7 +161,7 @@ class Screen:
             elif value is True:
                 options.append(usage)
             elif value not in (None, False):
-                option = [word for word in usage.split() if word.startswith("-")][-1]
+                option = [option for option in usage.split() if option.startswith("-")][-1]
                 options.append(f"{option}={value}")
         separator = ["--", *arguments] if arguments else []
         return [*(self.command or self.name).split(), *options, "--json", *separator]
