@@ -29,7 +29,7 @@ from lemming.cli import run
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks, read_journal
 from lemming.kernel.journal.journal_records import ModelReplied
-from lemming.kernel.org.format_version import NEWEST_FORMAT
+from lemming.kernel.org.organisation import NEWEST_FORMAT
 from lemming.testing import make_org, resume, say, tree
 
 REPOSITORY = Path(__file__).parent.parent

@@ -30,14 +30,14 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.fast_decoder import file_key
 from lemming.kernel.files.json_documents import adapter, expand_type
 from lemming.kernel.journal.engine_events import Event
+from lemming.kernel.journal.journal_parser import record_classes
 from lemming.kernel.journal.journal_records import Record
-from lemming.kernel.journal.record_registry import record_classes
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Agent, Allocation
 from lemming.kernel.org.settings_blocks import FindingSettings
-from lemming.kernel.plugins.capability_loader import format_class
-from lemming.kernel.plugins.capability_table import RECORDED
+from lemming.kernel.plugins.capability_loader import load_provided
+from lemming.kernel.plugins.capability_table import FORMATS, RECORDED
 from lemming.queries.findings.finding_rules import CHECKS
 from lemming.queries.screens.screen import Column, Screen
 from lemming.queries.screens.screen_registry import iter_screens
@@ -60,7 +60,7 @@ def generate_pages(folder: Path) -> dict[str, str]:
         "events.md": render_events(),
         "settings.md": render_settings_keys(),
         "TROUBLESHOOTING.md": render_findings(),
-        "plans.md": "## Keys\n\n" + _render_keys(format_class("plan")),
+        "plans.md": "## Keys\n\n" + _render_keys(load_provided(FORMATS, "plan")),
     }
     marked = {name: f"{_load_manual_part(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
     return {**marked, "llms.txt": generate_llms_txt((folder / "README.md").read_text("utf-8"))}
@@ -277,7 +277,10 @@ def render_settings_keys() -> str:
     """Return a table of every key of a resume, and of each file of `config/`, with type, default and meaning."""
     tables: dict[str, Any] = {"agents/NAME/resume.json": Agent, "config/models.json": ModelEntry}
     tables |= {"config/org.json": OrgSettings, "config/credits.json": Allocation}
-    tables |= {"config/calendar.json": format_class("calendar"), "config/mcp.json": format_class("mcp")}
+    tables |= {
+        "config/calendar.json": load_provided(FORMATS, "calendar"),
+        "config/mcp.json": load_provided(FORMATS, "mcp"),
+    }
     return "\n".join(f"## {file}\n\n{_render_keys(kind)}" for file, kind in tables.items())
 
 

@@ -172,9 +172,9 @@ def _default_to_false(option: Any) -> Any:
 
 def _find_plugin_command(name: str) -> Any:
     """Return the command of an installed plugin, or None. The table's own commands are never looked up here."""
-    from lemming.kernel.plugins.capability_loader import plugin_command  # which reads what is installed
+    from lemming.kernel.plugins.provided_items import find_plugin_item  # which reads what is installed
 
-    return plugin_command(name)
+    return find_plugin_item("command", name)
 
 
 def is_listed(name: str) -> bool:
@@ -188,13 +188,15 @@ def load_command(name: str) -> Any:
     name, _, _ = find_command([name])
     last_word = name.rpartition(" ")[2]
     from lemming.commands.command_context import make_screen_command, to_typer_command  # not needed by `--help`
-    from lemming.kernel.plugins.capability_loader import command_path, missing_for_command
+    from lemming.kernel.plugins.capability_loader import missing_owner
+    from lemming.kernel.plugins.capability_table import COMMANDS as CAPABILITY_COMMANDS
 
-    if missing := missing_for_command(last_word):
+    if missing := missing_owner(CAPABILITY_COMMANDS, last_word):
         raise UsageError(missing, hint="install lemming-engine again")
     if is_listed(name):
         function_name = last_word.replace("-", "_")
-        path = command_path(last_word) or f"lemming.commands.{MODULES.get(last_word, function_name)}"
+        _, path = CAPABILITY_COMMANDS.get(last_word, ("", ""))
+        path = path or f"lemming.commands.{MODULES.get(last_word, function_name)}"
         module_name, _, attribute = path.partition(":")
         module = import_module(module_name)
         command_object = getattr(module, attribute or function_name, None) or module.app

@@ -17,17 +17,16 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.journal.engine_events import Observer, ignore_event
 from lemming.kernel.journal.journal_file import Journal, is_committed, journal_ticks, read_journal
+from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TurnEnded
-from lemming.kernel.journal.record_lookup import find_plan
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.org.schedule import is_due, sort_by_fire_point
 from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.next_tick import find_next_tick
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.tick_counter import load_counter, load_tick, persist_tick
+from lemming.kernel.tick.tick_counter import find_next_tick, load_counter, load_tick, persist_tick
 from lemming.operations.engine_session import open_to_run
 from lemming.operations.interval_timer import IntervalTimer, count_remaining_ticks
 from lemming.operations.one_tick import run_one_tick

@@ -14,13 +14,13 @@ _NAMES = {
     "lemming.kernel.base.errors": "ConfigError ContractError LemmingError Problem",
     "lemming.kernel.base.paths": "resume_file",
     "lemming.kernel.base.problems": "make_warning",
-    "lemming.kernel.files.fast_decoder": "describe_field",
+    "lemming.kernel.files.fast_decoder": "describe_field make_field",
     "lemming.kernel.inboxes.capability_state": "CallNote StateQuery",
     "lemming.kernel.org.capability_usage": "parse_agent_settings parse_org_settings",
     "lemming.kernel.org.model_entries": "ModelEntry",
     "lemming.kernel.plugins.capability_loader": "find_fact register_capability",
     "lemming.kernel.tick.firing_plan": "find_channels find_people has_model_turns",
-    "lemming.kernel.tick.first_clock_readings": "find_first_reading",
+    "lemming.kernel.tick.clock_reading": "find_first_reading",
     "lemming.kernel.tick.tick_counter": "load_tick",
     "lemming.kernel.turn.approved_calls": "list_grants",
     "lemming.kernel.tick.validation.checks": "AgentSubject CheckSubject Inventory TurnSubject",
@@ -57,7 +57,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     )
     from lemming.kernel.base.paths import resume_file as resume_file
     from lemming.kernel.base.problems import make_warning as make_warning
-    from lemming.kernel.files.fast_decoder import describe_field as describe_field
+    from lemming.kernel.files.fast_decoder import describe_field as describe_field, make_field as make_field
     from lemming.kernel.inboxes.capability_state import CallNote as CallNote, StateQuery as StateQuery
     from lemming.kernel.org.capability_usage import (
         parse_agent_settings as parse_agent_settings, parse_org_settings as parse_org_settings,
@@ -69,7 +69,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from lemming.kernel.tick.firing_plan import (
         find_channels as find_channels, find_people as find_people, has_model_turns as has_model_turns,
     )
-    from lemming.kernel.tick.first_clock_readings import find_first_reading as find_first_reading
+    from lemming.kernel.tick.clock_reading import find_first_reading as find_first_reading
     from lemming.kernel.tick.tick_counter import load_tick as load_tick
     from lemming.kernel.turn.approved_calls import list_grants as list_grants
     from lemming.kernel.tick.validation.checks import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.kernel.base.optional_packages import install_command
+from lemming.libraries.optional_packages import install_command
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ OURS = {
     "capabilities/plans/run_values.py": "a tick that the engine gave",
     "libraries/processes/process_tree.py": "fields of /proc",
     "capabilities/program_models/program_provider.py": "the status of a child",
-    "kernel/obligations/budgets.py": "a fraction, bounded as it was read",
+    "kernel/obligations/request_payloads.py": "a fraction, bounded as it was read",
     "libraries/sandbox/sandbox_launcher.py": "a fraction of our own order",
     "capabilities/toolbox/functions/signature.py": "a line of a file, counted by Python",
     "capabilities/toolbox/functions/tool_files.py": "a line of a file, counted by Python",

@@ -36,10 +36,10 @@ OF_THE_PROCESS = {
     ("kernel/plugins/plugin_registry.py", "_installed"): "as _registrations",
     ("kernel/plugins/plugin_registry.py", "_offered"): "made of _registrations",
     (
-        "kernel/tick/executors/collecting.py",
+        "kernel/tick/executors/parallel_turns.py",
         "_blocks",
     ): "how many ticks are under way: the interpreter has one garbage collector",
-    ("kernel/tick/executors/collecting.py", "_saved_threshold"): "how it was set before them",
+    ("kernel/tick/executors/parallel_turns.py", "_saved_threshold"): "how it was set before them",
     ("libraries/concurrency/async_calls.py", "_current"): "the loop on which the clients of SDKs live",
     (
         "capabilities/embedded_models/llama_provider.py",
@@ -56,7 +56,6 @@ WRITERS = {
     "kernel/files/fs.py",
     "kernel/files/safe_folder.py",
     "kernel/files/disk.py",
-    "kernel/files/temporary_files.py",
 }
 # What else looks like writing, and why it is none of the organisation's files.
 NOT_WRITING = {

@@ -21,12 +21,13 @@ from lemming.import_export.apply_document import (
 from lemming.import_export.org_document import parse_org
 from lemming.import_export.template_files import load_template
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.files.atomic_folder import finish_staging
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import make_function_tool
+from lemming.kernel.plugins.capability_loader import load_provided
+from lemming.kernel.plugins.capability_table import FUNCTION_TOOLS
 from lemming.kernel.tools import SHIPPED
 from lemming.kernel.tools.tool_decorator import get_declaration, tool
+from lemming.libraries.atomic_folder import finish_staging
 
 __all__ = ["Organisation", "build", "make_tool_file"]
 Shorthand = Mapping[str, Any]
@@ -95,7 +96,7 @@ class _FunctionTools:
         unusable as a tool.
         """
         source = make_tool_file(function)
-        function_tool = make_function_tool(_decorate(function))
+        function_tool = load_provided(FUNCTION_TOOLS, "function")(_decorate(function))
         location = f"{inspect.getsourcefile(function) or 'its module'}:{function.__code__.co_firstlineno}"
         if function_tool.name in SHIPPED:
             hint = f'rename the function, or grant the tool of LeMMing: "{function_tool.name}"'

@@ -15,7 +15,7 @@ from lemming.client.request_waiter import StopOrTimeout, Waiter, WorkProgress, f
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline
 from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.times.parse_times import Expiry
+from lemming.kernel.base.times import Expiry
 from lemming.kernel.journal.engine_events import Observer, ignore_event
 from lemming.kernel.org.organisation import Organisation
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests

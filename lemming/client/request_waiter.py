@@ -26,7 +26,6 @@ from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import next_due
-from lemming.kernel.tick.pending_work import find_pending_work, is_stalled
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
@@ -36,6 +35,7 @@ from lemming.kernel.turn.preparation_chain import load_capabilities
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.operations.engine_progress import find_running_engine
+from lemming.operations.pending_work import find_pending_work, is_stalled
 
 FIRST_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.05, 1.0, 1.3
 _STOP_POLL_S = 0.1

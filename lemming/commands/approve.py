@@ -12,8 +12,8 @@ from lemming.commands.waiting import print_call, print_wrapped
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.call_reviews import PatchEdit, find_call_review
 from lemming.kernel.obligations.decisions import DecisionKind
+from lemming.kernel.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.obligations.current_requests import load_requests

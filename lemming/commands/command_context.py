@@ -29,9 +29,8 @@ from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
 from lemming.kernel.base.paths import AGENT_NAME, agent_folder, new_agent_name_error
-from lemming.kernel.base.times.parse_times import DURATIONS, parse_duration
-from lemming.kernel.org.format_version import require_known_format
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.base.times import DURATIONS, parse_duration
+from lemming.kernel.org.organisation import Organisation, OrgPath, require_known_format
 from lemming.operations.engine_progress import describe_engine as describe_engine
 from lemming.operations.engine_progress import find_running_engine as find_running_engine
 from lemming.operations.engine_progress import is_tick_incomplete as is_tick_incomplete

@@ -16,10 +16,10 @@ from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, report_progress
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.optional_packages import require_server
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import find_people
+from lemming.libraries.optional_packages import require_server
 
 
 def dash(

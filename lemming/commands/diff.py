@@ -27,8 +27,7 @@ from lemming.journal_tools.tick_ranges import parse_tick_range
 from lemming.kernel.base.errors import NotAnOrg, UsageError
 from lemming.kernel.base.integers import LAST_TICK, parse_int
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.org.format_version import require_known_format
-from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation, require_known_format
 
 if TYPE_CHECKING:
     from lemming.evals.rehearsal.org_comparison import Comparison, EntryDifference, ValueDifference

@@ -160,7 +160,7 @@ def _to_usage_error(error: typer.TyperException, command: str) -> UsageError:
     message = str(error.format_message()).replace("Value error, ", "").replace("'-n' / '--limit'", "'-n'")
     cause: Any = error.__cause__
     if hasattr(cause, "errors"):  # pydantic's, which reads arguments for the parser
-        from lemming.kernel.files.validation_messages import describe_validation_error
+        from lemming.kernel.files.unknown_keys import describe_validation_error
 
         (item,) = cause.errors()
         message = message.replace(item["msg"], describe_validation_error(item))

@@ -34,12 +34,11 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError
 from lemming.kernel.base.paths import GUIDE
 from lemming.kernel.files import fs
-from lemming.kernel.files.atomic_folder import finish_staging, stage_org
 from lemming.kernel.org.config import MODELS_FILE, load_config
-from lemming.kernel.org.format_version import require_known_format
-from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.kernel.tools import SHIPPED
+from lemming.libraries.atomic_folder import finish_staging, stage_org
 from lemming.operations.permission_grants import PermissionGrants
 from lemming.queries.model_readiness import check_readiness
 from lemming.queries.org_validation import validate_agents, validate_config

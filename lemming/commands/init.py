@@ -21,13 +21,13 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, UsageError
 from lemming.kernel.base.integers import parse_int
 from lemming.kernel.base.jsontext import dump_pretty, parse, to_line
-from lemming.kernel.base.optional_packages import can_serve, install_command
 from lemming.kernel.files import fs
-from lemming.kernel.files.atomic_folder import finish_staging, stage_org
 from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, load_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.firing_plan import WITH_TOOLS
+from lemming.libraries.atomic_folder import finish_staging, stage_org
+from lemming.libraries.optional_packages import can_serve, install_command
 from lemming.operations.choose_model import set_default_model
 from lemming.operations.model_detection import AvailableModel, detect_models, recommend_model
 from lemming.operations.permission_grants import PermissionGrants

@@ -25,8 +25,7 @@ from lemming.journal_tools.repair.unknown_calls import mark_call
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import OrgBusy, UsageError
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.format_version import NEWEST_FORMAT
-from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.organisation import NEWEST_FORMAT, Organisation
 from lemming.kernel.tick.runtime import Runtime, open_org
 from lemming.operations.format_upgrade import plan_upgrade
 from lemming.operations.format_upgrade import upgrade_files as do_upgrade

@@ -23,9 +23,7 @@ from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import correct_typo, dump_pretty
-from lemming.kernel.base.times.format_times import format_moment, format_remaining_time
-from lemming.kernel.base.times.parse_times import parse_duration, parse_moment
-from lemming.kernel.base.times.zones import get_zone
+from lemming.kernel.base.times import format_moment, format_remaining_time, get_zone, parse_duration, parse_moment
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config, load_config

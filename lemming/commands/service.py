@@ -11,10 +11,10 @@ from lemming.commands.command_context import CommandContext, option, parse_secon
 from lemming.commands.terminal import print_data, print_notice, print_text
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.optional_packages import require_server
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.optional_packages import require_server
 from lemming.operations.permission_grants import PermissionGrants
 from lemming.operations.service_unit import Form, ServiceUnit, is_unit_for_folder, make_service_name, render_unit
 from lemming.queries.channel_states import load_channel_statuses

@@ -19,9 +19,9 @@ from lemming.commands.terminal import Style, get_terminal_width, print_data, pri
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.invisible_text import find_suspicious_text, show_invisible
 from lemming.kernel.base.jsontext import dump_pretty
-from lemming.kernel.journal.person_requests import SHOW
+from lemming.kernel.journal.open_requests import SHOW
 from lemming.kernel.messages import parse_identities, read_entry
-from lemming.kernel.obligations.call_reviews import CallPatch, find_call_review
+from lemming.kernel.obligations.pending_approvals import CallPatch, find_call_review
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.obligations.ledger_calls import find_pending_call
 from lemming.obligations.request_view import RequestView

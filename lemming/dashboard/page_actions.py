@@ -11,7 +11,7 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.call_reviews import PatchEdit, find_call_review
+from lemming.kernel.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import require_fact

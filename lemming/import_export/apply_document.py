@@ -14,13 +14,13 @@ from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, surv
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse, to_line
-from lemming.kernel.base.times.zones import zone_error
+from lemming.kernel.base.times import zone_error
 from lemming.kernel.files import fs
-from lemming.kernel.files.atomic_folder import stage_org
 from lemming.kernel.org.changing import lock_folders
 from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import is_person_agent
+from lemming.libraries.atomic_folder import stage_org
 
 Json = dict[str, Any]
 _LOCAL, _ZONEINFO_FOLDER = Path("/etc/localtime"), "zoneinfo/"

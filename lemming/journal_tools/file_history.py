@@ -22,7 +22,7 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
-from lemming.kernel.files.temporary_files import is_temporary
+from lemming.kernel.files.safe_folder import is_temporary
 from lemming.kernel.journal.journal_file import make_prompt_reader
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import encode_counter

@@ -15,10 +15,10 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Problem, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_pretty, parse
 from lemming.kernel.files import fs
-from lemming.kernel.files.atomic_folder import require_free, stage_org
 from lemming.kernel.files.unknown_keys import unknown_keys
 from lemming.kernel.org.config import FILE_TYPES
 from lemming.kernel.tick.tick_counter import persist_tick
+from lemming.libraries.atomic_folder import require_free, stage_org
 
 _FILE_LIMIT_BYTES = 64 << 20
 _RESUME = re.compile(r"agents/[^/]+/resume\.json\Z")

@@ -9,7 +9,7 @@ from typing import Literal
 
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.journal.journal_file import drop_unstarted, journal_ticks, read_journal
-from lemming.kernel.journal.record_lookup import find_plan
+from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick, newest_ledger_tick

@@ -17,7 +17,7 @@ from lemming.kernel.base.turn_numbers import split_key, turn_key
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import load_contents
-from lemming.kernel.journal.journal_parser import JournalContents
+from lemming.kernel.journal.journal_parser import JournalContents, first_prompt
 from lemming.kernel.journal.journal_records import (
     ModelFailed,
     ModelReplied,
@@ -33,7 +33,6 @@ from lemming.kernel.journal.journal_records import (
 from lemming.kernel.journal.prompt_store import PromptReader
 from lemming.kernel.journal.record_parts import FailedAttempt
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
-from lemming.kernel.journal.turn_start import first_prompt
 from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import OrgPath

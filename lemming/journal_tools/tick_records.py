@@ -5,6 +5,7 @@ from __future__ import annotations
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.paths import journal_file
 from lemming.kernel.base.turn_numbers import list_turn_keys
+from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import (
     EntriesExpired,
     GateAsked,
@@ -19,7 +20,6 @@ from lemming.kernel.journal.journal_records import (
     TurnStarted,
     TurnTold,
 )
-from lemming.kernel.journal.record_lookup import find_plan
 from lemming.kernel.tick.firing_plan import FOR_OTHERS, TickPlan
 
 

@@ -51,18 +51,18 @@ from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal import journal_records as records
 from lemming.kernel.journal.journal_file import Journal, is_committed, journal_ticks, read_journal
+from lemming.kernel.journal.journal_parser import attempts_without_progress, find_plan, find_start_and_end
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
 from lemming.kernel.journal.read_cursor import ReadMark
-from lemming.kernel.journal.record_lookup import attempts_without_progress, find_plan, find_start_and_end
 from lemming.kernel.journal.record_parts import PREFIX_FIELDS
 from lemming.kernel.journal.turn_report import STATUS_OF, USUAL_ENDS, End, TickReport, ToolUseJson, TurnReport
 from lemming.kernel.llm.call_cost import check_credits, compute_usage
 from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.memory import load_memories, make_memory_effect
 from lemming.kernel.messages import OutboxEntry, entry_id, to_file_effect
+from lemming.kernel.org.capability_usage import resolve_credits
+from lemming.kernel.org.changing import load_recorded_settings
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.credit_limits import resolve_credits
-from lemming.kernel.org.missing_settings import load_recorded_settings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import is_due

@@ -122,10 +122,7 @@ def load_memory(base_path: str | os.PathLike[str], agent_name: str, key: str, de
 
 def decode_memory(raw: bytes, file: str) -> Any:
     """Return the value in a memory file's bytes; `file` names the file in a `CorruptState`."""
-    try:
-        return _decode(raw, file)["value"]
-    except _Damage as error:
-        raise _to_corrupt_state(error) from error
+    return decode_record(raw, file)["value"]
 
 
 def decode_record(raw: bytes, file: str) -> dict[str, Any]:
@@ -139,10 +136,10 @@ def decode_record(raw: bytes, file: str) -> dict[str, Any]:
 def list_memories(base_path: str | os.PathLike[str], agent_name: str) -> list[str]:
     """Return the keys of an agent's memory, sorted. Raises `CorruptState` if the memory is not a folder."""
     try:
-        keys = _list_keys(paths.as_base(base_path), agent_name)
-        return [key for key in keys if paths.MEMORY_KEY.match(key) and not key.endswith(".")]
-    except _Damage as error:
-        raise _to_corrupt_state(error) from error
+        keys = Organisation.from_path(base_path).get_cache(MemoryFolders).list_keys(agent_name)
+    except OSError as error:
+        raise _to_corrupt_state(_folder_damage(agent_name, error)) from error
+    return [key for key in keys if paths.MEMORY_KEY.match(key) and not key.endswith(".")]
 
 
 def load_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memories:
@@ -292,15 +289,6 @@ def _save_error_reason(error: Exception) -> str:
     return f"the value is not JSON: {str(error)[:200]}"
 
 
-def _list_keys(base: Path, agent_name: str) -> list[str]:
-    """Return the file names of the memory without suffix, sorted; some may be no valid keys."""
-    try:
-        names = fs.list_names(f"{base}/{paths.memory_folder(agent_name)}")
-    except OSError as error:
-        raise _folder_damage(agent_name, error) from error
-    return sorted([name.removesuffix(".json") for name in names if name.endswith(".json")])
-
-
 def _folder_damage(agent_name: str, error: OSError) -> _Damage:
     return _Damage(f"must be a real folder: {error.strerror}", paths.memory_folder(agent_name))
 
@@ -308,11 +296,11 @@ def _folder_damage(agent_name: str, error: OSError) -> _Damage:
 def _load_record(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:
     file = _memory_path(agent_name, key)
     try:
-        return _decode(_load_bytes(base, file), file)
+        return decode_record(fs.read_bytes(f"{base}/{file}", _READ_LIMIT_BYTES), file)
     except FileNotFoundError:
         return None
-    except _Damage as error:
-        raise _to_corrupt_state(error) from error
+    except OSError as error:
+        raise _to_corrupt_state(_to_damage(file, error)) from error
 
 
 def _load_list(base_path: str | os.PathLike[str], agent_name: str, key: str) -> list[Any]:
@@ -331,15 +319,6 @@ def _save_list(base_path: str | os.PathLike[str], agent_name: str, key: str, ent
     if "trust" in old_record:
         effect = replace(effect, content=dump_pretty({**parse(effect.content), "trust": old_record["trust"]}))
     apply_effect(base, effect)
-
-
-def _load_bytes(base: Path, file: str) -> bytes:
-    try:
-        return fs.read_bytes(f"{base}/{file}", _READ_LIMIT_BYTES)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise _to_damage(file, error) from error
 
 
 def _to_damage(file: str, error: OSError) -> _Damage:

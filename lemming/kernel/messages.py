@@ -7,38 +7,50 @@ claims is ignored, with a reason. Only the engine sets `id`, `tick`, `agent` and
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
-from lemming.kernel.base.entry_ids import BY_HAND, find_entry_numbers, list_possible_turns
-from lemming.kernel.base.entry_ids import DECISIONS_FROM as DECISIONS_FROM
-from lemming.kernel.base.entry_ids import ENTRIES_PER_TURN as ENTRIES_PER_TURN
-from lemming.kernel.base.entry_ids import REMINDERS_FROM as REMINDERS_FROM
-from lemming.kernel.base.entry_ids import WAITING_FROM as WAITING_FROM
-from lemming.kernel.base.entry_ids import entry_id as entry_id
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import dump_pretty, to_line
-from lemming.kernel.base.lazy_property import lazy_property
 from lemming.kernel.base.payload_text import cut_line, quote_payload
 from lemming.kernel.base.redaction.secrets import redact_json
-from lemming.kernel.base.times.parse_times import normalize_moment
+from lemming.kernel.base.times import normalize_moment
+from lemming.kernel.base.turn_numbers import BY_HAND, find_entry_numbers, list_possible_turns
+from lemming.kernel.base.turn_numbers import DECISIONS_FROM as DECISIONS_FROM
+from lemming.kernel.base.turn_numbers import ENTRIES_PER_TURN as ENTRIES_PER_TURN
+from lemming.kernel.base.turn_numbers import REMINDERS_FROM as REMINDERS_FROM
+from lemming.kernel.base.turn_numbers import WAITING_FROM as WAITING_FROM
+from lemming.kernel.base.turn_numbers import entry_id as entry_id
 from lemming.kernel.base.untrusted_quoting import escape_markers, marker_digest
 from lemming.kernel.files import fs
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.files.fast_decoder import describe_field, make_field
 from lemming.kernel.files.json_documents import parse_document, unreadable_error
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.format_version import require_known_format
-from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.organisation import OrgPath, require_known_format
 from lemming.kernel.org.resume import AgentPermissions
+
+T = TypeVar("T")
+
+
+class lazy_property(Generic[T]):  # noqa: N801 - used like a decorator
+    """A property computed on first access and then stored."""
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work, self._name, self.__doc__ = work, work.__name__, work.__doc__
+
+    def __get__(self, instance: Any, _: type[Any] | None = None) -> T:
+        value = instance.__dict__[self._name] = self._work(instance)
+        return value
+
 
 ENTRY_LIMIT_BYTES = 256 << 10
 DECISIONS_PER_TICK = 10_000
@@ -58,7 +70,7 @@ class OutboxEntry:
     kind: MessageKind
     payload: dict[str, Any] = field(metadata=describe_field('Free form; prompts show "text" first.'))
     tags: list[str] = field(default_factory=list)
-    created_at: str = field(default="", metadata=describe_field("UTC time, for people; the engine does not use it."))
+    created_at: str = make_field("", "UTC time, for people; the engine does not use it.")
 
     @lazy_property
     def file(self) -> str:

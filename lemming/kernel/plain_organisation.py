@@ -22,9 +22,8 @@ from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import list_outbox
 from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, OrgSettings, load_config
-from lemming.kernel.org.format_version import require_known_format
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.plugins.capability_table import PRICING, SPEAKING_PROVIDERS
 from lemming.kernel.providers import get_provider_class, is_person

@@ -14,7 +14,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -31,9 +30,9 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.redaction.secrets import redact, register_secret_variables
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.plugins.capability_loader import missing_for_provider
+from lemming.kernel.plugins.capability_spec import load_object
 from lemming.kernel.plugins.capability_table import CHANNELS, PROVIDERS
-from lemming.kernel.plugins.catalogue import Catalogue
-from lemming.kernel.plugins.plugin_registry import collect_items, register
+from lemming.kernel.plugins.plugin_registry import Catalogue, collect_items, register
 from lemming.kernel.plugins.provider_errors import locate_error
 
 Message = dict[str, Any]
@@ -389,12 +388,7 @@ def _check_types(name: str, provider: type[LLMProvider], options: dict[str, Any]
             raise ConfigError(f'provider {name}: option "{option}": {error}', where=_MODELS_FILE) from error
 
 
-def _load(import_path: str) -> Any:
-    module, _, name = import_path.partition(":")
-    return getattr(import_module(module), name)
-
-
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return _load(_LAZY[name])
+        return load_object(_LAZY[name])
     return find_renamed(__name__, name)

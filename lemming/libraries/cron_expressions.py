@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.base.times.zones import get_zone
+from lemming.kernel.base.times import get_zone
 
 NICKNAMES = {
     "@hourly": "0 * * * *",

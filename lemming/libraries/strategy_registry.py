@@ -11,8 +11,7 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.files.json_documents import find_problems, to_value
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_table import STRATEGIES_SHIPPED
-from lemming.kernel.plugins.catalogue import Catalogue
-from lemming.kernel.plugins.plugin_registry import collect_items, register
+from lemming.kernel.plugins.plugin_registry import Catalogue, collect_items, register
 from lemming.kernel.turn.strategy import Strategy
 
 _POINTER = "/turn/options"

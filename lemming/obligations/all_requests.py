@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from lemming.kernel.inboxes.payload_references import parse_reference, parse_references
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.obligations.request_deadlines import Position, get_last_tick
+from lemming.kernel.obligations.request_payloads import parse_reference, parse_references
 from lemming.kernel.org.resume import Agent
 from lemming.obligations.request_outcome import (
     LastTick,

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.open_requests import OpenRequest, iter_person_requests
-from lemming.kernel.journal.person_requests import SPEND
+from lemming.kernel.journal.open_requests import SPEND, OpenRequest, iter_person_requests
 from lemming.kernel.obligations.decisions import is_approval_request
 from lemming.kernel.obligations.pending_approvals import NAME, describe_call
 from lemming.kernel.org.organisation import Organisation

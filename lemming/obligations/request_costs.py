@@ -14,7 +14,7 @@ from typing import NamedTuple, TypedDict
 from lemming.kernel.journal.journal_file import raw_journal
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.journal.write_offs import WriteOff
-from lemming.kernel.obligations.budgets import Unit
+from lemming.kernel.obligations.request_payloads import Unit
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS
 from lemming.obligations.request_view import AllRequests, RequestView

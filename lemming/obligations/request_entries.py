@@ -13,13 +13,13 @@ from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import dump_pretty
-from lemming.kernel.base.times.parse_times import Expiry, expiry_payload
+from lemming.kernel.base.times import Expiry, expiry_payload
 from lemming.kernel.files import fs
 from lemming.kernel.inboxes.answer_payload import REQUEST_KEYS, needs_answer_key, nest_answer, parse_answer
 from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.messages import OutboxEntry, parse_identities, read_outbox_entries
-from lemming.kernel.obligations.budgets import parse_amount
 from lemming.kernel.obligations.decisions import is_approval_request
+from lemming.kernel.obligations.request_payloads import parse_amount
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.obligations.decisions import is_approval_request, parse_decision
 from lemming.kernel.obligations.request_deadlines import (
@@ -19,7 +18,7 @@ from lemming.kernel.obligations.request_deadlines import (
     is_in_time,
     parse_deadline_time,
 )
-from lemming.kernel.obligations.request_payloads import decision_sort_key, required_answers
+from lemming.kernel.obligations.request_payloads import decision_sort_key, parse_references, required_answers
 from lemming.kernel.org.resume import Agent
 from lemming.obligations.request_view import Assignment, End, Handoff, RequestView
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from lemming.kernel.inboxes.payload_references import normalize_reference
 from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.obligations.request_payloads import normalize_reference
 
 End = Literal["answered", "failed", "refused", "cancelled", "expired"]
 

@@ -12,10 +12,10 @@ from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ToolError, UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
-from lemming.kernel.journal.person_requests import SPEND
-from lemming.kernel.obligations.call_reviews import PatchEdit, find_call_review
+from lemming.kernel.journal.open_requests import SPEND
 from lemming.kernel.obligations.decisions import DecisionKind, is_amount, is_approval_request
 from lemming.kernel.obligations.file_bindings import FILE_ARGUMENTS, compute_binding
+from lemming.kernel.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tools import Tool, get_toolset

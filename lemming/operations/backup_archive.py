@@ -20,7 +20,7 @@ from lemming.kernel.base.jsontext import dump_pretty_flat, parse
 from lemming.kernel.files.disk_errors import write_error
 from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.files.json_documents import to_value
-from lemming.kernel.files.temporary_files import is_temporary
+from lemming.kernel.files.safe_folder import is_temporary
 
 MANIFEST = ".lemming-backup.json"
 SUFFIXES = (".tar.gz", ".tgz")

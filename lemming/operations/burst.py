@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
 from lemming.kernel.org.config import ORG_FILE
-from lemming.kernel.tick.pending_work import find_pending_work
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import take_snapshot
+from lemming.operations.pending_work import find_pending_work
 
 
 @dataclass

@@ -14,8 +14,7 @@ from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.journal.journal_packing import SEALED_FOLDER, repack_segment, segments
 from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import ORG_FILE, load_config
-from lemming.kernel.org.format_version import NEWEST_FORMAT
-from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.organisation import NEWEST_FORMAT, OrgPath
 
 
 def plan_upgrade(base: OrgPath) -> dict[str, str]:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.jsontext import dump_compact
-from lemming.kernel.base.optional_packages import require_server
 from lemming.kernel.base.redaction.secrets import redact_bytes, redact_json
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.optional_packages import require_server
 
 HOST, PATH = "127.0.0.1", "/healthz"
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")

@@ -23,8 +23,8 @@ from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.engine_events import TickBegins, TickEnds, ignore_event
 from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Durability, Journal, read_journal
 from lemming.kernel.journal.journal_packing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
+from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TurnCommitted, TurnSkipped
-from lemming.kernel.journal.record_lookup import find_plan
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.config import Config
@@ -34,7 +34,6 @@ from lemming.kernel.tick.clock_reading import clock_setback_problem
 from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.gateways import Gateways
 from lemming.kernel.tick.missing_ledger_lines import find_lost_turns
-from lemming.kernel.tick.next_tick import require_newest, summarize_progress
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot, apply_server_scan, find_unknown_tools, take_snapshot
 from lemming.kernel.tick.tick_counter import (
@@ -42,7 +41,9 @@ from lemming.kernel.tick.tick_counter import (
     load_tick,
     missing_counter_problem,
     persist_tick,
+    require_newest,
     require_no_later_turns,
+    summarize_progress,
 )
 
 RESERVED_BYTES = 1 << 20  # of room on the disk, before anything is paid for
@@ -91,6 +92,7 @@ def _run_with_journal(
 ) -> TickReport:
     """Run steps 4 to 8 of a tick that has turns."""
     # Imported here: all that a turn needs, which a tick without turns does not pay for.
+    from lemming.kernel.tick.agent_turns import take_turns
     from lemming.kernel.tick.running_tick import Tick
     from lemming.operations.looping import pause_looping_agents
 
@@ -111,8 +113,8 @@ def _run_with_journal(
 
         # 5. Every turn: record its inputs, ask, act, write its files, commit. A committed turn is not taken
         #    again. Turns that do not wait for each other run in parallel; the files are the same. From here:
-        #    `Tick` -> `AgentTurns` (the turns of one agent) -> `take_turn` in `turn_loop` (one turn).
-        current.take_turns()
+        #    `take_turns` -> `AgentTurns` (the turns of one agent) -> `take_turn` in `turn_loop` (one turn).
+        take_turns(current)
         report = current.report(began)
         if current.is_stopped:  # the operator stopped it: the next run finishes this tick
             return report
@@ -146,7 +148,7 @@ def _check_past(runtime: Runtime, config: Config, tick: int, journalled: list[in
     if not runtime.has_checked_history:  # once, as the engine starts
         runtime.has_checked_history = True
         if lost_turns := find_lost_turns(runtime.org, [at for at in journalled if at < tick]):
-            from lemming.kernel.tick.turn_file_repair import write_lost_turns
+            from lemming.kernel.tick.running_tick import write_lost_turns
 
             write_lost_turns(runtime, config, lost_turns)
 
@@ -160,11 +162,11 @@ def _take_snapshot(
     since = partial(runtime.previous_reading, tick, journalled)
     snapshot = take_snapshot(runtime.org, config, tick, plan, at=runtime.now(), since=since)
     if runtime.is_immediate and not started:
-        from lemming.kernel.tick.pending_work import immediate_snapshot  # a tick by the clock does not look
+        from lemming.operations.pending_work import immediate_snapshot  # a tick by the clock does not look
 
         snapshot = immediate_snapshot(snapshot)
     if runtime.chosen:
-        from lemming.kernel.tick.named_agents import select_agents
+        from lemming.operations.named_agents import select_agents
 
         snapshot = select_agents(runtime, snapshot, is_begun=started is not None)
     if not started and runtime.is_live:

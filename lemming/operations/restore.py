@@ -17,11 +17,10 @@ from pathlib import Path
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import CorruptState, DiskError, UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.files.atomic_folder import stage_org
 from lemming.kernel.files.descriptors import open_regular
-from lemming.kernel.org.format_version import require_known_format
-from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.atomic_folder import stage_org
 from lemming.operations.backup_archive import (
     EXCLUDED_NAMES,
     MANIFEST,

@@ -11,7 +11,7 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.contract import TurnReply, parse_reply
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS, MessageKind
 from lemming.kernel.inboxes.inbox import NO_INBOX, Inbox
-from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import OutboxEntry

@@ -15,7 +15,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.entry_kinds import FindingKind, MessageKind
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.files.fast_decoder import describe_field, field_with_key
+from lemming.kernel.files.fast_decoder import describe_field, make_field
 from lemming.kernel.org.organisation import OrgPath
 
 CASE_FILE = "case.json"
@@ -34,13 +34,11 @@ class CaseMessage:
     """An entry written by a person."""
 
     text: str = field(metadata=describe_field("Text of the entry.", min_length=1))
-    to: str = field(default="", metadata=describe_field("Recipient; empty: every reader."))
-    author: str = field(default="human", metadata=field_with_key("from", "Which person writes it."))
-    kind: MessageKind = field(default="message", metadata=describe_field("Its kind."))
-    payload: dict[str, Any] = field(default_factory=dict, metadata=describe_field("Further keys of its payload."))
-    before_tick: int = field(
-        default=1, metadata=describe_field("Tick of the case before which it is written; 1 is the first.", ge=1)
-    )
+    to: str = make_field("", "Recipient; empty: every reader.")
+    author: str = make_field("human", "Which person writes it.", key="from")
+    kind: MessageKind = make_field("message", "Its kind.")
+    payload: dict[str, Any] = make_field(dict, "Further keys of its payload.")
+    before_tick: int = make_field(1, "Tick of the case before which it is written; 1 is the first.", ge=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,23 +47,21 @@ class CaseRequest:
 
     to: str = field(metadata=describe_field("The agent to ask.", min_length=1))
     text: str = field(metadata=describe_field("Text of the request.", min_length=1))
-    author: str = field(default="human", metadata=field_with_key("from", "Which person asks."))
-    schema: dict[str, Any] | None = field(default=None, metadata=describe_field("JSON Schema of the answer."))
+    author: str = make_field("human", "Which person asks.", key="from")
+    schema: dict[str, Any] | None = make_field(None, "JSON Schema of the answer.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedEntry:
     """Expected entries: entries written during the case, excluding entries sent by the case itself."""
 
-    author: str = field(default="", metadata=describe_field("Author; empty: any."))
-    kind: MessageKind | None = field(default=None, metadata=describe_field("Kind; null: any."))
-    to: str = field(default="", metadata=describe_field("Agent in payload.target; empty: any."))
-    matches: str = field(default="", metadata=describe_field("Regular expression that its text must match."))
-    when: Condition | None = field(default=None, metadata=describe_field("Condition on the entry as in its file."))
-    within_ticks: int | None = field(
-        default=None, metadata=describe_field("Maximum number of ticks of the case; null: all.", ge=1)
-    )
-    at_least: int = field(default=1, metadata=describe_field("Minimum number.", ge=1))
+    author: str = make_field("", "Author; empty: any.")
+    kind: MessageKind | None = make_field(None, "Kind; null: any.")
+    to: str = make_field("", "Agent in payload.target; empty: any.")
+    matches: str = make_field("", "Regular expression that its text must match.")
+    when: Condition | None = make_field(None, "Condition on the entry as in its file.")
+    within_ticks: int | None = make_field(None, "Maximum number of ticks of the case; null: all.", ge=1)
+    at_least: int = make_field(1, "Minimum number.", ge=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +69,9 @@ class ExpectedFile:
     """A file of the organisation after the last tick."""
 
     path: str = field(metadata=describe_field("Its path in the organisation.", min_length=1))
-    exists: bool = field(default=True, metadata=describe_field("True: the file must exist. False: it must not."))
-    matches: str = field(default="", metadata=describe_field("Regular expression that its text must match."))
-    when: Condition | None = field(default=None, metadata=describe_field("Condition on the JSON in it."))
+    exists: bool = make_field(True, "True: the file must exist. False: it must not.")
+    matches: str = make_field("", "Regular expression that its text must match.")
+    when: Condition | None = make_field(None, "Condition on the JSON in it.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,29 +79,22 @@ class ExpectedCall:
     """Expected tool calls by turns of the case."""
 
     tool: str = field(metadata=describe_field("The tool's name.", min_length=1))
-    agent: str = field(default="", metadata=describe_field("Calling agent; empty: any."))
-    success: bool | None = field(
-        default=None, metadata=describe_field("True: successful calls. False: failed ones. Null: both.")
-    )
-    when: Condition | None = field(
-        default=None, metadata=describe_field("Condition on the call: agent, tick, tool, args, success, output.")
-    )
-    at_least: int = field(default=1, metadata=describe_field("Minimum number.", ge=0))
-    at_most: int | None = field(default=None, metadata=describe_field("Maximum number; null: any.", ge=0))
+    agent: str = make_field("", "Calling agent; empty: any.")
+    success: bool | None = make_field(None, "True: successful calls. False: failed ones. Null: both.")
+    when: Condition | None = make_field(None, "Condition on the call: agent, tick, tool, args, success, output.")
+    at_least: int = make_field(1, "Minimum number.", ge=0)
+    at_most: int | None = make_field(None, "Maximum number; null: any.", ge=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedCost:
     """Cost limits of the case, by the prices of its models; recorded answers count at their original cost."""
 
-    at_most_usd: float | None = field(
-        default=None, metadata=describe_field("Maximum dollars; an unknown price fails.", ge=0)
-    )
-    at_most_credits: float | None = field(default=None, metadata=describe_field("Maximum credits.", ge=0))
-    at_most_calls: int | None = field(default=None, metadata=describe_field("Maximum number of model calls.", ge=0))
-    when: Condition | None = field(
-        default=None,
-        metadata=describe_field("Condition on calls, credits, cost_usd, input_tokens, output_tokens, ticks."),
+    at_most_usd: float | None = make_field(None, "Maximum dollars; an unknown price fails.", ge=0)
+    at_most_credits: float | None = make_field(None, "Maximum credits.", ge=0)
+    at_most_calls: int | None = make_field(None, "Maximum number of model calls.", ge=0)
+    when: Condition | None = make_field(
+        None, "Condition on calls, credits, cost_usd, input_tokens, output_tokens, ticks."
     )
 
 
@@ -113,13 +102,11 @@ class ExpectedCost:
 class ExpectedFindings:
     """Expected findings of `lemming findings` after the last tick; none by default."""
 
-    kind: FindingKind | None = field(default=None, metadata=describe_field("Kind of finding; null: any."))
-    agent: str = field(default="", metadata=describe_field("Agent that the finding is about; empty: any."))
-    when: Condition | None = field(default=None, metadata=describe_field("Condition on the finding as JSON."))
-    at_least: int = field(default=0, metadata=describe_field("Minimum number.", ge=0))
-    at_most: int | None = field(
-        default=None, metadata=describe_field("Maximum number; null: none if at_least is 0, else any.", ge=0)
-    )
+    kind: FindingKind | None = make_field(None, "Kind of finding; null: any.")
+    agent: str = make_field("", "Agent that the finding is about; empty: any.")
+    when: Condition | None = make_field(None, "Condition on the finding as JSON.")
+    at_least: int = make_field(0, "Minimum number.", ge=0)
+    at_most: int | None = make_field(None, "Maximum number; null: none if at_least is 0, else any.", ge=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +114,7 @@ class CommandCheck:
     """A program run in the copy after the last tick. A program is code and needs a person's consent."""
 
     run: list[str] = field(metadata=describe_field("The program and its arguments.", min_length=1))
-    timeout_s: float = field(default=60.0, metadata=describe_field("Timeout in seconds.", gt=0, le=3600))
+    timeout_s: float = make_field(60.0, "Timeout in seconds.", gt=0, le=3600)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,41 +125,35 @@ class JudgeCheck:
         metadata=describe_field('An agent, a model key, {"agent": name} or {"model": key}.')
     )
     rubric: str = field(metadata=describe_field("Rules for the judge.", min_length=1))
-    entry: ExpectedEntry | None = field(default=None, metadata=describe_field("Entries that the judge is shown."))
-    file: str = field(default="", metadata=describe_field("File of the organisation that the judge is shown."))
+    entry: ExpectedEntry | None = make_field(None, "Entries that the judge is shown.")
+    file: str = make_field("", "File of the organisation that the judge is shown.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedAnswer:
     """Expected outcome of the request in `ask`."""
 
-    end: Literal["answered", "failed", "refused", "cancelled", "expired"] = field(
-        default="answered", metadata=describe_field("How the request must end.")
+    end: Literal["answered", "failed", "refused", "cancelled", "expired"] = make_field(
+        "answered", "How the request must end."
     )
-    matches: str = field(default="", metadata=describe_field("Regular expression that the answer must match."))
-    when: Condition | None = field(
-        default=None, metadata=describe_field("Condition on the answer: a text, or an object with its fields.")
-    )
+    matches: str = make_field("", "Regular expression that the answer must match.")
+    when: Condition | None = make_field(None, "Condition on the answer: a text, or an object with its fields.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
     """An expected result of the case: exactly one of the keys besides `name`."""
 
-    name: str = field(default="", metadata=describe_field("Name in reports."))
-    entry: ExpectedEntry | None = field(default=None, metadata=describe_field("An entry must have been written."))
-    no_entry: ExpectedEntry | None = field(
-        default=None, metadata=describe_field("No such entry may have been written.")
-    )
-    file: ExpectedFile | None = field(default=None, metadata=describe_field("Check of a file."))
-    tool_called: ExpectedCall | None = field(default=None, metadata=describe_field("Check of tool calls."))
-    answer: ExpectedAnswer | None = field(default=None, metadata=describe_field("Check of the answer to `ask`."))
-    cost: ExpectedCost | None = field(default=None, metadata=describe_field("Maximum cost."))
-    findings: ExpectedFindings | None = field(
-        default=None, metadata=describe_field("Check of findings; by default there must be none.")
-    )
-    command: CommandCheck | None = field(default=None, metadata=describe_field("A program that must end with 0."))
-    judge: JudgeCheck | None = field(default=None, metadata=describe_field("A judge that must accept it."))
+    name: str = make_field("", "Name in reports.")
+    entry: ExpectedEntry | None = make_field(None, "An entry must have been written.")
+    no_entry: ExpectedEntry | None = make_field(None, "No such entry may have been written.")
+    file: ExpectedFile | None = make_field(None, "Check of a file.")
+    tool_called: ExpectedCall | None = make_field(None, "Check of tool calls.")
+    answer: ExpectedAnswer | None = make_field(None, "Check of the answer to `ask`.")
+    cost: ExpectedCost | None = make_field(None, "Maximum cost.")
+    findings: ExpectedFindings | None = make_field(None, "Check of findings; by default there must be none.")
+    command: CommandCheck | None = make_field(None, "A program that must end with 0.")
+    judge: JudgeCheck | None = make_field(None, "A judge that must accept it.")
 
     @property
     def kind(self) -> str:
@@ -188,41 +169,29 @@ KINDS = tuple(key_field.name for key_field in fields(Expectation) if key_field.n
 class Case:
     """A case: the starting organisation, the actions and the expectations."""
 
-    description: str = field(default="", metadata=describe_field("Purpose, in one sentence."))
-    start: str = field(
-        default=SAME_ORG,
-        metadata=field_with_key("from", 'The organisation it starts from, from the case\'s folder; "../..": this one.'),
+    description: str = make_field("", "Purpose, in one sentence.")
+    start: str = make_field(
+        SAME_ORG, 'The organisation it starts from, from the case\'s folder; "../..": this one.', key="from"
     )
-    at: int | None = field(
-        default=None, metadata=describe_field("Tick to start after; null: the current state.", ge=0, le=10**12)
+    at: int | None = make_field(None, "Tick to start after; null: the current state.", ge=0, le=10**12)
+    set: dict[str, Any] = make_field(
+        dict,
+        "Changes before the start, by file: an object merges into its JSON (null removes a key; "
+        "keys that begin with / are JSON pointers), a text replaces the file.",
     )
-    set: dict[str, Any] = field(
-        default_factory=dict,
-        metadata=describe_field(
-            "Changes before the start, by file: an object merges into its JSON (null removes a key; "
-            "keys that begin with / are JSON pointers), a text replaces the file."
-        ),
+    send: list[CaseMessage] = make_field(list, "Entries of people.")
+    ask: CaseRequest | None = make_field(None, "A request sent before the first tick.")
+    ticks: int | None = make_field(
+        None, "Number of ticks; null: until nothing new is addressed to anybody.", ge=1, le=10_000
     )
-    send: list[CaseMessage] = field(default_factory=list, metadata=describe_field("Entries of people."))
-    ask: CaseRequest | None = field(default=None, metadata=describe_field("A request sent before the first tick."))
-    ticks: int | None = field(
-        default=None,
-        metadata=describe_field("Number of ticks; null: until nothing new is addressed to anybody.", ge=1, le=10_000),
+    now: str = make_field("", "Time of the first tick; empty: the clock continues from the last tick.")
+    answers: AnswersFrom = make_field(
+        "recorded",
+        'Source of answers. "recorded": recorded by `lemming eval --record`; "scripted": '
+        'answers.jsonl in the case\'s folder; "live": the models, every time.',
     )
-    now: str = field(
-        default="", metadata=describe_field("Time of the first tick; empty: the clock continues from the last tick.")
-    )
-    answers: AnswersFrom = field(
-        default="recorded",
-        metadata=describe_field(
-            'Source of answers. "recorded": recorded by `lemming eval --record`; "scripted": '
-            'answers.jsonl in the case\'s folder; "live": the models, every time.'
-        ),
-    )
-    tools: dict[str, str] = field(
-        default_factory=dict, metadata=describe_field("Results of these tools; they are not called.", max_length=100)
-    )
-    repeat: int = field(default=1, metadata=describe_field("Number of runs.", ge=1, le=1000))
+    tools: dict[str, str] = make_field(dict, "Results of these tools; they are not called.", max_length=100)
+    repeat: int = make_field(1, "Number of runs.", ge=1, le=1000)
     expect: list[Expectation] = field(metadata=describe_field("What must be true; all of it.", min_length=1))
 
 

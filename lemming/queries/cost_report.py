@@ -17,7 +17,7 @@ from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.times.zones import get_zone
+from lemming.kernel.base.times import get_zone
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import AgentState, read_state

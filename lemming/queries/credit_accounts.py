@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.org.capability_usage import has_credit_override, resolve_credits
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.credit_limits import has_credit_override, resolve_credits
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.plugins.capability_table import JUDGES

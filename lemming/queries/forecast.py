@@ -11,18 +11,23 @@ from typing import Any
 from lemming.kernel.agents import Agent, Survey, suggest_agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.times.zones import get_zone
+from lemming.kernel.base.times import get_zone
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import fire_point, sort_by_fire_point
-from lemming.kernel.tick.extra_read_paths import find_implicit_reads
 from lemming.kernel.tick.firing_plan import TickPlan, has_model_turns, make_plan
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses, iter_upcoming
-from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_waits, paths_overlap
+from lemming.kernel.tick.turn_dependencies import (
+    TurnDependencies,
+    TurnWaits,
+    find_implicit_reads,
+    find_waits,
+    paths_overlap,
+)
 from lemming.kernel.tools import get_toolset
 from lemming.kernel.turn.descriptions import OrgQuery, TickView, UpcomingEvent
 from lemming.kernel.turn.guards import SharedResource

@@ -17,14 +17,15 @@ from lemming.kernel.files.field_types import Count
 from lemming.kernel.files.field_types import type_schema as schema_of_type
 from lemming.kernel.files.json_documents import adapter
 from lemming.kernel.files.unknown_keys import FOREIGN_PREFIX
+from lemming.kernel.journal.journal_parser import record_classes
 from lemming.kernel.journal.journal_records import Record, TurnStarted
 from lemming.kernel.journal.prompt_store import reference_schema
-from lemming.kernel.journal.record_registry import record_classes
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Allocation
-from lemming.kernel.plugins.capability_loader import format_class
+from lemming.kernel.plugins.capability_loader import load_provided
+from lemming.kernel.plugins.capability_table import FORMATS as CAPABILITY_FORMATS
 from lemming.libraries.conditions import predicates
 from lemming.queries.case_format import Case
 
@@ -133,7 +134,7 @@ def _record_schema(kind: type[Record], fields: Schema) -> Schema:
 
 def _plan_schema() -> Schema:
     """Return the schema of a plan, with the condition schema in routes."""
-    schema = _file_schema(format_class("plan"))
+    schema = _file_schema(load_provided(CAPABILITY_FORMATS, "plan"))
     schema["$defs"]["Route"]["properties"]["when"] = _CONDITION
     return _add_conditions(schema)
 
@@ -163,13 +164,13 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
         "config/credits.json",
         lambda: _table_schema(Allocation, f"An agent's allocation; the key is its name: {AGENT_NAME_RULE}."),
     ),
-    "calendar": ("config/calendar.json", lambda: _file_schema(format_class("calendar"))),
-    "mcp": ("config/mcp.json", lambda: _file_schema(format_class("mcp"))),
-    "mcp_lock": ("config/mcp.lock.json", lambda: _file_schema(format_class("mcp_lock"))),
+    "calendar": ("config/calendar.json", lambda: _file_schema(load_provided(CAPABILITY_FORMATS, "calendar"))),
+    "mcp": ("config/mcp.json", lambda: _file_schema(load_provided(CAPABILITY_FORMATS, "mcp"))),
+    "mcp_lock": ("config/mcp.lock.json", lambda: _file_schema(load_provided(CAPABILITY_FORMATS, "mcp_lock"))),
     "tick": ("tick.json", _tick_schema),
     "plan": ("agents/<name>/plan.json", _plan_schema),
     "eval": ("evals/<name>/case.json", lambda: _add_conditions(_file_schema(Case))),
-    "until": ("`until` of a request", lambda: _close_schema(_plain_schema(format_class("until")))),
+    "until": ("`until` of a request", lambda: _close_schema(_plain_schema(load_provided(CAPABILITY_FORMATS, "until")))),
     "turn": ("A model's reply", _reply_schema),
     "journal": ("logs/ticks/<tick>.jsonl", _journal_schema),
     "shown": ("What a command that looks prints with --json", _output_schema),

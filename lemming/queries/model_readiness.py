@@ -12,7 +12,6 @@ from typing import Any
 
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.org.model_entries import LOCAL_MODEL, ModelEntry
 from lemming.kernel.plugins.capability_loader import require_fact
@@ -20,6 +19,7 @@ from lemming.kernel.plugins.capability_table import HARNESS_PROVIDERS
 from lemming.kernel.providers import is_channel, is_person, make_provider
 from lemming.libraries.compatible_servers import SERVERS
 from lemming.libraries.model_catalogue import find_weights
+from lemming.libraries.optional_packages import install_command
 from lemming.operations.served_models import KeylessServer, ServedModels
 from lemming.queries.permissions_required import is_this_machine
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.times.format_times import format_moment, format_remaining_time
+from lemming.kernel.base.times import format_moment, format_remaining_time
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath

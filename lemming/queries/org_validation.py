@@ -15,9 +15,8 @@ from lemming.kernel.base.errors import ConfigError, LemmingError, Problem, Unkno
 from lemming.kernel.base.jsontext import correct_typo
 from lemming.kernel.base.problems import make_warning
 from lemming.kernel.files.stat_cache import path_exists
-from lemming.kernel.org.capability_usage import find_used_capabilities
+from lemming.kernel.org.capability_usage import find_used_capabilities, has_credit_override, resolve_credits
 from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config
-from lemming.kernel.org.credit_limits import has_credit_override, resolve_credits
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import missing_for_provider, missing_reason
 from lemming.kernel.plugins.capability_table import SHIPPED

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import ProviderError
+from lemming.kernel.llm.call_cost import estimate_prompt_tokens, estimate_tokens
 from lemming.kernel.llm.model_call import describe_tool_calls, guard_provider_work
-from lemming.kernel.llm.token_usage import estimate_prompt_tokens, estimate_tokens
 from lemming.kernel.providers import LLMProvider, Request
 from lemming.kernel.tick.live_chain import complete_request
 from lemming.kernel.tick.model_backends import Backends

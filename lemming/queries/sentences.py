@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.call_reviews import find_call_review
 from lemming.kernel.obligations.decisions import is_approval_request
+from lemming.kernel.obligations.pending_approvals import find_call_review
+from lemming.kernel.obligations.request_payloads import parse_references
 
 Json = dict[str, Any]
 MAX_VALUE_CHARS = 160

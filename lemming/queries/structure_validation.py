@@ -12,9 +12,8 @@ from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.problems import make_warning
-from lemming.kernel.org.capability_usage import resolve_turn_policy
+from lemming.kernel.org.capability_usage import resolve_credits, resolve_turn_policy
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import fire_point
 from lemming.kernel.tick.firing_plan import find_people, has_model_turns

@@ -14,25 +14,24 @@ from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.journal.journal_file import journal_ticks, read_journal
+from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import TurnEnded, TurnStarted
-from lemming.kernel.journal.record_lookup import find_plan
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.messages import read_outbox_entries
-from lemming.kernel.org.capability_usage import find_used_capabilities
+from lemming.kernel.org.capability_usage import find_used_capabilities, resolve_credits
 from lemming.kernel.org.config import Config, load_config
-from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.plugins.capability_loader import can_be_unimported
 from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.error_boundary import isolate, to_skip_reason
 from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.named_agents import choose_agents
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.operations.named_agents import choose_agents
 
 
 def load_inspection_settings(org: OrgPath) -> Config:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.base.version import __version__
+from lemming.libraries.optional_packages import install_command
 from lemming.telemetry import semconv as names
 from lemming.telemetry.step_timings import StepTiming
 

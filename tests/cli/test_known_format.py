@@ -13,7 +13,7 @@ from lemming.engine import run_once
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.org.format_version import NEWEST_FORMAT
+from lemming.kernel.org.organisation import NEWEST_FORMAT
 from lemming.testing import make_org, resume, tree
 
 FURTHER = [

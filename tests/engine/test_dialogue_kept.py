@@ -12,9 +12,8 @@ from asked import answers, ask, org_of, tick
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
-from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.journal.open_requests import Dialogue, OpenRequest
 from lemming.kernel.journal.read_cursor import ReadMark
-from lemming.kernel.journal.recorded_dialogue import Dialogue
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Agent, AgentCredits
 from lemming.kernel.turn.dialogue import MAX_DIALOGUE_BYTES, TOO_LONG_REMARK, make_dialogue, shorten_messages

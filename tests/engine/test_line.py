@@ -28,7 +28,7 @@ from lemming.capabilities.scripted_models.scripted_provider import ScriptedProvi
 from lemming.engine import load_tick, run_once
 from lemming.kernel import line
 from lemming.kernel.base.errors import ConfigError, CorruptState, NotAnOrg, OrgBusy, TickAlreadyCommitted
-from lemming.kernel.files.temporary_files import is_temporary
+from lemming.kernel.files.safe_folder import is_temporary
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plain_organisation import LeftToEngine

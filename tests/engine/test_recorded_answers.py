@@ -8,7 +8,7 @@ import pytest
 
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.journal.journal_records import Record, ToolFinished, ToolStarted
-from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.memory import make_memory_effect
 from lemming.kernel.tick.recorded_answers import (
     calls_with_side_effects,

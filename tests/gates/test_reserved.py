@@ -31,7 +31,7 @@ from lemming.kernel.llm.call_cost import max_input_tokens
 from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
-from lemming.kernel.tick.reservations import Reservations
+from lemming.kernel.tick.model_requests import Reservations
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.testing import Crash, SkippingClock, journal_lines, make_org, resume, say
 

@@ -13,9 +13,9 @@ from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvi
 from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
 from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.kernel.base.errors import AnswerTooLarge, RequestRejected, Unavailable
+from lemming.kernel.llm.call_cost import tokens_used
 from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
-from lemming.kernel.llm.token_usage import tokens_used
 from lemming.kernel.providers import LLMProvider, Request
 
 Make = Callable[[str], LLMProvider]

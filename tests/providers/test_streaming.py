@@ -20,8 +20,8 @@ from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import AnswerTooLarge, TimedOut, Unavailable
 from lemming.kernel.journal.engine_events import ModelWrote
 from lemming.kernel.llm.model_call import call_provider
-from lemming.kernel.llm.streaming import WordBuffer
 from lemming.kernel.providers import LLMProvider, Request, RetryingLLMProvider
+from lemming.libraries.streaming import WordBuffer
 from lemming.testing import journal_lines, make_org, resume, tree
 
 APIS: dict[str, Callable[[str], LLMProvider]] = {

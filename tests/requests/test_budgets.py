@@ -18,7 +18,7 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.obligations.budgets import BudgetAmount, get_budget
+from lemming.kernel.obligations.request_payloads import BudgetAmount, get_budget
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_requests
 from lemming.testing import FrozenClock, make_org, resume, say, tree

@@ -21,9 +21,9 @@ from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState, DiskError, OrgBusy, UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.files.atomic_folder import STAGING_FOLDERS
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import open_org
+from lemming.libraries.atomic_folder import STAGING_FOLDERS
 from lemming.operations.backup_archive import MANIFEST
 from lemming.operations.backup_writer import Backup, create_backup
 from lemming.operations.restore import restore_backup

@@ -19,8 +19,7 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.journal_packing import segments
-from lemming.kernel.org.format_version import NEWEST_FORMAT
-from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.organisation import NEWEST_FORMAT, Organisation
 from lemming.operations.backup_writer import create_backup
 from lemming.operations.format_upgrade import plan_upgrade
 from lemming.operations.restore import restore_backup

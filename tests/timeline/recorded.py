@@ -13,7 +13,7 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import Journal
-from lemming.kernel.journal.record_sequence import parse_record
+from lemming.kernel.journal.journal_parser import parse_record
 from lemming.kernel.messages import entry_id, write_person_entry
 from lemming.kernel.providers import Backend, Reply, Request
 from lemming.kernel.tools import Tool, ToolResult

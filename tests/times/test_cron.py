@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from lemming.kernel.base.times.zones import zone_error
+from lemming.kernel.base.times import zone_error
 from lemming.libraries.cron_expressions import describe_cron, find_cron_error, find_due_times, iter_occurrences
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"

@@ -17,7 +17,6 @@ from sandboxed import Sandbox, org_with
 from tool_desk import Desk
 
 from lemming.kernel.access import allowed_paths
-from lemming.kernel.access.recorded_effects import require_writable
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.files.effects import FileEffect
@@ -26,6 +25,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tools import SHIPPED, ToolRegistry
 from lemming.kernel.tools.tool_call import call_tool
+from lemming.kernel.tools.tool_definition import require_writable
 from lemming.testing import make_org, resume
 
 PLACES = [

@@ -48,13 +48,12 @@ from lemming.ext import (
 )
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.json_equality import is_equal_json
+from lemming.kernel.base.jsontext import is_equal_json
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.open_requests import SubRequest, iter_person_requests
-from lemming.kernel.journal.person_requests import SHOW
+from lemming.kernel.journal.open_requests import SHOW, SubRequest, iter_person_requests
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.decisions import parse_decision
 from lemming.kernel.obligations.pending_approvals import NAME, PendingAction

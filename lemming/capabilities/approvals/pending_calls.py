@@ -27,8 +27,7 @@ from lemming.ext import (
     ToolCall,
     list_grants,
 )
-from lemming.kernel.base.json_equality import is_equal_json
-from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.jsontext import dump_compact, is_equal_json
 from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.files.effects import FileEffect

@@ -13,18 +13,16 @@ from typing import Any
 
 from lemming.ext import render_result
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.json_equality import is_equal_json
+from lemming.kernel.base.jsontext import is_equal_json
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
+from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.inboxes.visibility import MailView
-from lemming.kernel.journal.open_requests import OpenRequest, SubRequest, describe_deadline
-from lemming.kernel.journal.person_requests import SHOW, SPEND
+from lemming.kernel.journal.open_requests import SHOW, SPEND, OpenRequest, SubRequest, describe_deadline
 from lemming.kernel.messages import OutboxEntry, parse_identities
-from lemming.kernel.obligations.approval_outcomes import find_approval_outcomes
-from lemming.kernel.obligations.decisions import Decision, is_amount, parse_decision
+from lemming.kernel.obligations.decisions import Decision, find_approval_outcomes, is_amount, parse_decision
 from lemming.kernel.obligations.pending_approvals import NAME
 from lemming.kernel.obligations.request_deadlines import extend_deadlines
-from lemming.kernel.obligations.request_entry_kinds import EntryClassifier
+from lemming.kernel.obligations.request_payloads import EntryClassifier
 from lemming.kernel.tools import ToolResult
 
 PENDING_NOTE = "(it is made as this turn begins)"

@@ -17,7 +17,7 @@ from lemming.ext import CheckSubject
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
-from lemming.kernel.base.times.format_times import format_moment
+from lemming.kernel.base.times import format_moment
 from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal
 
-from lemming.ext import CheckSubject, ConfigError, Problem, describe_field
+from lemming.ext import CheckSubject, ConfigError, Problem, describe_field, make_field
 from lemming.kernel.agents import suggest_agent, survey_agents
 from lemming.kernel.base.jsontext import did_you_mean, locate
-from lemming.kernel.base.times.zones import zone_error
+from lemming.kernel.base.times import zone_error
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
@@ -29,51 +29,32 @@ class CalendarJob:
 
     agent: str = field(metadata=describe_field("The agent that gets the request.", min_length=1))
     text: str = field(metadata=describe_field("Text of the request.", min_length=1))
-    payload: dict[str, Any] = field(
-        default_factory=dict, metadata=describe_field("Further keys of the request, such as schema.")
+    payload: dict[str, Any] = make_field(dict, "Further keys of the request, such as schema.")
+    deadline: int | None = make_field(None, "Ticks until the request expires.", ge=1)
+    cron: str | None = make_field(None, 'Cron expression: "0 8 * * mon-fri", or @daily and the like.')
+    timezone: str | None = make_field(None, "Time zone of cron. Default: that of config/org.json.")
+    missed: Literal["once", "skip"] = make_field(
+        "once", 'Missed times. "once": one request for all of them; "skip": only those younger than grace_minutes.'
     )
-    deadline: int | None = field(default=None, metadata=describe_field("Ticks until the request expires.", ge=1))
-    cron: str | None = field(
-        default=None, metadata=describe_field('Cron expression: "0 8 * * mon-fri", or @daily and the like.')
+    grace_minutes: float = make_field(60.0, 'Maximum delay in minutes, with "missed": "skip".', ge=0, le=1e6)
+    after: str | None = make_field(
+        None, "Another job. Without cron: asked once that job was answered; with cron: only if it was answered."
     )
-    timezone: str | None = field(
-        default=None, metadata=describe_field("Time zone of cron. Default: that of config/org.json.")
+    within_minutes: float = make_field(1440.0, "Maximum age of that answer in minutes.", gt=0, le=1e6)
+    overlap: Literal["skip", "queue", "allow"] = make_field(
+        "skip",
+        'While the last request of this job is open: "skip" this time, "queue" one until it ends, or "allow" several.',
     )
-    missed: Literal["once", "skip"] = field(
-        default="once",
-        metadata=describe_field(
-            'Missed times. "once": one request for all of them; "skip": only those younger than grace_minutes.'
-        ),
-    )
-    grace_minutes: float = field(
-        default=60.0, metadata=describe_field('Maximum delay in minutes, with "missed": "skip".', ge=0, le=1e6)
-    )
-    after: str | None = field(
-        default=None,
-        metadata=describe_field(
-            "Another job. Without cron: asked once that job was answered; with cron: only if it was answered."
-        ),
-    )
-    within_minutes: float = field(
-        default=1440.0, metadata=describe_field("Maximum age of that answer in minutes.", gt=0, le=1e6)
-    )
-    overlap: Literal["skip", "queue", "allow"] = field(
-        default="skip",
-        metadata=describe_field(
-            'While the last request of this job is open: "skip" this time, "queue" one until it ends, '
-            'or "allow" several.'
-        ),
-    )
-    on_holidays: bool = field(default=False, metadata=describe_field("Also ask on holidays."))
-    paused: str = field(default="", metadata=describe_field("Any text, such as the reason: the job is not asked."))
+    on_holidays: bool = make_field(False, "Also ask on holidays.")
+    paused: str = make_field("", "Any text, such as the reason: the job is not asked.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentJobSettings:
     """Limits on jobs that agents create with the tool keep_job."""
 
-    max_jobs: int = field(default=5, metadata=describe_field("Maximum number of jobs of one agent.", ge=0, le=20))
-    min_minutes: float = field(default=60.0, metadata=describe_field("Minimum minutes between two times.", ge=1))
+    max_jobs: int = make_field(5, "Maximum number of jobs of one agent.", ge=0, le=20)
+    min_minutes: float = make_field(60.0, "Minimum minutes between two times.", ge=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +62,7 @@ class Calendar:
     """Jobs by name, and the holidays without jobs."""
 
     jobs: dict[str, CalendarJob] = field(default_factory=dict)
-    holidays: list[str] = field(
-        default_factory=list, metadata=describe_field("Days without jobs: 2026-12-25, or 12-25 for every year.")
-    )
+    holidays: list[str] = make_field(list, "Days without jobs: 2026-12-25, or 12-25 for every year.")
     agents: AgentJobSettings = field(default_factory=AgentJobSettings)
 
 

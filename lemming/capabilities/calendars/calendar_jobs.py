@@ -15,7 +15,7 @@ from lemming.capabilities.calendars.calendar_file import Calendar, CalendarJob, 
 from lemming.ext import TickView, find_first_reading, find_people
 from lemming.kernel.agents import Survey, list_agent_folders
 from lemming.kernel.base.clock import is_timestamp, parse_timestamp, timestamp
-from lemming.kernel.base.times.zones import zone_error
+from lemming.kernel.base.times import zone_error
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.memory import load_memories
 from lemming.kernel.org.config import Config

@@ -13,8 +13,8 @@ from lemming.capabilities.channels.channel_log import ChannelLogs
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base import paths
 from lemming.kernel.inboxes.entry_index import EntryIndex, EntryNames
-from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.org.organisation import Organisation
 
 

@@ -28,13 +28,13 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import ProviderError, Unavailable, Unusable
 from lemming.kernel.base.jsontext import dump_compact, parse
-from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.version import __version__
 from lemming.kernel.llm.model_call import call_provider, timeout_error
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins, load_plugins
 from lemming.kernel.providers import Backend, LLMProvider, Reply, Request, make_provider
+from lemming.libraries.optional_packages import install_command
 
 if TYPE_CHECKING:
     from distributed import Client

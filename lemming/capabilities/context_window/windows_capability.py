@@ -25,6 +25,7 @@ from lemming.ext import (
     TurnView,
     describe_field,
     has_model_turns,
+    make_field,
     make_warning,
 )
 from lemming.kernel.agents import Agent
@@ -34,9 +35,9 @@ from lemming.kernel.base.paths import MEMORY_KEY
 from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.inbox import Inbox
-from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.journal.turn_report import End
-from lemming.kernel.llm.token_usage import estimate_prompt_tokens
+from lemming.kernel.llm.call_cost import estimate_prompt_tokens
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message, require_usable_finish
 
@@ -45,12 +46,10 @@ from lemming.kernel.providers import Message, require_usable_finish
 class MemoryWindowSettings:
     """Limit on earlier messages in the prompt; null: no limit."""
 
-    strategy: Literal["window", "summary"] = field(
-        default="window",
-        metadata=describe_field(
-            '"window": the newest entries that fit; "summary": the agent\'s model summarises older '
-            "entries of a conversation."
-        ),
+    strategy: Literal["window", "summary"] = make_field(
+        "window",
+        '"window": the newest entries that fit; "summary": the agent\'s model summarises older '
+        "entries of a conversation.",
     )
     max_tokens: int = field(
         metadata=describe_field("Maximum tokens of earlier entries, estimated.", ge=50, le=10_000_000)

@@ -18,7 +18,7 @@ from lemming.ext import (
     find_first_reading,
 )
 from lemming.kernel.base.clock import parse_timestamp
-from lemming.kernel.base.times.format_times import format_moment
+from lemming.kernel.base.times import format_moment
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.libraries.cron_expressions import MAX_COUNTED, DueTimes, find_due_times, iter_occurrences
 

@@ -15,9 +15,9 @@ from urllib.parse import quote, urlsplit
 
 from lemming.ext import ConfigError
 from lemming.kernel.base.errors import Unavailable, UsageError
-from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.files import fs
+from lemming.libraries.optional_packages import install_command
 
 HUB = "https://huggingface.co"
 ENDPOINT_ENV = "HF_ENDPOINT"

@@ -22,13 +22,13 @@ from lemming.ext import Capability, ConfigError
 from lemming.kernel.base.blocking_deadline import Deadline, wait_slices
 from lemming.kernel.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
-from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.llm import model_call
-from lemming.kernel.llm.streaming import DeltaCallback, WordBuffer
-from lemming.kernel.llm.token_usage import usage_at_path
+from lemming.kernel.llm.call_cost import usage_at_path
 from lemming.kernel.providers import Backend, Finish, Reply, Request
 from lemming.libraries.model_catalogue import count_usable_processors
+from lemming.libraries.optional_packages import install_command
+from lemming.libraries.streaming import DeltaCallback, WordBuffer
 
 if TYPE_CHECKING:
     from xllamacpp import Server

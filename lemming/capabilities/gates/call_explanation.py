@@ -14,8 +14,8 @@ from lemming.ext import LemmingError, ToolCall, find_people, load_tick
 from lemming.kernel.agents import Agent, Survey, suggest_agent
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.base.times.parse_times import Expiry
-from lemming.kernel.journal.verdicts import Then
+from lemming.kernel.base.times import Expiry
+from lemming.kernel.journal.turn_report import Then
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import Tool, get_toolset

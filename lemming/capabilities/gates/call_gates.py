@@ -40,9 +40,9 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.redaction.secrets import redact_untrusted
-from lemming.kernel.base.times.parse_times import Expiry
+from lemming.kernel.base.times import Expiry
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate

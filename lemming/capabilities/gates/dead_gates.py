@@ -19,9 +19,10 @@ from lemming.kernel.base.errors import Outcome
 from lemming.kernel.base.jsontext import correct_typo, did_you_mean, dump_compact
 from lemming.kernel.base.name_patterns import is_any_match, is_match
 from lemming.kernel.files.canonical_path import canonical_path
-from lemming.kernel.journal.verdicts import At
+from lemming.kernel.journal.turn_report import At
 from lemming.kernel.messages import EVERYBODY
-from lemming.kernel.plugins.capability_loader import missing_for_gate
+from lemming.kernel.plugins.capability_loader import missing_owner
+from lemming.kernel.plugins.capability_table import GATE_ACTIONS
 from lemming.libraries.conditions.predicates import compile_condition
 from lemming.libraries.conditions.schema_typos import find_schema_typos
 
@@ -117,7 +118,7 @@ def _validate_gate(gate: Gate, inventory: Inventory, agent: Agent | None) -> Ite
 
     Locations are relative to the gate. With `may_be_absent`, names of missing things are allowed.
     """
-    if missing := missing_for_gate(gate.then):
+    if missing := missing_owner(GATE_ACTIONS, gate.then):
         yield Problem(f'a gate with "then": "{gate.then}" has no effect: {missing}', pointer="/then", hint=INSTALL)
     if not gate.may_be_absent:
         yield from _unknown_tools(gate, inventory)

@@ -18,9 +18,9 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.name_patterns import InvalidPattern, is_any_match
-from lemming.kernel.base.times.parse_times import DURATIONS, parse_duration
-from lemming.kernel.files.fast_decoder import MAX_AMOUNT, TypeMismatch, field_with_key, file_key
-from lemming.kernel.journal.verdicts import At, Then
+from lemming.kernel.base.times import DURATIONS, parse_duration
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT, TypeMismatch, file_key, make_field
+from lemming.kernel.journal.turn_report import At, Then
 from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.plugins.capability_table import JUDGES
 from lemming.libraries.conditions.predicates import Predicate, compile_condition, iter_fields, validate_condition
@@ -77,96 +77,56 @@ class Gate:
             "the next gate is evaluated."
         )
     )
-    when: dict[str, Any] | None = field(
-        default=None, metadata=describe_field("Condition on what the gate checks; null: always.")
+    when: dict[str, Any] | None = make_field(None, "Condition on what the gate checks; null: always.")
+    tool: str | list[str] | None = make_field(
+        None, 'Tools the gate applies to: names or patterns such as "mcp.*"; null: all.'
     )
-    tool: str | list[str] | None = field(
-        default=None,
-        metadata=describe_field('Tools the gate applies to: names or patterns such as "mcp.*"; null: all.'),
+    tool_class: ToolClass | list[ToolClass] | None = make_field(
+        None, "Classes of tools it concerns; null: all.", key="class"
     )
-    tool_class: ToolClass | list[ToolClass] | None = field(
-        default=None, metadata=field_with_key("class", "Classes of tools it concerns; null: all.")
+    redact: list[str] = make_field(UNSET, "Regular expressions: matches are replaced by [redacted].", max_length=200)
+    deny: list[str] = make_field(UNSET, "Regular expressions: the gate applies to texts with a match.", max_length=200)
+    max_length: int | None = make_field(
+        None, "The gate applies to texts with more characters in total; a rewrite cuts them.", ge=1
     )
-    redact: list[str] = field(
-        default=UNSET,
-        metadata=describe_field("Regular expressions: matches are replaced by [redacted].", max_length=200),
+    schema: dict[str, Any] | None = make_field(None, "JSON Schema: the gate applies to what does not satisfy it.")
+    dedupe: bool = make_field(UNSET, "The gate applies to repetitions of the turn, or of the author.")
+    args: dict[str, str | list[str]] = make_field(
+        UNSET,
+        'Allowed patterns of arguments ({"path": ["shared/reports/*"]}): the gate applies to a call'
+        " with another value, or none.",
     )
-    deny: list[str] = field(
-        default=UNSET,
-        metadata=describe_field("Regular expressions: the gate applies to texts with a match.", max_length=200),
+    check: str = make_field(UNSET, "Function of a plugin, by its registered name.")
+    persons: list[str] = make_field(list, 'Persons that "ask" asks; empty: all of them.')
+    expires: int | str | None = make_field(
+        None, 'Deadline for the answer: a number of ticks, or "2h"; after it the call is denied.'
     )
-    max_length: int | None = field(
-        default=None,
-        metadata=describe_field("The gate applies to texts with more characters in total; a rewrite cuts them.", ge=1),
+    approved: dict[str, list[str]] = make_field(
+        dict, 'Agents and tools for which this gate need not ask ({"desk": ["refund"]}). Gates that block still hold.'
     )
-    schema: dict[str, Any] | None = field(
-        default=None, metadata=describe_field("JSON Schema: the gate applies to what does not satisfy it.")
+    models: list[str] = make_field(UNSET, "Allowed model keys: the gate applies to calls of other models.")
+    credits: float | None = make_field(None, "Maximum credits.", gt=0, le=MAX_AMOUNT)
+    dollars: float | None = make_field(None, "Maximum dollars.", gt=0, le=MAX_AMOUNT)
+    tokens: int | None = make_field(None, "Maximum tokens, prompts and answers together.", ge=1, le=int(MAX_AMOUNT))
+    calls: int | None = make_field(None, "Maximum number of model calls.", ge=1, le=int(MAX_AMOUNT))
+    per: Per | None = make_field(
+        None, 'Scope of the limit: "turn", "request" (with its sub-requests), "agent" or "organisation".'
     )
-    dedupe: bool = field(
-        default=UNSET, metadata=describe_field("The gate applies to repetitions of the turn, or of the author.")
+    window: dict[str, int] | str | None = make_field(
+        None, 'Period of the limit: {"ticks": 100}, "90m", "24h" or "7d"; null: since the first tick.'
     )
-    args: dict[str, str | list[str]] = field(
-        default=UNSET,
-        metadata=describe_field(
-            'Allowed patterns of arguments ({"path": ["shared/reports/*"]}): the gate applies to a call'
-            " with another value, or none."
-        ),
+    by: str | dict[str, str | list[str]] = make_field(
+        UNSET,
+        'The judge: an agent, a model key, {"agent": name}, {"model": key} or {"command": '
+        '["program", ...]}; not at "in".',
     )
-    check: str = field(default=UNSET, metadata=describe_field("Function of a plugin, by its registered name."))
-    persons: list[str] = field(
-        default_factory=list, metadata=describe_field('Persons that "ask" asks; empty: all of them.')
+    policy: str = make_field("", "Rules for the judge: a text, or a file such as ./shared/policy.md.")
+    may_be_absent: bool = make_field(
+        False,
+        "Allow names of tools, agents, persons and models that do not exist yet. Without it an "
+        "unknown name stops the run, or disables the agent.",
     )
-    expires: int | str | None = field(
-        default=None,
-        metadata=describe_field('Deadline for the answer: a number of ticks, or "2h"; after it the call is denied.'),
-    )
-    approved: dict[str, list[str]] = field(
-        default_factory=dict,
-        metadata=describe_field(
-            'Agents and tools for which this gate need not ask ({"desk": ["refund"]}). Gates that block still hold.'
-        ),
-    )
-    models: list[str] = field(
-        default=UNSET, metadata=describe_field("Allowed model keys: the gate applies to calls of other models.")
-    )
-    credits: float | None = field(default=None, metadata=describe_field("Maximum credits.", gt=0, le=MAX_AMOUNT))
-    dollars: float | None = field(default=None, metadata=describe_field("Maximum dollars.", gt=0, le=MAX_AMOUNT))
-    tokens: int | None = field(
-        default=None, metadata=describe_field("Maximum tokens, prompts and answers together.", ge=1, le=int(MAX_AMOUNT))
-    )
-    calls: int | None = field(
-        default=None, metadata=describe_field("Maximum number of model calls.", ge=1, le=int(MAX_AMOUNT))
-    )
-    per: Per | None = field(
-        default=None,
-        metadata=describe_field(
-            'Scope of the limit: "turn", "request" (with its sub-requests), "agent" or "organisation".'
-        ),
-    )
-    window: dict[str, int] | str | None = field(
-        default=None,
-        metadata=describe_field(
-            'Period of the limit: {"ticks": 100}, "90m", "24h" or "7d"; null: since the first tick.'
-        ),
-    )
-    by: str | dict[str, str | list[str]] = field(
-        default=UNSET,
-        metadata=describe_field(
-            'The judge: an agent, a model key, {"agent": name}, {"model": key} or {"command": '
-            '["program", ...]}; not at "in".'
-        ),
-    )
-    policy: str = field(
-        default="", metadata=describe_field("Rules for the judge: a text, or a file such as ./shared/policy.md.")
-    )
-    may_be_absent: bool = field(
-        default=False,
-        metadata=describe_field(
-            "Allow names of tools, agents, persons and models that do not exist yet. Without it an "
-            "unknown name stops the run, or disables the agent."
-        ),
-    )
-    because: str = field(default="", metadata=describe_field("Reason that the model and people read.", max_length=500))
+    because: str = make_field("", "Reason that the model and people read.", max_length=500)
 
     def __post_init__(self) -> None:
         findings = [key for key in FINDINGS if getattr(self, key)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lemming.capabilities.gates.gate_format import GATE_POINTER, GATES, Gate, GateRule
 from lemming.capabilities.gates.spending_limit import get_limits, parse_window
-from lemming.ext import describe_field
+from lemming.ext import make_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.org.config import OrgSettings
@@ -18,11 +18,8 @@ from lemming.kernel.org.config import OrgSettings
 class GatesOrgSettings:
     """Gates in `config/org.json`."""
 
-    gates: list[Gate] = field(
-        default_factory=list,
-        metadata=describe_field(
-            "Gates for all agents, evaluated in this order and before those of a resume: docs/gates.md."
-        ),
+    gates: list[Gate] = make_field(
+        list, "Gates for all agents, evaluated in this order and before those of a resume: docs/gates.md."
     )
 
 
@@ -30,10 +27,7 @@ class GatesOrgSettings:
 class GatesResumeSettings:
     """Gates in a resume."""
 
-    gates: list[Gate] = field(
-        default_factory=list,
-        metadata=describe_field("Gates for this agent, evaluated after the organisation's: docs/gates.md."),
-    )
+    gates: list[Gate] = make_field(list, "Gates for this agent, evaluated after the organisation's: docs/gates.md.")
 
 
 def get_gates(owner: OrgSettings | Agent) -> Sequence[Gate]:

@@ -16,7 +16,7 @@ from lemming.kernel.agents import Survey, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse, to_line
-from lemming.kernel.journal.verdicts import Then
+from lemming.kernel.journal.turn_report import Then
 from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation

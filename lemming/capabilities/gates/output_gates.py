@@ -34,8 +34,8 @@ from lemming.ext import (
     list_grants,
 )
 from lemming.kernel.files.json_documents import to_value
-from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import parse_targets
+from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.turn.guards import CheckFinding
 
 if TYPE_CHECKING:

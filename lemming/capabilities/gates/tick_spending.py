@@ -22,9 +22,8 @@ from lemming.capabilities.gates.past_spending import (
 from lemming.capabilities.gates.spending_limit import LimitWindow, SpendAmount, parse_window, sum_raises
 from lemming.ext import SharedResource, TickContext, TickScope
 from lemming.kernel.agents import Agent, list_agent_folders
-from lemming.kernel.base.entry_ids import find_turn_number
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.turn_numbers import list_turn_keys, split_key, turn_key
+from lemming.kernel.base.turn_numbers import find_turn_number, list_turn_keys, split_key, turn_key
 from lemming.kernel.journal.journal_file import Journal, journal_ticks
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.ledger import AgentState, read_state

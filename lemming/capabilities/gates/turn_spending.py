@@ -37,7 +37,7 @@ from lemming.capabilities.pricing.prices import max_call_cost
 from lemming.ext import Interception, LivePhase, ModelEntry, Rejected, SendRequest
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
-from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.llm.call_cost import max_input_tokens
 from lemming.kernel.plugins.capability_table import NO_MODELS

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from lemming.capabilities.judges.judges_settings import JudgeReference, JudgeSettings, parse_judge_target
-from lemming.ext import describe_field
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.files.fast_decoder import TypeMismatch, fit_value
+from lemming.kernel.files.fast_decoder import TypeMismatch, fit_value, make_field
 from lemming.kernel.files.json_documents import find_problems
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import load_config
@@ -30,26 +29,17 @@ GOAL_POLICY = "What the request asks for is reached, and the answer says so trul
 class Goal:
     """The goal of a request: what must hold before its answer leaves."""
 
-    checks: list[list[str]] = field(
-        default_factory=list,
-        metadata=describe_field(
-            'Programs that must end with exit status 0, each a list of words: ["pytest", "-q"]. They run in the sandbox, '
-            "in the agent's workspace. Only a person's request may name programs."
-        ),
+    checks: list[list[str]] = make_field(
+        list,
+        'Programs that must end with exit status 0, each a list of words: ["pytest", "-q"]. They run in the sandbox, '
+        "in the agent's workspace. Only a person's request may name programs.",
     )
-    by: JudgeReference | None = field(
-        default=None,
-        metadata=describe_field(
-            'The judge that must accept the answer: an agent, a model key, {"agent": name} or {"model": key}; null: none.'
-        ),
+    by: JudgeReference | None = make_field(
+        None,
+        'The judge that must accept the answer: an agent, a model key, {"agent": name} or {"model": key}; null: none.',
     )
-    policy: str = field(
-        default="",
-        metadata=describe_field("Rules for the judge: a text, or a file such as ./shared/goal.md.", max_length=100_000),
-    )
-    max_turns: int = field(
-        default=5, metadata=describe_field("Turns whose answer is checked; then the request has failed.", ge=1, le=20)
-    )
+    policy: str = make_field("", "Rules for the judge: a text, or a file such as ./shared/goal.md.", max_length=100_000)
+    max_turns: int = make_field(5, "Turns whose answer is checked; then the request has failed.", ge=1, le=20)
 
     def __post_init__(self) -> None:
         if not self.checks and self.by is None:

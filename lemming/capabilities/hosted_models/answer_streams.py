@@ -12,7 +12,7 @@ from lemming.capabilities.hosted_models.native_formats import split_content
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
-from lemming.kernel.llm.streaming import DeltaCallback
+from lemming.libraries.streaming import DeltaCallback
 
 Json = dict[str, Any]
 

@@ -21,9 +21,9 @@ from lemming.capabilities.hosted_models.provider_http import split_system
 from lemming.capabilities.hosted_models.rate_headers import with_limit_wait
 from lemming.capabilities.hosted_models.schemas import to_object_root, unwrap_reply
 from lemming.capabilities.hosted_models.sdk_common import SdkBackend, load_full_body
-from lemming.kernel.llm.streaming import DeltaCallback
-from lemming.kernel.llm.token_usage import estimate_prompt_tokens, usage_at_path
+from lemming.kernel.llm.call_cost import estimate_prompt_tokens, usage_at_path
 from lemming.kernel.providers import Finish, Reply, Request
+from lemming.libraries.streaming import DeltaCallback
 
 if TYPE_CHECKING:
     import httpx2

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from lemming.kernel.base.errors import RequestRejected, UnknownModel
-from lemming.kernel.llm.token_usage import usage_at_path
+from lemming.kernel.llm.call_cost import usage_at_path
 
 Json = dict[str, Any]
 Post = Callable[[str, Json], Awaitable[Any]]

@@ -28,10 +28,10 @@ from lemming.ext import ConfigError
 from lemming.kernel.base.errors import ProviderError, TimedOut
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.redaction.secrets import register_secret_variables, strip_userinfo
-from lemming.kernel.llm.streaming import DeltaCallback
-from lemming.kernel.llm.token_usage import usage_at_path
+from lemming.kernel.llm.call_cost import usage_at_path
 from lemming.kernel.providers import Finish, Message, Reply, Request
 from lemming.libraries.compatible_servers import OLLAMA
+from lemming.libraries.streaming import DeltaCallback
 
 if TYPE_CHECKING:
     from httpx import Response

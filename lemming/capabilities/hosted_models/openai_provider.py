@@ -28,9 +28,9 @@ from lemming.capabilities.hosted_models.rate_headers import with_limit_wait
 from lemming.capabilities.hosted_models.schemas import unwrap_reply
 from lemming.capabilities.hosted_models.sdk_common import SdkBackend, load_full_body
 from lemming.kernel.base.errors import Unavailable
-from lemming.kernel.llm.streaming import DeltaCallback
 from lemming.kernel.providers import Reply, Request
 from lemming.libraries.compatible_servers import ModelServer, find_server, strip_endpoint
+from lemming.libraries.streaming import DeltaCallback
 
 if TYPE_CHECKING:
     import httpx2

@@ -23,7 +23,7 @@ from lemming.capabilities.hosted_models.native_formats import (
 )
 from lemming.capabilities.hosted_models.provider_http import describe_error, split_system, to_failed_reply
 from lemming.capabilities.hosted_models.schemas import is_strict, to_object_root
-from lemming.kernel.llm.token_usage import usage_at_path
+from lemming.kernel.llm.call_cost import usage_at_path
 from lemming.kernel.providers import Finish, Message, Reply, Request
 from lemming.libraries.compatible_servers import ModelServer
 

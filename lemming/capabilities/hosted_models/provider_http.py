@@ -30,12 +30,12 @@ from lemming.kernel.base.errors import (
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.redaction.secrets import redacted_excerpt, register_secret_variables
 from lemming.kernel.files.json_documents import adapter
+from lemming.kernel.llm.call_cost import usage_at_path
 from lemming.kernel.llm.model_call import describe_tool_calls
-from lemming.kernel.llm.streaming import DeltaCallback, WordBuffer
-from lemming.kernel.llm.token_usage import usage_at_path
 from lemming.kernel.plugins.provider_errors import mark_billing_by_cause, mark_billing_by_status
 from lemming.kernel.providers import Backend, Message, Reply, Request
 from lemming.libraries.concurrency.async_calls import AsyncClient, SharedClient, run_async
+from lemming.libraries.streaming import DeltaCallback, WordBuffer
 
 # Messages of OpenAI, Anthropic, llama.cpp, vLLM and Ollama for a prompt above the model's limit.
 _TOO_LONG_CODES = {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}

@@ -33,7 +33,7 @@ from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse, to_li
 from lemming.kernel.base.payload_text import quote_lines
 from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.files.json_documents import to_value
-from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.journal.turn_report import JudgeVerdictJson, JudgingJson
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.model_entries import FREE_OPTIONS

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from lemming.capabilities.requests.requests_settings import TeamMember
 from lemming.ext import describe_field
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.files.fast_decoder import TypeMismatch, fit_value
+from lemming.kernel.files.fast_decoder import TypeMismatch, fit_value, make_field
 from lemming.kernel.files.json_documents import find_problems
 from lemming.kernel.org.resume import Agent
 
@@ -84,19 +84,14 @@ class JudgeSettings:
             '["program", ...]}. An agent judges with its instructions and model, and takes no turn.'
         )
     )
-    policy: str = field(
-        default="",
-        metadata=describe_field(
-            "Rules for the judge: a text, or a file such as ./shared/policy.md.", max_length=100_000
-        ),
+    policy: str = make_field(
+        "", "Rules for the judge: a text, or a file such as ./shared/policy.md.", max_length=100_000
     )
-    max: int = field(default=3, metadata=describe_field("Maximum number of judged drafts.", ge=1, le=10))
-    then: OnRejection = field(
-        default="flag",
-        metadata=describe_field(
-            "What happens to a rejected draft. flag: it is sent with the tag unverified; fail: the "
-            "request, or the turn, fails with the reason; pass: it is sent as it is."
-        ),
+    max: int = make_field(3, "Maximum number of judged drafts.", ge=1, le=10)
+    then: OnRejection = make_field(
+        "flag",
+        "What happens to a rejected draft. flag: it is sent with the tag unverified; fail: the "
+        "request, or the turn, fails with the reason; pass: it is sent as it is.",
     )
 
     def __post_init__(self) -> None:
@@ -121,9 +116,7 @@ class JudgeSettings:
 class JudgesResumeSettings:
     """Judge settings in a resume."""
 
-    verify: JudgeSettings | None = field(
-        default=None, metadata=describe_field("Judge that must accept what the agent writes; null: none.")
-    )
+    verify: JudgeSettings | None = make_field(None, "Judge that must accept what the agent writes; null: none.")
 
 
 def get_judge_settings(owner: Agent | TeamMember) -> JudgeSettings | None:

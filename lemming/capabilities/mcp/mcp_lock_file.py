@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from lemming.ext import Problem, describe_field
+from lemming.ext import Problem, describe_field, make_field
 from lemming.kernel.base.jsontext import dump_compact, dump_pretty
 from lemming.kernel.base.redaction.secrets import redact_json, redact_untrusted
 from lemming.kernel.files import fs
@@ -34,23 +34,23 @@ class LockedTool:
     """Locked tool of a server. `hash` covers the server's complete description, before truncation."""
 
     hash: str = field(metadata=describe_field("Hash of name, description, schemas and hints as the server sent them."))
-    description: str = field(default="", metadata=describe_field("The server's description, shortened."))
-    schema: dict[str, Any] = field(default_factory=dict, metadata=describe_field("JSON Schema of its arguments."))
-    hints: dict[str, Any] = field(default_factory=dict, metadata=describe_field("The server's hints, unchecked."))
+    description: str = make_field("", "The server's description, shortened.")
+    schema: dict[str, Any] = make_field(dict, "JSON Schema of its arguments.")
+    hints: dict[str, Any] = make_field(dict, "The server's hints, unchecked.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LockedServer:
     """Locked tools of one server, by name."""
 
-    tools: dict[str, LockedTool] = field(default_factory=dict, metadata=describe_field("Its tools by name."))
+    tools: dict[str, LockedTool] = make_field(dict, "Its tools by name.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class McpLock:
     """Content of `config/mcp.lock.json`."""
 
-    servers: dict[str, LockedServer] = field(default_factory=dict, metadata=describe_field("The servers by name."))
+    servers: dict[str, LockedServer] = make_field(dict, "The servers by name.")
 
 
 EMPTY_LOCK = McpLock()

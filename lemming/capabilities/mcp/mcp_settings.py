@@ -13,16 +13,16 @@ from operator import is_
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from lemming.ext import ConfigError, Problem, describe_field
+from lemming.ext import ConfigError, Problem
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, did_you_mean
 from lemming.kernel.base.name_patterns import is_match
-from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.base.redaction.secrets import has_secret_shape, is_secret_name, register_secret_variables
-from lemming.kernel.files.fast_decoder import field_with_key
+from lemming.kernel.files.fast_decoder import make_field
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.files.unknown_keys import UnknownKeyPolicy
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.libraries.optional_packages import install_command
 
 MCP_FILE = "config/mcp.json"
 SHARED_FILE = ".mcp.json"
@@ -39,47 +39,26 @@ _ENTRY_EXAMPLE = '{"command": ["program", "argument"]} or {"url": "https://host/
 class McpServerSettings:
     """Settings of one MCP server: connection and tools in use."""
 
-    command: list[str] = field(default_factory=list, metadata=describe_field("The server's program and its arguments."))
-    env: list[str] = field(
-        default_factory=list, metadata=describe_field("Environment variables passed on to the program.")
+    command: list[str] = make_field(list, "The server's program and its arguments.")
+    env: list[str] = make_field(list, "Environment variables passed on to the program.")
+    cwd: str = make_field("", "Working folder of the program; default: the organisation's.")
+    url: str = make_field("", "Address of a server that uses streamable HTTP.")
+    headers_env: dict[str, str] = make_field(
+        dict, 'HTTP headers: each the name of an environment variable, or a text such as "Bearer ${NAME}".'
     )
-    cwd: str = field(default="", metadata=describe_field("Working folder of the program; default: the organisation's."))
-    url: str = field(default="", metadata=describe_field("Address of a server that uses streamable HTTP."))
-    headers_env: dict[str, str] = field(
-        default_factory=dict,
-        metadata=describe_field(
-            'HTTP headers: each the name of an environment variable, or a text such as "Bearer ${NAME}".'
-        ),
+    tools: list[str] = make_field(lambda: ["*"], "Tools to use: names, with * as a wildcard.")
+    trust_hints: bool = make_field(False, "Trust the server's hints that a tool only reads, or may be repeated.")
+    independent: bool = make_field(
+        False, "Its tools neither read nor change files of the organisation, so turns need not wait for each other."
     )
-    tools: list[str] = field(
-        default_factory=lambda: ["*"], metadata=describe_field("Tools to use: names, with * as a wildcard.")
+    parallel: bool = make_field(False, "Tools that may be repeated (see trust_hints) may run in parallel.")
+    timeout_s: float = make_field(60.0, "Timeout of a call, and of listing the tools, in seconds.", gt=0, le=86_400)
+    start_timeout_s: float = make_field(
+        30.0, "Timeout of starting the server and listing its tools, in seconds.", gt=0, le=600
     )
-    trust_hints: bool = field(
-        default=False, metadata=describe_field("Trust the server's hints that a tool only reads, or may be repeated.")
-    )
-    independent: bool = field(
-        default=False,
-        metadata=describe_field(
-            "Its tools neither read nor change files of the organisation, so turns need not wait for each other."
-        ),
-    )
-    parallel: bool = field(
-        default=False, metadata=describe_field("Tools that may be repeated (see trust_hints) may run in parallel.")
-    )
-    timeout_s: float = field(
-        default=60.0,
-        metadata=describe_field("Timeout of a call, and of listing the tools, in seconds.", gt=0, le=86_400),
-    )
-    start_timeout_s: float = field(
-        default=30.0,
-        metadata=describe_field("Timeout of starting the server and listing its tools, in seconds.", gt=0, le=600),
-    )
-    ask: str = field(default="human", metadata=describe_field("The agent that answers questions of the server."))
-    variables: dict[str, str] = field(
-        default_factory=dict,
-        metadata=describe_field(
-            "Further environment variables of the program; ${NAME} stands for one of the engine's."
-        ),
+    ask: str = make_field("human", "The agent that answers questions of the server.")
+    variables: dict[str, str] = make_field(
+        dict, "Further environment variables of the program; ${NAME} stands for one of the engine's."
     )
 
 
@@ -87,9 +66,7 @@ class McpServerSettings:
 class McpSettings:
     """Content of `config/mcp.json`."""
 
-    servers: dict[str, McpServerSettings] = field(
-        default_factory=dict, metadata=describe_field("Servers by name; tools are called mcp.<name>.<tool>.")
-    )
+    servers: dict[str, McpServerSettings] = make_field(dict, "Servers by name; tools are called mcp.<name>.<tool>.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +87,7 @@ class SharedMcpServer:
 class SharedMcpSettings:
     """Content of `.mcp.json`."""
 
-    servers: dict[str, SharedMcpServer] = field(
-        default_factory=dict, metadata=field_with_key("mcpServers", "The servers by name.")
-    )
+    servers: dict[str, SharedMcpServer] = make_field(dict, "The servers by name.", key="mcpServers")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from lemming.kernel.base.errors import InvalidArguments, TimedOut, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact, to_line
 from lemming.kernel.base.name_patterns import is_match
-from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.answer_payload import parse_answer
 from lemming.kernel.messages import parse_identities, read_entry
@@ -37,6 +36,7 @@ from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult, in
 from lemming.kernel.tools.arguments import make_arguments_hint
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import OrgTools, ServerSource
+from lemming.libraries.optional_packages import install_command
 
 
 class McpTool(Tool):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.ext import describe_field
-from lemming.kernel.files.fast_decoder import TypeMismatch
+from lemming.kernel.files.fast_decoder import TypeMismatch, make_field
 from lemming.kernel.org.resume import Agent
 from lemming.libraries.conditions.predicates import validate_condition
 
@@ -20,13 +20,11 @@ class OutputSettings:
     schema: dict[str, Any] = field(
         metadata=describe_field("JSON Schema of the payload, without the engine's own keys.")
     )
-    when: list[dict[str, Any]] = field(
-        default_factory=list,
-        metadata=describe_field(
-            "Conditions on an entry (kind, payload, tags): if one holds, the entry must satisfy the "
-            "schema. Default: entries of kind report and response.",
-            max_length=20,
-        ),
+    when: list[dict[str, Any]] = make_field(
+        list,
+        "Conditions on an entry (kind, payload, tags): if one holds, the entry must satisfy the "
+        "schema. Default: entries of kind report and response.",
+        max_length=20,
     )
 
     def __post_init__(self) -> None:
@@ -39,9 +37,7 @@ class OutputSettings:
 class AnswersResumeSettings:
     """Keys of the answers capability in a resume."""
 
-    output: OutputSettings | None = field(
-        default=None, metadata=describe_field("JSON Schemas for its entries; null: any payload is valid.")
-    )
+    output: OutputSettings | None = make_field(None, "JSON Schemas for its entries; null: any payload is valid.")
 
 
 def get_output_settings(agent: Agent) -> OutputSettings | None:

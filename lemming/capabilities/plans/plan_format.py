@@ -14,7 +14,7 @@ from lemming.ext import ConfigError, describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.files.disk_errors import require_about_one_file
-from lemming.kernel.files.fast_decoder import field_with_key, file_fields, file_key
+from lemming.kernel.files.fast_decoder import field_with_key, file_fields, file_key, make_field
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
@@ -33,28 +33,19 @@ Json = dict[str, Any]
 class VerifySettings(JudgeSettings):
     """Verification of a step's answer before the step counts as done."""
 
-    by: JudgeReference = field(
-        default="",
-        metadata=describe_field(
-            "The judge in the turn of the agent that answers (docs/plans.md), in place of ask and "
-            'tool: an agent, a model key, {"agent"}, {"model"} or {"command"}.'
-        ),
+    by: JudgeReference = make_field(
+        "",
+        "The judge in the turn of the agent that answers (docs/plans.md), in place of ask and "
+        'tool: an agent, a model key, {"agent"}, {"model"} or {"command"}.',
     )
-    ask: str = field(default="", metadata=describe_field("The agent that checks the answer."))
-    task: str = field(
-        default="", metadata=describe_field("The question to that agent; it also sees the task and the answer.")
+    ask: str = make_field("", "The agent that checks the answer.")
+    task: str = make_field("", "The question to that agent; it also sees the task and the answer.")
+    tool: str = make_field("", "A tool that accepts the answer by succeeding, in place of an agent.")
+    args: Json = make_field(dict, "Arguments of the tool; texts are templates.")
+    when: Json | None = make_field(
+        None, 'Condition on the result. Default: an agent says "passes": true; a tool succeeds.'
     )
-    tool: str = field(
-        default="", metadata=describe_field("A tool that accepts the answer by succeeding, in place of an agent.")
-    )
-    args: Json = field(default_factory=dict, metadata=describe_field("Arguments of the tool; texts are templates."))
-    when: Json | None = field(
-        default=None,
-        metadata=describe_field('Condition on the result. Default: an agent says "passes": true; a tool succeeds.'),
-    )
-    attempts: int = field(
-        default=2, metadata=describe_field("Maximum number of times the step is done until it passes.", ge=1, le=20)
-    )
+    attempts: int = make_field(2, "Maximum number of times the step is done until it passes.", ge=1, le=20)
 
     def __post_init__(self) -> None:
         if self.by:
@@ -72,18 +63,14 @@ class VerifySettings(JudgeSettings):
 class WaitSettings:
     """Condition for continuing a step: one of file, ticks, tick and time."""
 
-    file: str = field(default="", metadata=describe_field("A file the agent may read, such as ./shared/in.csv."))
-    until: Literal["exists", "changes"] = field(
-        default="exists", metadata=describe_field("Wait until the file exists, or has changed since the step began.")
+    file: str = make_field("", "A file the agent may read, such as ./shared/in.csv.")
+    until: Literal["exists", "changes"] = make_field(
+        "exists", "Wait until the file exists, or has changed since the step began."
     )
-    ticks: int | None = field(default=None, metadata=describe_field("Number of ticks.", ge=1, le=1_000_000))
-    tick: int | None = field(default=None, metadata=describe_field("Wait until this tick.", ge=0))
-    time: str = field(
-        default="", metadata=describe_field("Wait until this time, such as 2027-01-31T09:00:00Z; a template.")
-    )
-    at_most: int | None = field(
-        default=None, metadata=describe_field("Ticks after which the step fails; null: it keeps waiting.", ge=1)
-    )
+    ticks: int | None = make_field(None, "Number of ticks.", ge=1, le=1_000_000)
+    tick: int | None = make_field(None, "Wait until this tick.", ge=0)
+    time: str = make_field("", "Wait until this time, such as 2027-01-31T09:00:00Z; a template.")
+    at_most: int | None = make_field(None, "Ticks after which the step fails; null: it keeps waiting.", ge=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,29 +96,21 @@ class StepAction:
     """Action of a step: a request to an agent or person, a tool call, or a wait."""
 
     name: str = field(metadata=describe_field("Name of the step.", min_length=1, max_length=63))
-    ask: str = field(default="", metadata=describe_field("The agent or the person to ask."))
-    plan: str = field(default="", metadata=describe_field("An agent that follows another plan."))
-    tool: str = field(default="", metadata=describe_field("A tool to call; the agent must have it."))
-    args: Json = field(
-        default_factory=dict,
-        metadata=describe_field("Arguments of the tool, or input of the plan; texts are templates."),
+    ask: str = make_field("", "The agent or the person to ask.")
+    plan: str = make_field("", "An agent that follows another plan.")
+    tool: str = make_field("", "A tool to call; the agent must have it.")
+    args: Json = make_field(dict, "Arguments of the tool, or input of the plan; texts are templates.")
+    wait: WaitSettings | None = make_field(None, "What to wait for.")
+    task: str = make_field("", "The task, a template: {{start}}, {{steps.NAME}}, ...")
+    context: list[str] = make_field(
+        list, "Values sent with the task: start, previous, steps.NAME, memory.KEY, last.AGENT, ..."
     )
-    wait: WaitSettings | None = field(default=None, metadata=describe_field("What to wait for."))
-    task: str = field(default="", metadata=describe_field("The task, a template: {{start}}, {{steps.NAME}}, ..."))
-    context: list[str] = field(
-        default_factory=list,
-        metadata=describe_field("Values sent with the task: start, previous, steps.NAME, memory.KEY, last.AGENT, ..."),
-    )
-    writes: str = field(default="", metadata=describe_field("Key of the run that stores the answer."))
-    output: Json | None = field(default=None, metadata=describe_field("JSON Schema that the answer must satisfy."))
-    deadline: int | str | None = field(
-        default=None, metadata=describe_field('When the request expires: a number of ticks, or "2h"; null: never.')
-    )
-    default: Any = field(
-        default=None, metadata=describe_field("Answer to use after the deadline: a text or an object.")
-    )
-    attempts: int = field(default=1, metadata=describe_field("Maximum number of attempts.", ge=1, le=20))
-    verify: VerifySettings | None = field(default=None, metadata=describe_field("Check that the answer must pass."))
+    writes: str = make_field("", "Key of the run that stores the answer.")
+    output: Json | None = make_field(None, "JSON Schema that the answer must satisfy.")
+    deadline: int | str | None = make_field(None, 'When the request expires: a number of ticks, or "2h"; null: never.')
+    default: Any = make_field(None, "Answer to use after the deadline: a text or an object.")
+    attempts: int = make_field(1, "Maximum number of attempts.", ge=1, le=20)
+    verify: VerifySettings | None = make_field(None, "Check that the answer must pass.")
 
     @property
     def target_agent(self) -> str:
@@ -143,45 +122,25 @@ class StepAction:
 class StepDefinition(StepAction):
     """Step of a plan: one action, several parallel actions, or only a decision."""
 
-    parallel: list[StepAction] = field(
-        default_factory=list, metadata=describe_field("Parallel steps; all must succeed.")
+    parallel: list[StepAction] = make_field(list, "Parallel steps; all must succeed.")
+    each: str = make_field("", "A list, such as steps.NAME.items: the step is done for each item, as {{item}}.")
+    at_once: int = make_field(8, "Maximum number of parallel items of `each`.", ge=1, le=32)
+    most: int = make_field(100, "Maximum number of items; more fail the step.", ge=1, le=1000)
+    on_item_failure: Literal["fail", "keep"] = make_field(
+        "fail", 'What happens when an item fails. keep: the step continues, and the item says "failed".'
     )
-    each: str = field(
-        default="",
-        metadata=describe_field("A list, such as steps.NAME.items: the step is done for each item, as {{item}}."),
+    retry: Literal["all", "failed_only"] = make_field(
+        "all", "Which parallel steps are repeated when one failed and attempts are left."
     )
-    at_once: int = field(default=8, metadata=describe_field("Maximum number of parallel items of `each`.", ge=1, le=32))
-    most: int = field(
-        default=100, metadata=describe_field("Maximum number of items; more fail the step.", ge=1, le=1000)
+    routes: list[Route] = make_field(list, "Next steps with conditions; the first that holds is taken.")
+    choose: ChoiceSettings | None = make_field(None, "Next steps by a field of the answer, in place of routes.")
+    else_: str = make_field("", "Where it goes on when no way out fits; required then.", key="else")
+    then: str = make_field("", "The next step; default: the next one in the file.")
+    limit: int | None = make_field(
+        None, "Maximum number of times a run begins the step; required where a loop leads.", ge=1, le=1000
     )
-    on_item_failure: Literal["fail", "keep"] = field(
-        default="fail",
-        metadata=describe_field(
-            'What happens when an item fails. keep: the step continues, and the item says "failed".'
-        ),
-    )
-    retry: Literal["all", "failed_only"] = field(
-        default="all",
-        metadata=describe_field("Which parallel steps are repeated when one failed and attempts are left."),
-    )
-    routes: list[Route] = field(
-        default_factory=list, metadata=describe_field("Next steps with conditions; the first that holds is taken.")
-    )
-    choose: ChoiceSettings | None = field(
-        default=None, metadata=describe_field("Next steps by a field of the answer, in place of routes.")
-    )
-    else_: str = field(
-        default="", metadata=field_with_key("else", "Where it goes on when no way out fits; required then.")
-    )
-    then: str = field(default="", metadata=describe_field("The next step; default: the next one in the file."))
-    limit: int | None = field(
-        default=None,
-        metadata=describe_field(
-            "Maximum number of times a run begins the step; required where a loop leads.", ge=1, le=1000
-        ),
-    )
-    at_limit: str = field(default=FAIL, metadata=describe_field('Next step after that: a step, "end", "fail".'))
-    on_failure: str = field(default=FAIL, metadata=describe_field('Next step after a failure: a step, "end", "fail".'))
+    at_limit: str = make_field(FAIL, 'Next step after that: a step, "end", "fail".')
+    on_failure: str = make_field(FAIL, 'Next step after a failure: a step, "end", "fail".')
 
     @property
     def keeps_failures(self) -> bool:
@@ -198,28 +157,15 @@ class StepDefinition(StepAction):
 class AgentPlan:
     """Plan for answering requests to an agent."""
 
-    description: str = field(default="", metadata=describe_field("Purpose of the plan."))
-    steps: list[StepDefinition] = field(
-        default_factory=list,
-        metadata=describe_field("The steps, in order unless a step says otherwise.", max_length=MAX_STEPS),
+    description: str = make_field("", "Purpose of the plan.")
+    steps: list[StepDefinition] = make_field(
+        list, "The steps, in order unless a step says otherwise.", max_length=MAX_STEPS
     )
-    input: Json | None = field(
-        default=None,
-        metadata=describe_field("JSON Schema of a request's fields, start.FIELD; other requests are refused."),
-    )
-    answer: str = field(
-        default="", metadata=describe_field("The answer to the request, a template; default: the last step's answer.")
-    )
-    max_steps: int = field(
-        default=100, metadata=describe_field("Maximum number of steps that a run begins.", ge=1, le=10_000)
-    )
-    keep_runs: int = field(
-        default=10, metadata=describe_field("Number of ended runs kept in the agent's memory.", ge=0, le=1000)
-    )
-    proposals: str = field(
-        default="",
-        metadata=describe_field("Has no effect any more: requests bring no plans."),
-    )
+    input: Json | None = make_field(None, "JSON Schema of a request's fields, start.FIELD; other requests are refused.")
+    answer: str = make_field("", "The answer to the request, a template; default: the last step's answer.")
+    max_steps: int = make_field(100, "Maximum number of steps that a run begins.", ge=1, le=10_000)
+    keep_runs: int = make_field(10, "Number of ended runs kept in the agent's memory.", ge=0, le=1000)
+    proposals: str = make_field("", "Has no effect any more: requests bring no plans.")
 
     def get_step(self, name: str) -> StepDefinition | None:
         """Return the step with this name, or None. Parallel actions are not steps."""

@@ -33,7 +33,7 @@ from lemming.ext import ConfigError, Problem
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
 from lemming.kernel.base.jsontext import did_you_mean, locate
-from lemming.kernel.base.times.parse_times import DURATIONS, parse_duration
+from lemming.kernel.base.times import DURATIONS, parse_duration
 from lemming.kernel.files.json_documents import Document
 from lemming.kernel.inboxes.answer_payload import ENGINE_KEYS
 from lemming.kernel.org.organisation import Organisation

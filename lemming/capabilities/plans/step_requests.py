@@ -12,7 +12,7 @@ from lemming.capabilities.plans.run_values import ANSWERS_KEY, find_referenced_a
 from lemming.capabilities.plans.step_outcomes import VERDICT, approval_outcome, build_answer_schema, request_outcome
 from lemming.capabilities.plans.value_paths import context_lines, fill_arguments, render, value_to_text
 from lemming.kernel.base.clock import parse_timestamp, timestamp
-from lemming.kernel.base.times.parse_times import expiry_payload
+from lemming.kernel.base.times import expiry_payload
 from lemming.kernel.turn.tool_results import DEFERRED_KEY, OUTBOX_ENTRIES, WRITTEN_ENTRY_KEY
 
 NON_TOOL_RESULTS = ("memory_update", OUTBOX_ENTRIES, "reply")

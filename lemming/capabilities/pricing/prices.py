@@ -15,8 +15,7 @@ from typing import Any
 from lemming.ext import Capability, ModelEntry
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
-from lemming.kernel.llm.call_cost import cost_bound, to_decimal
-from lemming.kernel.llm.token_usage import Tokens
+from lemming.kernel.llm.call_cost import Tokens, cost_bound, to_decimal
 from lemming.libraries.model_price import CallCostBound, ModelPrice
 
 VENDORS = {

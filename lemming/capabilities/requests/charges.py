@@ -16,12 +16,17 @@ from lemming.capabilities.requests.sub_request_tracker import load_entry
 from lemming.ext import TickContext
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.turn_numbers import list_turn_keys
-from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
-from lemming.kernel.obligations.budgets import BudgetAmount, Unit, get_budget
-from lemming.kernel.obligations.request_payloads import accepts_first_answer, required_answers
+from lemming.kernel.obligations.request_payloads import (
+    BudgetAmount,
+    Unit,
+    accepts_first_answer,
+    get_budget,
+    required_answers,
+)
 from lemming.kernel.org.organisation import Organisation
 from lemming.obligations.request_costs import RequestCosts, TurnForRequest, turns_for_requests
 

@@ -16,15 +16,23 @@ from operator import itemgetter
 from lemming.capabilities.requests.request_resolver import RequestResolver, iter_affecting_entries
 from lemming.capabilities.requests.sub_request_tracker import SubRequestTracker, load_entry
 from lemming.kernel.inboxes.entry_index import EntryNames
-from lemming.kernel.inboxes.payload_references import parse_reference
 from lemming.kernel.inboxes.reader_view import ReaderView
-from lemming.kernel.inboxes.request_policy import RequestPolicy
-from lemming.kernel.inboxes.turn_agenda import Agenda, can_accept_requests, is_one_way_message
-from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
+from lemming.kernel.inboxes.turn_agenda import (
+    Agenda,
+    RequestOutcome,
+    RequestPolicy,
+    Task,
+    can_accept_requests,
+    is_one_way_message,
+)
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
-from lemming.kernel.obligations.request_entry_kinds import EntryClassifier
-from lemming.kernel.obligations.request_payloads import accepts_first_answer, get_count
+from lemming.kernel.obligations.request_payloads import (
+    EntryClassifier,
+    accepts_first_answer,
+    get_count,
+    parse_reference,
+)
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.resume import Take
 
@@ -57,11 +65,10 @@ def accepts_requests(author: str, take: Take, callers: Collection[str]) -> bool:
     return take == "one" or (take is None and author in callers)
 
 
-class RequestAgenda:
-    """The requests of one agent in a tick, with the related entries: an `Agenda`.
+class RequestAgenda(Agenda):
+    """The requests of one agent in a tick, with the related entries.
 
-    `only_addressed`: entries not addressed to the agent are irrelevant. `request_policy`: says which entries
-    wait and which requests continue, and gives the outcomes of sub-requests that capabilities sent.
+    `request_policy` also says which requests continue, and gives the outcomes of sub-requests that capabilities sent.
     """
 
     def __init__(
@@ -74,10 +81,10 @@ class RequestAgenda:
         only_addressed: bool,
         request_policy: RequestPolicy,
     ) -> None:
-        self._view, self._mail, self._name, self._take = view, view.mail, name, take
-        self._open_requests, self.only_addressed = open_requests, only_addressed
+        super().__init__(name, request_policy, only_addressed=only_addressed)
+        self._view, self._mail, self._take, self._open_requests = view, view.mail, take, open_requests
         self._callers = view.mail.get_callers(name)
-        self._request_policy, self._kinds = request_policy, view.mail.org.get_cache(EntryClassifier)
+        self._kinds = view.mail.org.get_cache(EntryClassifier)
         self._affecting_cache: dict[str, tuple[int, list[tuple[EntryName, OutboxEntry]]]] = {}
         self._resolver = RequestResolver(view.mail, self._iter_affecting_entries)
         self._sub_requests = SubRequestTracker(view, name, open_requests, self._resolver, self._iter_affecting_entries)
@@ -119,10 +126,6 @@ class RequestAgenda:
             return self._build_task(load_entry(self._mail, continuing[0].request), continuing[0])
         return None
 
-    def is_excluded(self, entry: OutboxEntry) -> bool:
-        """Return True if an unshown entry is no news for the inbox."""
-        return self.is_irrelevant(entry) or self.is_deferred(entry)
-
     def inbox_requests(self, unread: Iterable[OutboxEntry]) -> Sequence[OutboxEntry]:
         """Return the requests open to answers from a turn for the inbox: requests shown earlier, and new
         requests.
@@ -143,7 +146,7 @@ class RequestAgenda:
 
     def is_deferred(self, entry: OutboxEntry) -> bool:
         """Return True if an entry waits for a separate turn, or for a person's approval."""
-        if self._request_policy.should_withhold(entry):
+        if super().is_deferred(entry):
             return True
         if entry.kind == "request":
             return self._should_take(entry) and not self._is_closed(entry)
@@ -151,9 +154,7 @@ class RequestAgenda:
 
     def is_irrelevant(self, entry: OutboxEntry) -> bool:
         """Return True if an entry must not be shown as new in this turn or a later turn."""
-        if self._request_policy.should_reject(entry):
-            return True
-        if self.only_addressed and self._name not in entry.targets:
+        if super().is_irrelevant(entry):
             return True
         if entry.kind == "request":
             return self._should_take(entry) and self._is_closed(entry)

@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from lemming.kernel.inboxes.payload_references import parse_reference
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.obligations.request_deadlines import Position, get_extended_last_tick
+from lemming.kernel.obligations.request_payloads import parse_reference
 from lemming.obligations.request_outcome import (
     RequestEvent,
     RequestEventContext,

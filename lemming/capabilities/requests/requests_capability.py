@@ -38,14 +38,10 @@ from lemming.kernel.agents import suggest_agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.payload_references import parse_reference
 from lemming.kernel.inboxes.reader_view import ReaderView
-from lemming.kernel.inboxes.request_policy import RequestPolicy
-from lemming.kernel.inboxes.turn_agenda import Agenda
-from lemming.kernel.inboxes.turn_task import Task
-from lemming.kernel.obligations.budgets import BudgetAmount
+from lemming.kernel.inboxes.turn_agenda import Agenda, RequestPolicy, Task
 from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_deadline_time
-from lemming.kernel.obligations.request_payloads import get_count
+from lemming.kernel.obligations.request_payloads import BudgetAmount, get_count, parse_reference
 from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
 from lemming.kernel.plugins.capability_table import REQUESTS
 from lemming.kernel.turn.current_request import OWN_REQUESTS, CurrentRequest

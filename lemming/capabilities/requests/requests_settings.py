@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lemming.ext import ConfigError, describe_field
+from lemming.ext import ConfigError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.files.fast_decoder import TypeMismatch
+from lemming.kernel.files.fast_decoder import TypeMismatch, make_field
 from lemming.kernel.org.resume import Agent
-from lemming.kernel.plugins.capability_loader import member_keys
+from lemming.kernel.plugins.capability_loader import make_loaders
+from lemming.kernel.plugins.capability_table import MEMBER_KEYS
 
 TEAM = "team"
 _MEMBER_KEYS = ("agent", "as", "description")
@@ -36,7 +37,7 @@ class TeamMember(NamedTuple):
         """Return the member from an item of `team.ask`. Raise `TypeMismatch` for an invalid item."""
         if isinstance(raw, str):
             return cls(raw, raw)
-        extension_keys = member_keys()
+        extension_keys = make_loaders(MEMBER_KEYS)
         keys = (*_MEMBER_KEYS, *extension_keys)
         if unknown := raw.keys() - {*keys}:
             hint = did_you_mean(min(unknown), keys) or f"use one of {', '.join(keys)}"
@@ -66,30 +67,17 @@ def _parse_nested(get_parser: Callable[[], Any], raw: Any, location: str) -> Any
 class TeamSettings:
     """The agents available to an agent for questions and handoffs."""
 
-    ask: list[str | dict[str, Any]] = field(
-        default_factory=list,
-        metadata=describe_field(
-            'Agents it may ask, each as a tool ask_<name>: a name, or {"agent", "as", "description"}. '
-            "Both must read the other's outbox."
-        ),
+    ask: list[str | dict[str, Any]] = make_field(
+        list,
+        'Agents it may ask, each as a tool ask_<name>: a name, or {"agent", "as", "description"}. '
+        "Both must read the other's outbox.",
     )
-    hand_to: list[str] = field(
-        default_factory=list,
-        metadata=describe_field("Agents it may hand a request on to, each as a tool hand_to_<name>."),
-    )
-    max_asked: int = field(
-        default=16,
-        metadata=describe_field("Maximum number of questions for one request, in all its turns.", ge=1, le=1000),
-    )
-    max_depth: int = field(
-        default=5,
-        metadata=describe_field("Maximum length of a chain of waiting agents, this one included.", ge=1, le=50),
-    )
-    max_hops: int = field(
-        default=5, metadata=describe_field("Maximum number of times a request is handed on.", ge=1, le=50)
-    )
+    hand_to: list[str] = make_field(list, "Agents it may hand a request on to, each as a tool hand_to_<name>.")
+    max_asked: int = make_field(16, "Maximum number of questions for one request, in all its turns.", ge=1, le=1000)
+    max_depth: int = make_field(5, "Maximum length of a chain of waiting agents, this one included.", ge=1, le=50)
+    max_hops: int = make_field(5, "Maximum number of times a request is handed on.", ge=1, le=50)
 
-    may_be_absent: bool = field(default=False, metadata=describe_field("Allow agents that do not exist yet."))
+    may_be_absent: bool = make_field(False, "Allow agents that do not exist yet.")
 
     def __post_init__(self) -> None:
         names = [member.name for member in self.ask_members]
@@ -125,9 +113,7 @@ class TeamSettings:
 class RequestsResumeSettings:
     """The settings of requests in a resume."""
 
-    team: TeamSettings | None = field(
-        default=None, metadata=describe_field("Agents it may ask and hand on to; null: none.")
-    )
+    team: TeamSettings | None = make_field(None, "Agents it may ask and hand on to; null: none.")
 
 
 def get_team(agent: Agent) -> TeamSettings | None:

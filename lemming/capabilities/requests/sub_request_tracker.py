@@ -10,15 +10,14 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
 from lemming.capabilities.requests.request_resolver import AffectingEntries, RequestResolver
-from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.inboxes.reader_view import ReaderView
-from lemming.kernel.inboxes.request_policy import RequestOutcomes
+from lemming.kernel.inboxes.turn_agenda import RequestOutcomes
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
-from lemming.kernel.obligations.approval_outcomes import find_approval_outcomes
-from lemming.kernel.obligations.decisions import is_approval_request
+from lemming.kernel.obligations.decisions import find_approval_outcomes, is_approval_request
 from lemming.kernel.obligations.request_deadlines import extend_deadlines
+from lemming.kernel.obligations.request_payloads import parse_references
 
 
 class SubRequestTracker:

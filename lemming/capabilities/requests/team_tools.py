@@ -27,10 +27,9 @@ from lemming.ext import (
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.inboxes.answer_payload import ENVELOPE
-from lemming.kernel.inboxes.payload_references import parse_reference
-from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
+from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.journal.open_requests import describe_deadline
-from lemming.kernel.obligations.budgets import get_budget
+from lemming.kernel.obligations.request_payloads import get_budget, parse_reference
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tools import Tool, ToolResult

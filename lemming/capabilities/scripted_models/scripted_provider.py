@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming.ext import ConfigError, Problem, describe_field
+from lemming.ext import ConfigError, Problem, make_field
 from lemming.kernel.base import errors
 from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.base.errors import RequestRejected
@@ -35,29 +34,21 @@ ErrorName = Literal["Unavailable", "RateLimited", "TimedOut", "AuthenticationFai
 class ScriptLine:
     """One line of a script: the conditions and the answer."""
 
-    agent: str = field(default="*", metadata=describe_field('The agent that asks; "*" is any.'))
-    tick: int | None = field(default=None, metadata=describe_field("The tick; null is any."))
-    step: int | None = field(default=None, metadata=describe_field("The step in the turn, from 0; null is any."))
-    contains: str = field(default="", metadata=describe_field("Text that the last message to the model holds."))
-    question: str = field(
-        default="",
-        metadata=describe_field("The question, and no other: 16 digits that the refusal of an unknown one names."),
+    agent: str = make_field("*", 'The agent that asks; "*" is any.')
+    tick: int | None = make_field(None, "The tick; null is any.")
+    step: int | None = make_field(None, "The step in the turn, from 0; null is any.")
+    contains: str = make_field("", "Text that the last message to the model holds.")
+    question: str = make_field("", "The question, and no other: 16 digits that the refusal of an unknown one names.")
+    reply: dict[str, Any] | str | None = make_field(None, "The answer: an object, or the text itself.")
+    calls: list[dict[str, Any]] = make_field(
+        list, 'Tools it calls as a backend\'s own: {"tool", "args"} each, and "id" if you like.'
     )
-    reply: dict[str, Any] | str | None = field(
-        default=None, metadata=describe_field("The answer: an object, or the text itself.")
-    )
-    calls: list[dict[str, Any]] = field(
-        default_factory=list,
-        metadata=describe_field('Tools it calls as a backend\'s own: {"tool", "args"} each, and "id" if you like.'),
-    )
-    thinking: str = field(default="", metadata=describe_field("What it thought first."))
-    error: ErrorName | None = field(default=None, metadata=describe_field("The error raised instead of a reply."))
-    input_tokens: int | None = field(default=None, metadata=describe_field("", ge=0))
-    output_tokens: int | None = field(default=None, metadata=describe_field("", ge=0))
-    delay_s: float = field(default=0.0, metadata=describe_field("How long the answer takes.", ge=0))
-    at: str = field(
-        default="", metadata=describe_field("When it came, such as 2026-11-23T09:00:00.000Z: a recording. Empty: now.")
-    )
+    thinking: str = make_field("", "What it thought first.")
+    error: ErrorName | None = make_field(None, "The error raised instead of a reply.")
+    input_tokens: int | None = make_field(None, "", ge=0)
+    output_tokens: int | None = make_field(None, "", ge=0)
+    delay_s: float = make_field(0.0, "How long the answer takes.", ge=0)
+    at: str = make_field("", "When it came, such as 2026-11-23T09:00:00.000Z: a recording. Empty: now.")
 
     def matches(self, request: Request) -> bool:
         """Return True if all conditions hold. A `question` in the line decides alone, besides `agent`."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from lemming.ext import AgentSubject, Problem, describe_field
+from lemming.ext import AgentSubject, Problem, make_field
 from lemming.kernel.org.resume import Agent
 
 
@@ -13,18 +13,13 @@ from lemming.kernel.org.resume import Agent
 class SkillsResumeSettings:
     """The settings of guides and skills in a resume."""
 
-    skills: list[str] = field(
-        default_factory=list,
-        metadata=describe_field(
-            'Skills it may read: names or patterns such as "pdf-*", from its own skills/ and the '
-            'organisation\'s, or with a folder: ".claude/skills/*".'
-        ),
+    skills: list[str] = make_field(
+        list,
+        'Skills it may read: names or patterns such as "pdf-*", from its own skills/ and the '
+        'organisation\'s, or with a folder: ".claude/skills/*".',
     )
-    guides: bool = field(
-        default=False,
-        metadata=describe_field(
-            "Add AGENTS.md of the organisation's folder, and of the agent's, after the instructions."
-        ),
+    guides: bool = make_field(
+        False, "Add AGENTS.md of the organisation's folder, and of the agent's, after the instructions."
     )
 
 

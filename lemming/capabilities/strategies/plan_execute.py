@@ -7,11 +7,11 @@ stored in the plan as its result; only the entries of the summary leave the turn
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from lemming.capabilities.strategies import reflexion
-from lemming.ext import ConfigError, ContractError, Steps, TurnReply, describe_field
+from lemming.ext import ConfigError, ContractError, Steps, TurnReply, make_field
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker
 from lemming.kernel.files.json_documents import to_value
@@ -54,12 +54,8 @@ SUM_UP = (
 class PlanExecuteOptions:
     """The options of `plan_execute` in `turn.options`."""
 
-    replans: int = field(
-        default=2, metadata=describe_field("Maximum number of new plans after a failed step.", ge=0, le=20)
-    )
-    step_replies: int = field(
-        default=8, metadata=describe_field("Maximum number of replies for a step, in all turns.", ge=1, le=100)
-    )
+    replans: int = make_field(2, "Maximum number of new plans after a failed step.", ge=0, le=20)
+    step_replies: int = make_field(8, "Maximum number of replies for a step, in all turns.", ge=1, le=100)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from lemming.ext import VERDICT_SCHEMA, ConfigError, ContractError, Steps, TurnReply, describe_field
+from lemming.ext import VERDICT_SCHEMA, ConfigError, ContractError, Steps, TurnReply
 from lemming.kernel.base.errors import OutOfCredits, ProviderError
 from lemming.kernel.base.jsontext import did_you_mean, to_line
 from lemming.kernel.base.payload_text import quote_lines
 from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker
-from lemming.kernel.files.fast_decoder import TypeMismatch
+from lemming.kernel.files.fast_decoder import TypeMismatch, make_field
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.strategy import Turn
@@ -39,19 +39,12 @@ REASON_CHARS = 4000
 class ReflexionOptions:
     """The options of `reflexion` in `turn.options`."""
 
-    rounds: int = field(
-        default=1, metadata=describe_field("Maximum number of times a draft is judged and revised.", ge=1, le=10)
-    )
-    rubric: str = field(default="", metadata=describe_field("Rules for the judging model."))
-    model: str = field(default="", metadata=describe_field("Model key of the judge; empty: the agent's own."))
-    agent: str = field(
-        default="", metadata=describe_field("Agent whose instructions and model key judge; it takes no turn.")
-    )
-    command: list[str] = field(
-        default_factory=list,
-        metadata=describe_field(
-            "A program and its arguments, run by the tool shell with the draft as input; 0 means accepted."
-        ),
+    rounds: int = make_field(1, "Maximum number of times a draft is judged and revised.", ge=1, le=10)
+    rubric: str = make_field("", "Rules for the judging model.")
+    model: str = make_field("", "Model key of the judge; empty: the agent's own.")
+    agent: str = make_field("", "Agent whose instructions and model key judge; it takes no turn.")
+    command: list[str] = make_field(
+        list, "A program and its arguments, run by the tool shell with the draft as input; 0 means accepted."
     )
 
     def __post_init__(self) -> None:

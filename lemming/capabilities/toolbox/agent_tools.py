@@ -16,8 +16,8 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.json_documents import parse_document
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.ledger import read_state
+from lemming.kernel.org.capability_usage import resolve_credits
 from lemming.kernel.org.config import ORG_FILE, OrgSettings, load_config
-from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.tools import EngineTool, Places, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext

@@ -13,9 +13,9 @@ from lemming.ext import describe_field
 from lemming.kernel.access.agent_files import read_raw
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.base.errors import ToolError
-from lemming.kernel.base.optional_packages import install_command
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.libraries.optional_packages import install_command
 
 DOCUMENT_LIMIT_BYTES = 32 << 20
 PART_CHARS = 24_000

@@ -10,9 +10,7 @@ from lemming.ext import ConfigError, describe_field
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import PermissionDenied, ToolError, UsageError
-from lemming.kernel.base.times.format_times import format_moment
-from lemming.kernel.base.times.parse_times import DURATIONS, EXAMPLES, parse_duration, parse_moment
-from lemming.kernel.base.times.zones import get_zone
+from lemming.kernel.base.times import DURATIONS, EXAMPLES, format_moment, get_zone, parse_duration, parse_moment
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.messages import (
     ENTRIES_PER_TURN,

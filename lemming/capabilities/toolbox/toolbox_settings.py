@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
-from lemming.ext import describe_field
 from lemming.kernel.base.integers import parse_int, to_int
-from lemming.kernel.files.fast_decoder import TypeMismatch
+from lemming.kernel.files.fast_decoder import TypeMismatch, make_field
 from lemming.kernel.org.config import OrgSettings
 from lemming.libraries.sandbox.sandbox_settings import ShellSettings
 
@@ -71,23 +70,13 @@ def is_public(address: str) -> bool:
 class HttpSettings:
     """The settings of http_get and http_post: allowed hosts, and limits on time and size."""
 
-    hosts: list[str] = field(
-        default_factory=list,
-        metadata=describe_field("Allowed hosts: example.org, *.example.org, example.org:8443. Empty: none."),
+    hosts: list[str] = make_field(list, "Allowed hosts: example.org, *.example.org, example.org:8443. Empty: none.")
+    private_hosts: list[str] = make_field(
+        list, "Hosts of `hosts` that may have private addresses: this machine, a LAN."
     )
-    private_hosts: list[str] = field(
-        default_factory=list,
-        metadata=describe_field("Hosts of `hosts` that may have private addresses: this machine, a LAN."),
-    )
-    timeout_s: float = field(
-        default=30.0, metadata=describe_field("Timeout of a call in seconds, redirects included.", gt=0, le=3600)
-    )
-    max_bytes: int = field(
-        default=1 << 20, metadata=describe_field("Maximum size of an answer in bytes.", ge=1024, le=16 << 20)
-    )
-    max_redirects: int = field(
-        default=5, metadata=describe_field("Maximum number of redirects that http_get follows.", ge=0, le=20)
-    )
+    timeout_s: float = make_field(30.0, "Timeout of a call in seconds, redirects included.", gt=0, le=3600)
+    max_bytes: int = make_field(1 << 20, "Maximum size of an answer in bytes.", ge=1024, le=16 << 20)
+    max_redirects: int = make_field(5, "Maximum number of redirects that http_get follows.", ge=0, le=20)
 
     def __post_init__(self) -> None:
         for key, hosts in (("hosts", self.hosts), ("private_hosts", self.private_hosts)):
@@ -101,10 +90,8 @@ class HttpSettings:
 class ReminderSettings:
     """The limits of reminders per agent."""
 
-    max_open: int = field(
-        default=20, metadata=describe_field("Maximum number of waiting reminders of one agent.", ge=0, le=1000)
-    )
-    max_days: float = field(default=366.0, metadata=describe_field("Maximum number of days ahead.", gt=0, le=36_600))
+    max_open: int = make_field(20, "Maximum number of waiting reminders of one agent.", ge=0, le=1000)
+    max_days: float = make_field(366.0, "Maximum number of days ahead.", gt=0, le=36_600)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from lemming.capabilities.trust.trust_settings import AGENT, SourcedLabel, get_m
 from lemming.ext import Effect, Outcome, Rejected, ShowEarlierResult, ShowEntry, resume_file
 from lemming.kernel.agents import Agent
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.turn_task import RequestOutcome
+from lemming.kernel.inboxes.turn_agenda import RequestOutcome
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import OutboxEntry
 

@@ -33,7 +33,7 @@ from lemming.kernel.access.context_files import ForeignMemory, resolve_item
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.turn_task import RequestOutcome
+from lemming.kernel.inboxes.turn_agenda import RequestOutcome
 from lemming.kernel.memory import decode_record, load_memories
 from lemming.kernel.memory import get_trust_label as word_in
 from lemming.kernel.messages import OutboxEntry

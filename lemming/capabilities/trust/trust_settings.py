@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lemming.ext import describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.jsontext import did_you_mean, escape_pointer_key
-from lemming.kernel.files.fast_decoder import TypeMismatch, field_with_key
+from lemming.kernel.files.fast_decoder import TypeMismatch, field_with_key, make_field
 from lemming.kernel.org.config import OrgSettings
 from lemming.libraries.conditions.predicates import iter_fields, validate_condition
 
@@ -77,15 +77,12 @@ _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 class TrustRule:
     """A rule for the trust label of an author's texts."""
 
-    from_: str = field(
-        default="*", metadata=field_with_key("from", "Its author: the name of a folder, or a pattern: desk-*.")
-    )
-    when: dict[str, Any] = field(
-        default_factory=dict,
-        metadata=describe_field("For channels: a condition on what the channel has verified, such as verified.domain."),
+    from_: str = make_field("*", "Its author: the name of a folder, or a pattern: desk-*.", key="from")
+    when: dict[str, Any] = make_field(
+        dict, "For channels: a condition on what the channel has verified, such as verified.domain."
     )
     is_: str = field(metadata=field_with_key("is", "How far they are trusted: a word of `order`."))
-    may_be_absent: bool = field(default=False, metadata=describe_field("Allow an author that does not exist yet."))
+    may_be_absent: bool = make_field(False, "Allow an author that does not exist yet.")
 
     def __post_init__(self) -> None:
         if self.when:
@@ -102,28 +99,20 @@ class TrustRule:
 class TrustSettings:
     """The trust settings of an organisation: labels by source (docs/security.md)."""
 
-    order: list[str] = field(
-        default_factory=lambda: [*ORDER],
-        metadata=describe_field(
-            'The labels, the least trusted first: it begins with "outside", ends with "owner", and has '
-            '"agent" between them.',
-            max_length=16,
-        ),
+    order: list[str] = make_field(
+        lambda: [*ORDER],
+        'The labels, the least trusted first: it begins with "outside", ends with "owner", and has '
+        '"agent" between them.',
+        max_length=16,
     )
-    rules: list[TrustRule] = field(
-        default_factory=list,
-        metadata=describe_field(
-            "The first matching rule sets the label of an author. Default: people owner, agents agent, "
-            "channels outside."
-        ),
+    rules: list[TrustRule] = make_field(
+        list,
+        "The first matching rule sets the label of an author. Default: people owner, agents agent, channels outside.",
     )
-    tools: dict[str, str] = field(
-        default_factory=dict,
-        metadata=describe_field("Labels of the results of tools, by name or pattern; mcp.* and http_* are outside."),
+    tools: dict[str, str] = make_field(
+        dict, "Labels of the results of tools, by name or pattern; mcp.* and http_* are outside."
     )
-    may_be_absent: bool = field(
-        default=False, metadata=describe_field("Allow `tools` to name tools that do not exist yet.")
-    )
+    may_be_absent: bool = make_field(False, "Allow `tools` to name tools that do not exist yet.")
 
     def __post_init__(self) -> None:
         order = self.order
@@ -147,9 +136,7 @@ class TrustSettings:
 class TrustOrgSettings:
     """The settings of trust in `config/org.json`."""
 
-    trust: TrustSettings | None = field(
-        default=None, metadata=describe_field("Trust tracking: labels and rules; null: off.")
-    )
+    trust: TrustSettings | None = make_field(None, "Trust tracking: labels and rules; null: off.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +155,8 @@ class AgentTrustSettings:
 class TrustResumeSettings:
     """The settings of trust in a resume."""
 
-    trust: AgentTrustSettings | None = field(
-        default=None, metadata=describe_field("Limit on the less trusted texts that a turn is shown; null: none.")
+    trust: AgentTrustSettings | None = make_field(
+        None, "Limit on the less trusted texts that a turn is shown; null: none."
     )
 
 

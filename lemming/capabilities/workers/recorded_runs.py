@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lemming.ext import ConfigError, describe_field
+from lemming.ext import ConfigError, describe_field, make_field
 from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import parse_document
 
@@ -18,7 +18,7 @@ class RecordedRun:
 
     contains: str = field(metadata=describe_field("Text of the task that this run answers.", min_length=1))
     text: str = field(metadata=describe_field("Text that the worker answers."))
-    patch: str = field(default="", metadata=describe_field("File with the patch; empty: nothing was changed."))
+    patch: str = make_field("", "File with the patch; empty: nothing was changed.")
 
     def load_patch(self, base: Path) -> bytes:
         """Return the patch; `base` is the organisation. Raises `ConfigError` for an unreadable file."""

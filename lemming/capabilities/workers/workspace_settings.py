@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming.ext import describe_field
+from lemming.ext import describe_field, make_field
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files import fs
@@ -20,7 +20,7 @@ class CheckCommand:
     """A command whose exit status is evidence: it runs in a fresh clone with the patch applied, in the sandbox."""
 
     command: list[str] = field(metadata=describe_field("Program and arguments.", min_length=1))
-    timeout_s: float = field(default=600.0, metadata=describe_field("Time limit in seconds.", gt=0, le=86_400))
+    timeout_s: float = make_field(600.0, "Time limit in seconds.", gt=0, le=86_400)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,44 +30,24 @@ class WorkspaceSettings:
     repository: str = field(
         metadata=describe_field("Folder of a git repository, absolute or relative to the organisation.", min_length=1)
     )
-    branch: str = field(
-        default="",
-        metadata=describe_field("Branch that patches are merged into; empty: lemming/NAME. Never a checked-out one."),
+    branch: str = make_field("", "Branch that patches are merged into; empty: lemming/NAME. Never a checked-out one.")
+    base: str = make_field("", "Branch that the work starts from; empty: the repository's current one.")
+    paths: list[str] = make_field(list, "Patterns of paths that a patch may change, such as src/**; empty: any path.")
+    checks: list[CheckCommand] = make_field(list, "Commands that must pass before a patch is merged.")
+    sandbox: Literal["required", "none"] = make_field(
+        "required", '"none": the harness runs unconfined, which you must agree to by `lemming trust`.'
     )
-    base: str = field(
-        default="", metadata=describe_field("Branch that the work starts from; empty: the repository's current one.")
+    copy: Literal["shared", "full"] = make_field(
+        "shared",
+        'Objects of the private clone. "shared": those of the repository, also its stash; "full": a copy of what '
+        "the branch needs.",
     )
-    paths: list[str] = field(
-        default_factory=list,
-        metadata=describe_field("Patterns of paths that a patch may change, such as src/**; empty: any path."),
+    readable: list[str] = make_field(
+        list, "Further absolute folders that the sandbox may read, such as those of a toolchain."
     )
-    checks: list[CheckCommand] = field(
-        default_factory=list, metadata=describe_field("Commands that must pass before a patch is merged.")
-    )
-    sandbox: Literal["required", "none"] = field(
-        default="required",
-        metadata=describe_field('"none": the harness runs unconfined, which you must agree to by `lemming trust`.'),
-    )
-    copy: Literal["shared", "full"] = field(
-        default="shared",
-        metadata=describe_field(
-            'Objects of the private clone. "shared": those of the repository, also its stash; "full": a copy of what '
-            "the branch needs."
-        ),
-    )
-    readable: list[str] = field(
-        default_factory=list,
-        metadata=describe_field("Further absolute folders that the sandbox may read, such as those of a toolchain."),
-    )
-    max_corrections: int = field(
-        default=2, metadata=describe_field("Times that the harness may correct what the checks find.", ge=0, le=20)
-    )
-    max_conflicts: int = field(
-        default=3, metadata=describe_field("Conflicts of one request in a row, then its asker decides.", ge=0, le=20)
-    )
-    max_file_bytes: int = field(
-        default=5_000_000, metadata=describe_field("Maximum bytes of a changed file; a larger one is left out.", ge=1)
-    )
+    max_corrections: int = make_field(2, "Times that the harness may correct what the checks find.", ge=0, le=20)
+    max_conflicts: int = make_field(3, "Conflicts of one request in a row, then its asker decides.", ge=0, le=20)
+    max_file_bytes: int = make_field(5_000_000, "Maximum bytes of a changed file; a larger one is left out.", ge=1)
 
     def branch_name(self, agent: str) -> str:
         """Return the branch that patches of an agent are merged into."""
@@ -78,8 +58,8 @@ class WorkspaceSettings:
 class WorkspaceResumeSettings:
     """Keys of a resume that belong to workers."""
 
-    workspace: WorkspaceSettings | None = field(
-        default=None, metadata=describe_field("Repository and branch that the agent works on: docs/workers.md.")
+    workspace: WorkspaceSettings | None = make_field(
+        None, "Repository and branch that the agent works on: docs/workers.md."
     )
 
 

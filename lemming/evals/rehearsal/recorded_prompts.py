@@ -18,8 +18,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.providers import Message, Request, get_provider_class
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.live_chain import complete_request
-from lemming.kernel.tick.model_fallback import resolve_entry
-from lemming.kernel.tick.model_requests import build_request
+from lemming.kernel.tick.model_requests import build_request, resolve_entry
 from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import finish_turn
 from lemming.kernel.turn.turn_state import TurnState

@@ -18,7 +18,7 @@ from lemming.kernel.base.errors import ToolError, UsageError
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files.effects import apply_effect
 from lemming.kernel.journal.journal_file import read_journal
-from lemming.kernel.journal.record_lookup import find_plan
+from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins

@@ -25,16 +25,15 @@ from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
-from lemming.kernel.files.temporary_files import is_orphaned, is_temporary
+from lemming.kernel.files.safe_folder import is_orphaned, is_temporary
 from lemming.kernel.journal.journal_file import is_committed, journal_ticks, last_record, read_journal
 from lemming.kernel.journal.journal_records import ModelReplied, Record, TickCommitted, TurnStarted
 from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
 from lemming.kernel.journal.ledger import AgentState, parse_state
 from lemming.kernel.messages import list_outbox
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.next_tick import find_next_tick
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.tick_counter import load_tick, persist_tick, tick_from_files
+from lemming.kernel.tick.tick_counter import find_next_tick, load_tick, persist_tick, tick_from_files
 from lemming.operations.pending_rename import describe_pending_rename, find_pending_rename
 
 Kind = Literal["rename", "tick", "journal", "ledger", "lost", "leftover", "outbox", "call"]

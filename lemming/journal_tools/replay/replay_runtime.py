@@ -26,13 +26,13 @@ from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
 from lemming.kernel.files import fs
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.engine_events import Event, TickBegins
+from lemming.kernel.journal.journal_parser import first_prompt
 from lemming.kernel.journal.journal_records import ModelReplied, TurnEnded
 from lemming.kernel.journal.turn_report import FileWritten, TurnReport
-from lemming.kernel.journal.turn_start import first_prompt
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.plugins.capability_loader import can_begin_turn
+from lemming.kernel.plugins.capability_loader import get_capability
 from lemming.kernel.plugins.capability_table import STRATEGIES_SHIPPED
 from lemming.kernel.providers import Reply, Request
 from lemming.kernel.tick.recorded_answers import restore_finding, restore_result
@@ -102,7 +102,7 @@ class ReplayRuntime(Runtime):
         turn, step = divmod(request.step, NUMBERS_PER_TURN)
         started = self.recorded.started[turn_key(request.agent, turn)]
         # A capability adds messages after the prompt, or a result that waited.
-        continues = step or any(map(can_begin_turn, started.given))
+        continues = step or any(get_capability(name).can_begin for name in started.given)
         recorded = [*started.prompt, *drop_unanswered(started.dialogue)] if continues else first_prompt(started)
         messages = request.messages[: len(recorded)] if continues else request.messages
         if strategy := started.resume["turn"].get("strategy"):  # a strategy may ask anything

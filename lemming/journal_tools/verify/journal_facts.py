@@ -21,6 +21,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.checksums import is_chain_intact
 from lemming.kernel.journal.journal_file import journal_ticks, load_contents, newest_journals, raw_journal
 from lemming.kernel.journal.journal_packing import load_last_removed_tick
+from lemming.kernel.journal.journal_parser import InvalidRecord, parse_record
 from lemming.kernel.journal.journal_records import (
     EntriesExpired,
     Record,
@@ -29,7 +30,6 @@ from lemming.kernel.journal.journal_records import (
     TurnCommitted,
     TurnStarted,
 )
-from lemming.kernel.journal.record_sequence import InvalidRecord, parse_record
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import newest_ledger_tick

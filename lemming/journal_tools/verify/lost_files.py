@@ -17,9 +17,9 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files.stat_cache import path_exists
+from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import EntriesExpired, Record, TickCommitted, TurnCommitted
 from lemming.kernel.journal.ledger import recorded_ticks
-from lemming.kernel.journal.record_lookup import find_plan
 from lemming.kernel.org.organisation import OrgPath
 
 

@@ -28,7 +28,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.descriptors import require_regular, walk
 from lemming.kernel.files.json_documents import unreadable_reason
-from lemming.kernel.files.temporary_files import is_temporary
+from lemming.kernel.files.safe_folder import is_temporary
 from lemming.kernel.org.organisation import OrgPath
 
 T = TypeVar("T")

@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterator, Mapping
 from hashlib import file_digest, sha256
 from pathlib import Path
 
-from lemming.kernel.access import mounts
 from lemming.kernel.access.allowed_paths import AllowedPath, resolve_path
 from lemming.kernel.access.write_refusals import (
     ROOT,
     forbidden_folders,
+    get_mount_id,
     refuse_ancestors,
     refuse_identity,
     refuse_other_name,
@@ -253,7 +253,7 @@ def _walk_to_folder(target: AllowedPath, folders: list[str]) -> Iterator[int]:
             refuse_ancestors(target, descriptor, forbidden)
             if is_written:
                 refuse_other_name(target, descriptor, target.parts)
-        mount = mounts.get_mount_id(descriptor) if is_written else 0
+        mount = get_mount_id(descriptor) if is_written else 0
         for depth, name in enumerate(folders, 1):
             # From the open folder: a folder swapped for a link after a check of its path leads outside.
             inner = _open(target, name, descriptor, _FOLDER)
@@ -261,7 +261,7 @@ def _walk_to_folder(target: AllowedPath, folders: list[str]) -> Iterator[int]:
             descriptor = inner
             refuse_identity(target, os.fstat(descriptor), forbidden)
             # A bind mount may show a closed folder under an open name.
-            if is_written and mount != (mount := mounts.get_mount_id(descriptor)):
+            if is_written and mount != (mount := get_mount_id(descriptor)):
                 refuse_other_name(target, descriptor, target.parts[depth:])
         yield descriptor
     finally:

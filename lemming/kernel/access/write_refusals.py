@@ -1,10 +1,15 @@
-"""Reasons to refuse a write: identity files, foreign names, forbidden folders."""
+"""Reasons to refuse a write: identity files, foreign names, forbidden folders.
+
+A mount may show a folder of the organisation under another name. Linux tells in `/proc/self/fdinfo` and
+`/proc/self/mountinfo` (man 5 proc); other systems have no such mounts.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from typing import NamedTuple
 
-from lemming.kernel.access import mounts
 from lemming.kernel.access.allowed_paths import NEVER_OPEN, AllowedPath, require_agent_writable
 from lemming.kernel.base import paths
 from lemming.kernel.files.disk_errors import require_about_one_file
@@ -49,10 +54,10 @@ def refuse_other_name(target: AllowedPath, descriptor: int, relative: list[str])
     """Raise an error if the entered folder is a mount of one in the organisation, and `relative` is closed
     there.
     """
-    origin = mounts.get_mount_origin(descriptor)
+    origin = get_mount_origin(descriptor)
     folder = os.open(target.base, ROOT)
     try:
-        org_origin = mounts.get_mount_origin(folder)
+        org_origin = get_mount_origin(folder)
     finally:
         os.close(folder)
     if origin is None or org_origin is None or origin.device != org_origin.device:
@@ -74,3 +79,58 @@ def refuse_ancestors(target: AllowedPath, descriptor: int, forbidden: dict[Ident
                 return
     finally:
         os.close(current)
+
+
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+
+class MountOrigin(NamedTuple):
+    """A folder as identified by the file system: the device, and the path from the file system's root."""
+
+    device: bytes
+    parts: tuple[str, ...]
+
+
+def get_mount_id(descriptor: int) -> int:
+    """Return the id of the mount of an open folder; 0 if the system provides none.
+
+    Raises `DiskError` if the lookup fails temporarily, for example without free descriptors.
+    """
+    for line in _lines(f"/proc/self/fdinfo/{descriptor}"):
+        if line.startswith(b"mnt_id:"):
+            return int(line.split()[1])
+    return 0
+
+
+def get_mount_origin(descriptor: int) -> MountOrigin | None:
+    """Return the real location of an open folder, or None if the system does not provide it.
+
+    Raises the same errors as `get_mount_id`.
+    """
+    mount = b"%d" % get_mount_id(descriptor)
+    for line in _lines("/proc/self/mountinfo"):
+        number, _, device, root, point = line.split(b" ", 5)[:5]
+        if number == mount:
+            # Of the descriptor, not of the requested path: this is the folder that was opened.
+            path = os.readlink(f"/proc/self/fd/{descriptor}".encode())
+            relative = os.path.relpath(path, _unescape_field(point))
+            return MountOrigin(device, _names(os.path.join(_unescape_field(root), relative)))
+    return None
+
+
+def _lines(file: str) -> list[bytes]:
+    try:
+        with open(file, "rb") as lines:
+            return lines.readlines()
+    except OSError as error:
+        # A failed look is not "no mount": a mount that is missed opens a closed folder.
+        require_about_one_file(file, error)
+        return []
+
+
+def _unescape_field(field: bytes) -> bytes:
+    return _ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), field)
+
+
+def _names(path: bytes) -> tuple[str, ...]:
+    return tuple(os.fsdecode(part) for part in os.path.normpath(path).split(b"/") if part not in (b"", b"."))

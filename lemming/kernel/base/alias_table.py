@@ -48,9 +48,9 @@ _MODULES = {
     "kernel.mail.agenda": "kernel.inboxes.turn_agenda",
     "kernel.mail.answers": "kernel.inboxes.answer_payload",
     "kernel.mail.index": "kernel.inboxes.entry_index",
-    "kernel.mail.task": "kernel.inboxes.turn_task",
+    "kernel.mail.task": "kernel.inboxes.turn_agenda",
     "kernel.mail.visibility": "kernel.inboxes.visibility",
-    "kernel.org.format": "kernel.org.format_version",
+    "kernel.org.format": "kernel.org.organisation",
     "kernel.org.models": "kernel.org.model_entries",
     "kernel.plugins.capabilities": "kernel.plugins.capability_loader",
     "kernel.plugins.registry": "kernel.plugins.plugin_registry",
@@ -75,7 +75,7 @@ NAMES = _pairs(
     ""
     ""
     "Mail=MailView Message=InboundMessage "
-    "NamedOnly=InboxAgenda NamedStrategy=RegisteredStrategy "
+    "NamedOnly=Agenda NamedStrategy=RegisteredStrategy "
     "Org=OrgSettings Outgoing=OutgoingEntry OwnFolders=OwnFolderCheck "
     "Platter=DurableDisk Point=CrashPoint "
     ""
@@ -130,8 +130,8 @@ _MEMBERS = {
         "at_hand=get_cached"
     ),
     "kernel.files.effects.FileEffect": "place=path_key says=memory_value",
-    "kernel.inboxes.turn_task.RequestOutcome": "payload=answer_payload asked=sub_request",
-    "kernel.inboxes.turn_task.Task": "begun=open_request asked=outcomes",
+    "kernel.inboxes.turn_agenda.RequestOutcome": "payload=answer_payload asked=sub_request",
+    "kernel.inboxes.turn_agenda.Task": "begun=open_request asked=outcomes",
     "kernel.inboxes.reader_view.ReaderView": (
         "fresh=iter_unread fresh_by_turns=iter_unread_fair count_fresh=count_unread known=iter_other "
         "mark_after=next_mark fresh_of=iter_author_unread sees=can_see"
@@ -254,9 +254,9 @@ _PLACES = {
     "kernel.inboxes.visibility.ReaderView": "kernel.inboxes.reader_view",
     "kernel.journal.journal_file.JournalContents": "kernel.journal.journal_parser",
     "kernel.journal.journal_file.parse_records": "kernel.journal.journal_parser",
-    "kernel.org.config.has_credit_override": "kernel.org.credit_limits",
+    "kernel.org.config.has_credit_override": "kernel.org.capability_usage",
     "kernel.org.config.parse_capability_block": "kernel.org.settings_blocks",
-    "kernel.org.config.resolve_credits": "kernel.org.credit_limits",
+    "kernel.org.config.resolve_credits": "kernel.org.capability_usage",
 }
 PLACES = {_full(old): _full(new) for old, new in _PLACES.items()}
 """Current module of each name that has left its module."""

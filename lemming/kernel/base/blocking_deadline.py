@@ -48,9 +48,9 @@ class Deadline:
         self._ends = self._began + seconds
 
     @classmethod
-    def after(cls, seconds: float, *, clock: MonotonicClock = time.monotonic) -> Deadline:
+    def after(cls, seconds: float) -> Deadline:
         """Return the deadline `seconds` from now."""
-        return cls(seconds, clock=clock)
+        return cls(seconds)
 
     def within(self, seconds: float) -> Deadline:
         """Return a deadline for a part of the work:

@@ -48,6 +48,17 @@ def field_with_key(key: str, description: str, **limits: float) -> dict[str, Any
     return {**describe_field(description, **limits), "alias": key}
 
 
+def make_field(default: Any, description: str, *, key: str = "", **limits: float) -> Any:
+    """Return a dataclass field with a default: a value, or a function that makes it, such as `list`.
+
+    `description`, `limits`: as in `describe_field`. `key`: the key in files, if it is a Python keyword.
+    """
+    metadata = field_with_key(key, description, **limits) if key else describe_field(description, **limits)
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
 INTERNAL_FIELD: Mapping[str, bool] = {"is_inside": True}
 """Metadata of a field outside the file: values of further keys in the file, by key."""
 

@@ -12,6 +12,7 @@ import errno
 import os
 import shutil
 from bisect import bisect_left
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from lemming.kernel.base.errors import DiskError
@@ -19,8 +20,7 @@ from lemming.kernel.files.descriptors import StatusPair, last_lines, read_limite
 from lemming.kernel.files.disk import current_disk, notify_observers, write_all
 from lemming.kernel.files.disk import observe_changes as observe_changes
 from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file, require_relative, write_error
-from lemming.kernel.files.file_modes import file_mode
-from lemming.kernel.files.safe_folder import open_parent, open_without_links, write_temporary
+from lemming.kernel.files.safe_folder import file_mode, open_parent, open_without_links, write_temporary
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,16 +32,10 @@ def write_atomic(root: Path, relative: str, content: bytes, *, sync: bool = Fals
 
     Safe to repeat. The bytes survive a killed process; with `sync`, or after `sync_file_system`, they survive
     power loss. A replaced file keeps the mode. `is_org`: new files below `root` get the modes of
-    `lemming.kernel.files.file_modes`.
+    `lemming.kernel.files.safe_folder`.
     """
     mode_path = relative if is_org else f"./{relative}"  # "./" matches no place of `file_modes`
-    with open_parent(root, mode_path) as (folder, name):
-        descriptor, temporary = write_temporary(folder, name, content, file_mode(mode_path), sync=sync)
-        try:
-            notify_observers("rename", mode_path, root)
-            current_disk().rename(temporary, name, folder, folder)
-        finally:
-            os.close(descriptor)
+    _replace(root, mode_path, content, file_mode(mode_path), sync=sync)
     if sync:
         _sync_name(root, relative)
 
@@ -49,14 +43,7 @@ def write_atomic(root: Path, relative: str, content: bytes, *, sync: bool = Fals
 def write_private(root: Path, relative: str, content: bytes) -> None:
     """Write `content` to `root/relative` outside any organisation, readable by the owner only."""
     make_root(root)
-    with open_parent(root, f"./{relative}") as (folder, name):
-        descriptor, temporary = write_temporary(folder, name, content, 0o600)
-        try:
-            os.fchmod(descriptor, 0o600)
-            notify_observers("rename", relative, root)
-            current_disk().rename(temporary, name, folder, folder)
-        finally:
-            os.close(descriptor)
+    _replace(root, f"./{relative}", content, 0o600, finish=lambda descriptor: os.fchmod(descriptor, 0o600))
 
 
 def write_after_sync(root: Path, relative: str, content: bytes) -> None:
@@ -64,10 +51,23 @@ def write_after_sync(root: Path, relative: str, content: bytes) -> None:
 
     One flush for both. After power loss, the file holds either the old or the new content, whole.
     """
+    _replace(root, relative, content, file_mode(relative), finish=lambda _: sync_file_system(root))
+
+
+def _replace(
+    root: Path,
+    relative: str,
+    content: bytes,
+    mode: int,
+    *,
+    sync: bool = False,
+    finish: Callable[[int], object] = lambda _: None,
+) -> None:
+    """Write a temporary file, `finish` it, and rename it to `root/relative`."""
     with open_parent(root, relative) as (folder, name):
-        descriptor, temporary = write_temporary(folder, name, content, file_mode(relative))
+        descriptor, temporary = write_temporary(folder, name, content, mode, sync=sync)
         try:
-            sync_file_system(root)
+            finish(descriptor)
             notify_observers("rename", relative, root)
             current_disk().rename(temporary, name, folder, folder)
         finally:

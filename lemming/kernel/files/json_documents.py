@@ -28,13 +28,16 @@ from lemming.kernel.files.fast_decoder import (
     fit_value,
     load_extension_keys,
 )
-from lemming.kernel.files.unknown_keys import UnknownKeyPolicy, is_fatal, unknown_keys, with_hints
-from lemming.kernel.files.validation_messages import (
+from lemming.kernel.files.unknown_keys import (
+    UnknownKeyPolicy,
     describe_kind,
     describe_validation_error,
+    is_fatal,
     resolve_type,
     suggest_value,
     summary,
+    unknown_keys,
+    with_hints,
 )
 
 if TYPE_CHECKING:

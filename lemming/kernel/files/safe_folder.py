@@ -1,11 +1,21 @@
 """Folders opened without following links, and the placement of files: written beside the target, then
 renamed.
+
+A file is written as `.NAME.tmp` beside its target and then renamed. Its writer holds a kernel lock on it until the rename,
+so any process can distinguish an active file, which is left alone, from a crash's leftover, which is removed.
+
+Journals, ledgers, logs, outboxes, memories and archived files hold messages of people and models. They are readable by
+their owner, and by the group if the umask leaves the group all rights. All other files follow the umask.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
+import re
+import stat
 import struct
 import sys
 from collections.abc import Callable
@@ -14,9 +24,7 @@ from itertools import count
 from pathlib import Path
 
 from lemming.kernel.files.disk import current_disk, notify_observers, write_all
-from lemming.kernel.files.disk_errors import require_about_one_file, require_relative, write_error
-from lemming.kernel.files.file_modes import existing_mode, file_mode, folder_mode
-from lemming.kernel.files.temporary_files import open_temporary
+from lemming.kernel.files.disk_errors import is_about_one_file, require_about_one_file, require_relative, write_error
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -218,3 +226,133 @@ def _system_call() -> Callable[..., int] | None:
 def _open_how(flags: int) -> bytes:
     """Return the kernel's `struct open_how`: flags, mode, resolve flags."""
     return struct.pack("=QQQ", flags, 0, _NO_SYMLINKS)
+
+
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def open_temporary(folder: int, name: str, mode: int = 0o644) -> tuple[int, str]:
+    """Create an empty file in an open folder, to be renamed to `name`.
+
+    Return the descriptor and the temporary name.
+
+    The file is locked until the descriptor is closed, after the rename.
+    """
+    # No name may have more than 255 bytes, and a character has at most four.
+    short = name if len(name) <= 50 else os.fsdecode(os.fsencode(name)[:200])
+    temporary = f".{short}.tmp"  # under which a leftover is found again
+    descriptor = _create(folder, temporary, mode)
+    if descriptor is None and _is_leftover(folder, temporary, remove=True):
+        descriptor = _create(folder, temporary, mode)
+    while descriptor is None:
+        temporary = f".{short}.{os.urandom(6).hex()}.tmp"  # no other writer has this name
+        descriptor = _create(folder, temporary, mode)
+    return descriptor, temporary
+
+
+def is_temporary(name: str) -> bool:
+    """Return True if `name` is the name of a temporary file of `open_temporary`."""
+    return name.startswith(".") and name.endswith(".tmp")
+
+
+def is_orphaned(temporary: str) -> bool:
+    """Return True if a temporary file was left by a crash and no process is writing it."""
+    return _is_leftover(None, temporary, remove=False)
+
+
+def _create(folder: int, temporary: str, mode: int) -> int | None:
+    """Return the descriptor of a new, locked file, or None if another writer came first."""
+    try:
+        descriptor = os.open(temporary, _CREATE, mode, dir_fd=folder)
+    except FileExistsError:
+        return None
+    # Between creation and lock, another writer may have removed it as a leftover.
+    if _lock(descriptor) and os.fstat(descriptor).st_nlink:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _is_leftover(folder: int | None, temporary: str, *, remove: bool) -> bool:
+    try:
+        descriptor = os.open(temporary, _OPEN, dir_fd=folder)
+    except FileNotFoundError:
+        return remove
+    except OSError as error:
+        if not is_about_one_file(error):
+            raise
+        return False
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not _lock(descriptor):
+            return False
+        # Another writer may have made a new one of the same name since this one was opened.
+        if status.st_ino != os.stat(temporary, dir_fd=folder, follow_symlinks=False).st_ino:
+            return False
+        if remove:
+            os.unlink(temporary, dir_fd=folder)
+        return True
+    except FileNotFoundError:  # it was renamed into its place, or removed, meanwhile
+        return remove
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise
+        return False
+    return True
+
+
+PRIVATE_FOLDERS = (".lemming", "logs", "aside", "agents/*/outbox", "agents/*/memory", "agents/*/logs")
+"""The private folders, which also protect everything below."""
+
+PRIVATE_LEDGERS = ("agents/*/turns.jsonl", "agents/*/channel.jsonl")
+
+_FOLDER_MODE, _FILE_MODE, _OTHERS, _GROUP = 0o755, 0o644, 0o007, 0o070
+_PRIVATE_FOLDER = re.compile(r"(?:\.lemming|logs|aside|agents/[^/]+/(?:outbox|memory|logs))(?:/|\Z)")
+_PRIVATE_FILE = re.compile(r"(?:\.lemming|logs)/|agents/[^/]+/(?:logs/|(?:turns|channel)\.jsonl\Z)")
+
+
+def folder_mode(relative: str) -> int:
+    """Return the mode for a new folder of an organisation, before the umask."""
+    return _restrict_mode(_FOLDER_MODE) if _PRIVATE_FOLDER.match(relative) else _FOLDER_MODE
+
+
+def file_mode(relative: str) -> int:
+    """Return the mode for a new file, before the umask.
+
+    Entries and memories rely on the privacy of their folders, which a person may open up.
+    """
+    return _restrict_mode(_FILE_MODE) if _PRIVATE_FILE.match(relative) else _FILE_MODE
+
+
+def existing_mode(folder: int, name: str) -> int | None:
+    """Return the mode of the file to be replaced, which is preserved, or None if there is none."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None
+    return mode & 0o777 | 0o600 if stat.S_ISREG(mode) else None
+
+
+def _restrict_mode(mode: int) -> int:
+    return mode & ~(_OTHERS | (_GROUP if _umask() & _GROUP else 0))
+
+
+def _umask() -> int:
+    """Return the process's umask, on Linux without setting the umask for an instant."""
+    try:
+        with open("/proc/self/status", "rb") as file:
+            if match := re.search(rb"^Umask:\s*([0-7]+)$", file.read(), re.MULTILINE):
+                return int(match[1], 8)
+    except OSError:
+        pass
+    umask = os.umask(_GROUP | _OTHERS)
+    os.umask(umask)
+    return umask

@@ -1,51 +1,54 @@
-"""Agenda of an agent: the purpose of its next turn, and the entries left for other turns."""
+"""Agenda of an agent: its tasks, the purpose of its next turn, and the entries left for other turns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.inboxes.reader_view import ReaderView
-from lemming.kernel.inboxes.request_policy import RequestPolicy
-from lemming.kernel.inboxes.turn_task import Task
 from lemming.kernel.inboxes.visibility import MailView
+from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
+from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.resume import Take
 
 
-class Agenda(Protocol):
-    """Work list of an agent, built from its requests. One of the agent's context providers defines it.
+@accept_old_names
+class Agenda:
+    """Work list of an agent. This one takes no requests, so each turn is for the inbox; a context provider may return another.
 
-    `only_addressed`: True if entries not addressed to the agent are never new to it.
+    `only_addressed`: True if entries not addressed to the agent are never new to it. `request_policy`: says which
+    entries wait and which are never shown.
     """
 
-    only_addressed: bool
+    def __init__(self, name: str, request_policy: RequestPolicy, *, only_addressed: bool) -> None:
+        self._name, self._request_policy, self.only_addressed = name, request_policy, only_addressed
 
     def next_task(self, last: str, served_requests: Collection[str] = ()) -> Task | None:
         """Return the purpose of the next turn, or None for the inbox.
 
-        `last`: the request of the previous turn.
-
-        `served_requests`: the requests of the agent's earlier turns in this tick; an empty string stands for
-        the agent's own sub-requests.
+        `last`: the request of the previous turn. `served_requests`: the requests of the agent's earlier turns in this
+        tick; an empty string stands for the agent's own sub-requests.
         """
-        ...
+        return None
 
     def inbox_requests(self, unread: Iterable[OutboxEntry]) -> Sequence[OutboxEntry]:
         """Return the requests a turn for the inbox may answer: earlier requests, and requests in `unread`."""
-        ...
+        return ()
 
     def is_excluded(self, entry: OutboxEntry) -> bool:
         """Return True if an unseen entry does not count as news for the inbox."""
-        ...
+        return self.is_irrelevant(entry) or self.is_deferred(entry)
 
     def is_deferred(self, entry: OutboxEntry) -> bool:
         """Return True if an entry is deferred: to a turn of its own, or until a person admits it."""
-        ...
+        return self._request_policy.should_withhold(entry)
 
     def is_irrelevant(self, entry: OutboxEntry) -> bool:
         """Return True if an entry is skipped and never shown as new."""
-        ...
+        is_other = self.only_addressed and self._name not in entry.targets
+        return is_other or self._request_policy.should_reject(entry)
 
 
 def can_accept_requests(view: ReaderView, take: Take) -> bool:
@@ -72,29 +75,68 @@ def has_new_request(view: ReaderView) -> bool:
     return any(view.reader in entry.targets and not is_one_way_message(entry, view.mail) for entry in requests)
 
 
-class InboxAgenda:
-    """Default agenda of an agent, whose turns are for the inbox. `only_addressed` as in `Agenda`."""
+RequestOutcomes = dict[tuple[str, str], tuple[str, str]]
+"""The end of each sub-request and the entry that ended it, by `SubRequest.key`."""
+EntryLister = Callable[[str, int], Iterable[OutboxEntry]]
+"""Yields an author's entries since a tick that may move or end a request."""
 
-    def __init__(self, name: str, request_policy: RequestPolicy, *, only_addressed: bool) -> None:
-        self._name, self._request_policy, self.only_addressed = name, request_policy, only_addressed
 
-    def next_task(self, last: str, served_requests: Collection[str] = ()) -> Task | None:
-        """Return None: each turn is for the inbox."""
-        return None
+class RequestPolicy(Protocol):
+    """Capabilities' decisions on an agent's requests and new entries (`lemming.kernel.turn.turn_hooks`)."""
 
-    def inbox_requests(self, unread: Iterable[OutboxEntry]) -> Sequence[OutboxEntry]:
-        """Return an empty sequence: no entry is known to be a request."""
-        return ()
+    @property
+    def can_withhold(self) -> bool:
+        """True if any entry may be withheld or rejected."""
+        ...
 
-    def is_excluded(self, entry: OutboxEntry) -> bool:
-        """Return True if an entry does not count as news."""
-        return self.is_irrelevant(entry) or self.is_deferred(entry)
+    def should_skip_request(self, open_request: OpenRequest) -> bool:
+        """Return True if a request must still wait, although none of the sub-requests is open."""
+        ...
 
-    def is_deferred(self, entry: OutboxEntry) -> bool:
+    def should_continue_request(self, open_request: OpenRequest) -> bool:
+        """Return True if a request continues now, although one of the sub-requests is open."""
+        ...
+
+    def should_withhold(self, entry: OutboxEntry) -> bool:
         """Return True if an entry must not be shown yet."""
-        return self._request_policy.should_withhold(entry)
+        ...
 
-    def is_irrelevant(self, entry: OutboxEntry) -> bool:
-        """Return True if an entry is never new: rejected, or not addressed to an agent that wants only such entries."""
-        is_other = self.only_addressed and self._name not in entry.targets
-        return is_other or self._request_policy.should_reject(entry)
+    def should_reject(self, entry: OutboxEntry) -> bool:
+        """Return True if an entry must never be shown."""
+        ...
+
+
+@accept_old_names
+class RequestOutcome(NamedTuple):
+    """Outcome of a sub-request: the asking entry and the answer."""
+
+    sub_request: SubRequest
+    entry: OutboxEntry | None
+    answer: OutboxEntry | None
+
+    @property
+    def answer_payload(self) -> dict[str, Any] | None:
+        """The payload of the answer, or the default of a request that expired without an answer."""
+        if self.answer is not None:
+            return self.answer.payload
+        default = self.entry.payload.get("default") if self.entry else None
+        if self.sub_request.end != "expired" or default is None:
+            return None
+        return default if isinstance(default, dict) else {"text": default}
+
+
+@accept_old_names
+class Task(NamedTuple):
+    """Task of a turn. `request` is None for a continuation of the agent's own sub-requests.
+
+    `open_request`: progress of the request. `outcomes`: outcomes of the sub-requests. `thread`: earlier
+    entries of the same conversation, oldest first. `mark`: the mark after the commit. `path`: the chain of
+    agents waiting for the request, each for the next; people are left out.
+    """
+
+    request: OutboxEntry | None
+    open_request: OpenRequest
+    outcomes: Sequence[RequestOutcome]
+    thread: Sequence[OutboxEntry]
+    mark: ReadMark
+    path: Sequence[str] = ()

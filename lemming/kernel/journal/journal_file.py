@@ -37,10 +37,9 @@ from lemming.kernel.journal.journal_packing import (
     sealed_ticks,
     track_new_journal,
 )
-from lemming.kernel.journal.journal_parser import JournalContents, parse_records
+from lemming.kernel.journal.journal_parser import InvalidRecord, JournalContents, parse_record, parse_records
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted, TurnStarted
 from lemming.kernel.journal.prompt_store import InlineParts, PromptReader, PromptWriter
-from lemming.kernel.journal.record_sequence import InvalidRecord, parse_record
 from lemming.kernel.journal.segments import JOURNAL_LIMIT_BYTES
 from lemming.kernel.org.organisation import OrgPath
 

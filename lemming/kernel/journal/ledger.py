@@ -170,7 +170,7 @@ class AgentState:
 
 def _validate_decisions(state: AgentState) -> None:
     """Raise `ValueError` for an invalid pending action or decision, which a person may have edited."""
-    from lemming.kernel.journal.person_requests import validate_decisions, validate_pending_action  # most wait for none
+    from lemming.kernel.journal.open_requests import validate_decisions, validate_pending_action  # most wait for none
 
     validate_decisions(state.kept)
     for open_request in state.requests:

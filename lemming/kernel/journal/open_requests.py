@@ -6,7 +6,7 @@ docs/formats.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import to_value
-from lemming.kernel.journal.recorded_dialogue import Dialogue
 from lemming.kernel.plugins.capability_table import APPROVALS
 
 
@@ -162,3 +161,108 @@ def iter_person_requests(states: Mapping[str, Json]) -> Iterator[SubRequest]:
     """Yield an agent's requests to persons outside of calls. `states`: the state of capabilities in its ledger."""
     for raw in states.get(APPROVALS, {}).get("asked", ()):
         yield to_value(SubRequest, raw)
+
+
+ROLES = ("assistant", "user", "tool")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialogue:
+    """The messages after the prompt, up to the model's latest answer, whose calls are pending.
+
+    `style`: message format of the backend. `calls`: for each of the request's `results`, the id of the
+    model's own call, empty for any other result. `hidden`: ids of calls whose results are not shown to the
+    model. `trust`: trust label of the turn after all messages were shown, or an empty string if untracked.
+    """
+
+    style: str
+    messages: tuple[dict[str, Any], ...]
+    calls: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    trust: str = ""
+
+    def __post_init__(self) -> None:
+        for number, message in enumerate(self.messages):
+            if not is_message(message):
+                raise ValueError(f"dialogue/messages/{number} must be a message of a user, a model or a tool")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the dialogue as JSON; keys without a value are left out."""
+        lists = {key: [*value] for key in ("calls", "hidden") if (value := getattr(self, key))}
+        trust = {"trust": self.trust} if self.trust else {}
+        return {"style": self.style, "messages": [*self.messages], **lists, **trust}
+
+
+def is_message(message: Mapping[str, Any]) -> bool:
+    """Return True if a value from a ledger is a message a backend accepts."""
+    role = message.get("role")
+    if role not in ROLES or not isinstance(message.get("content"), str):
+        return False
+    if not all(
+        map(is_found_tool, found_tools if isinstance(found_tools := message.get("found", []), list) else [found_tools])
+    ):
+        return False
+    if role == "tool":
+        return all(isinstance(message.get(key), str) for key in ("call", "tool"))
+    calls = message.get("calls", [])
+    return isinstance(calls, list) and all(map(_is_call, calls))
+
+
+def is_found_tool(tool: object) -> bool:
+    """Return True if a value describes a tool returned by a tool search."""
+    if not isinstance(tool, dict) or not isinstance(tool.get("parameters"), dict):
+        return False
+    return all(isinstance(tool.get(key), str) for key in ("name", "description"))
+
+
+def _is_call(call: object) -> bool:
+    is_named = isinstance(call, dict) and all(isinstance(call.get(key), str) for key in ("id", "tool"))
+    return is_named and isinstance(call, dict) and "args" in call
+
+
+SHOW, SPEND, PUBLISH = "show", "spend", "publish"
+"""Names in place of a tool: showing an entry, spending more, writing an entry."""
+
+
+def validate_decisions(states: Mapping[str, Json]) -> None:
+    """Raise `ValueError` for invalid state about decisions: used, pending and denied ones."""
+    state = states.get(APPROVALS)
+    if state is None:
+        return
+    used = state.get("used", [])
+    if not (isinstance(used, list) and all(isinstance(item, str) for item in used)):
+        raise ValueError("kept/approvals/used must be a list of entries")
+    if not isinstance(state.get("asked", []), list):
+        raise ValueError("kept/approvals/asked must be a list")
+    denied, texts = state.get("denied", []), ("request", "id", "sha256", "by", "reason")
+    if not isinstance(denied, list) or not all(_is_denial(item, texts) for item in denied):
+        raise ValueError("kept/approvals/denied must be a list of denied calls")
+    for sub_request in iter_person_requests(states):
+        validate_pending_action(sub_request.held.get(APPROVALS, {}))
+
+
+def _is_denial(raw: object, texts: Iterable[str]) -> bool:
+    is_sound = isinstance(raw, dict) and isinstance(raw.get("binds"), dict)
+    return is_sound and isinstance(raw, dict) and all(isinstance(raw.get(key), str) for key in texts)
+
+
+def validate_pending_action(raw: Mapping[str, Any]) -> None:
+    """Raise `ValueError` for a pending action that the engine did not write."""
+    args, texts = raw.get("args"), ("id", "tool", "sha256", "gate", "why")
+    is_sound = isinstance(args, dict) and isinstance(raw.get("binds"), dict)
+    if not is_sound or not all(isinstance(raw.get(key), str) for key in texts):
+        raise ValueError("approvals: a pending call must have id, tool, args, sha256, binds, gate and why")
+    grants = raw.get("grants", [])
+    if not isinstance(grants, list) or not all(_is_grant(grant) for grant in grants):
+        raise ValueError("approvals: the grants of a pending call must have id, by, entry, sha256 and binds")
+    assert isinstance(args, dict), "looked at above"
+    if raw["tool"] == SHOW and not isinstance(args.get("entry"), str):
+        raise ValueError("approvals: a pending entry must name its entry")
+    amounts = [value for key, value in args.items() if key != "of"]
+    if raw["tool"] == SPEND and not ("of" in args and all(type(amount) in (int, float) for amount in amounts)):
+        raise ValueError("approvals: a pending expense must name its amount")
+
+
+def _is_grant(raw: Any) -> bool:
+    is_sound = isinstance(raw, dict) and isinstance(raw.get("binds"), dict)
+    return is_sound and all(isinstance(raw.get(key), str) for key in ("id", "by", "entry", "sha256"))

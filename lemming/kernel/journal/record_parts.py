@@ -70,7 +70,7 @@ class SubRequestJson(TypedDict):
 
 
 class DialogueJson(TypedDict):
-    """Messages of a model and the tools for a request: `lemming.kernel.journal.recorded_dialogue`."""
+    """Messages of a model and the tools for a request: `lemming.kernel.journal.open_requests`."""
 
     style: str
     messages: list[Json]
@@ -153,7 +153,7 @@ State = Annotated[Json, StateJson]
 
 
 class ResumeJson(TypedDict):
-    """The part of a resume validated in a record; the rest is in `lemming.kernel.journal.turn_start`."""
+    """The part of a resume validated in a record; the rest is in `lemming.kernel.journal.journal_parser`."""
 
     name: AgentName
     turn: NotRequired[Json]

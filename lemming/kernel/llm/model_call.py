@@ -2,6 +2,9 @@
 
 `call_provider` returns a `Reply` or raises a `ProviderError`, redacted, and nothing else. A provider without
 its own deadline handling runs on a daemon thread, which is abandoned when the time is up.
+
+A call that may act outside, as programs do, is made at most once: announced < call < answer. The announcement is the record
+`model_started`. A call whose end is not recorded may have acted; a person decides what happens next.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import Any, TypeVar
 
 from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_on_thread
 from lemming.kernel.base.contract import REPLY_LIMIT_BYTES
-from lemming.kernel.base.errors import DiskError, LemmingError, ProviderError, RequestRejected, TimedOut
+from lemming.kernel.base.errors import DiskError, LemmingError, MayHaveActed, ProviderError, RequestRejected, TimedOut
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.redaction.secrets import find_partial_secret, redact_untrusted, redact_values, redacted_excerpt
 from lemming.kernel.plugins.provider_errors import to_provider_error
@@ -151,3 +154,23 @@ def _describe_tool(tool: Mapping[str, Any]) -> str:
     """Return the description of a tool under its own name; a backend may use a different name."""
     name = tool.get("tool", tool["name"])
     return f"- {name}: {tool['description']} Arguments: {to_line(tool['parameters'])}"
+
+
+MODELS_FILE = "config/models.json"
+_NOT_REPEATED = "it may have acted, and is not run again by itself"
+_HINT = (
+    f'check its work, then ask again; if the program only prints text, set options.effects to "none" in {MODELS_FILE}'
+)
+
+
+def to_acting_error(error: ProviderError) -> MayHaveActed:
+    """Return the error of a started call with an unknown effect, from the error of the backend."""
+    hint = f"{error.hint}; {_HINT}".removeprefix("; ")
+    acting_error = MayHaveActed(f"{error.message}; {_NOT_REPEATED}", where=error.where, hint=hint)
+    acting_error.is_of_backend = error.is_of_backend
+    return acting_error
+
+
+def make_interrupted_error() -> MayHaveActed:
+    """Return the error of a call that was announced and has no recorded end: the engine died during the call."""
+    return MayHaveActed(f"the engine ended during a call of the model; {_NOT_REPEATED}", where=MODELS_FILE, hint=_HINT)

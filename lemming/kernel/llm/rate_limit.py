@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from lemming.kernel.base.blocking_deadline import Deadline, MonotonicClock
 from lemming.kernel.base.errors import RateLimited, TimedOut, Unavailable
-from lemming.kernel.llm.token_usage import estimate_prompt_tokens, tokens_used
+from lemming.kernel.llm.call_cost import estimate_prompt_tokens, tokens_used
 from lemming.kernel.providers import Reply, Request
 
 WINDOW_S = 60.0

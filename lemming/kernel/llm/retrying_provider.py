@@ -1,4 +1,8 @@
-"""Retries of model calls, within the call's own deadline."""
+"""Retries of model calls, within the call's own deadline.
+
+A rejection may concern one conversation and say nothing about the server. A part that the server rejects in a minimal
+prompt too is not supported.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline, MonotonicClock
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, RateLimited, RequestRejected, Unavailable
-from lemming.kernel.llm.acting_calls import to_acting_error
 from lemming.kernel.llm.circuit_breaker import Circuit, InMemoryCircuits
-from lemming.kernel.llm.model_call import call_provider, timeout_error
+from lemming.kernel.llm.model_call import call_provider, timeout_error, to_acting_error
 from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits, RateLimiter
 from lemming.kernel.providers import Backend, LLMProvider, Message, Reply, Request
 

@@ -7,16 +7,19 @@ Changes of the request do not change the action.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol, cast
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.base.jsontext import dump_compact, to_line
-from lemming.kernel.base.times.parse_times import Expiry, expiry_payload
-from lemming.kernel.journal.person_requests import PUBLISH, SHOW, SPEND
-from lemming.kernel.obligations.call_reviews import find_call_review
+from lemming.kernel.base.times import Expiry, expiry_payload
+from lemming.kernel.journal.open_requests import PUBLISH, SHOW, SPEND
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_loader import missing_reason
+from lemming.kernel.plugins.capability_spec import load_object
+from lemming.kernel.plugins.capability_table import CALL_REVIEWS
 
 Json = dict[str, Any]
 NAME = "approvals"
@@ -167,3 +170,65 @@ def truncate(text: str, max_chars: int = ARGS_CHARS) -> str:
     if len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}… (NOT WHOLE: {len(text)} characters; `lemming approvals ID` shows all)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallPatch:
+    """The patch that a call would apply.
+
+    `title`: the call without its summary. `facts`: labels with their values. `flags`: reasons to look closely, by path.
+    `files`: objects with `path`, `status` (A added, M modified, D deleted, T another type), `insertions`, `deletions`,
+    `is_binary`, and `hunks`: objects with `header` and `lines`, pairs of a mark (blank, "+", "-", "\\\\") and a text.
+    `problem`: the reason that the call cannot be approved, or an empty text.
+    """
+
+    title: str
+    summary: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict)
+    files: Sequence[Json] = ()
+    insertions: int = 0
+    deletions: int = 0
+    problem: str = ""
+
+    def as_json(self) -> Json:
+        """Return the patch as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchEdit:
+    """An edit by a person: a whole `patch` in place of the call's, or new `contents` of files, by path."""
+
+    patch: bytes = b""
+    contents: Mapping[str, str] = field(default_factory=dict)
+
+
+class CallReview(Protocol):
+    """The calls of one tool as a person decides about them. `args`: arguments of a call."""
+
+    def describe(self, args: Mapping[str, Any]) -> str:
+        """Return the call on one line, for use after "wants to". Reads no file."""
+        ...
+
+    def load_patch(self, org: Organisation, args: Mapping[str, Any]) -> CallPatch:
+        """Return the patch of a call. An unreadable patch is told by `problem`."""
+        ...
+
+    def load_file(self, org: Organisation, args: Mapping[str, Any], path: str) -> str:
+        """Return the text of a file after the call, or of the patch for an empty path. Raises `UsageError` for bytes."""
+        ...
+
+    def require_sound(self, org: Organisation, args: Mapping[str, Any]) -> None:
+        """Raise `LemmingError` if the call cannot be made as a person sees it."""
+        ...
+
+    def apply_edit(self, org: Organisation, args: Mapping[str, Any], edit: PatchEdit) -> Json:
+        """Store the edited patch and return the arguments of the call with it. Raises `UsageError` for a wrong one."""
+        ...
+
+
+def find_call_review(tool: str) -> CallReview | None:
+    """Return the review of a tool's calls, or None for a tool whose arguments are shown as they are."""
+    name, import_path = CALL_REVIEWS.get(tool, ("", ""))
+    return cast("CallReview", load_object(import_path)) if name and not missing_reason(name) else None

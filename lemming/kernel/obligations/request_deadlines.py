@@ -14,7 +14,7 @@ from typing import Any
 
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.integers import add_ticks
-from lemming.kernel.base.times.parse_times import normalize_moment
+from lemming.kernel.base.times import normalize_moment
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_file import journal_ticks, load_plan

@@ -1,4 +1,4 @@
-"""Capabilities used by an agent, from settings and resumes, and the agent's resulting turn policy."""
+"""Capabilities used by an agent, from settings and resumes, and the resulting turn policy and credits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.resume import Agent, Take
+from lemming.kernel.org.resume import Agent, AgentCredits, Take
 from lemming.kernel.org.schedule import Wake
 from lemming.kernel.org.settings_blocks import parse_capability_block
 from lemming.kernel.plugins.capability_loader import find_capability, get_capability, missing_reason
@@ -94,3 +94,19 @@ def parse_agent_settings(capability: Any, agent: Agent) -> Any:
     """Return a capability's block of a resume as its class, or None without a block. Raises `ConfigError`."""
     file = paths.resume_file(agent.name)
     return parse_capability_block(capability.name, capability.agent_settings_type, agent.capabilities, file)
+
+
+def has_credit_override(config: Config, agent_name: str, resume: AgentCredits) -> bool:
+    """Return True if `config/credits.json` changes the credit limit in an agent's resume."""
+    return resolve_credits(config, agent_name, resume).max_credits != resume.max_credits
+
+
+def resolve_credits(config: Config, agent_name: str, resume: AgentCredits) -> AgentCredits:
+    """Return an agent's credits: values from `config/credits.json`, and from the resume for missing values."""
+    override = config.allocations.get(agent_name)
+    if override is None:
+        return resume
+    return AgentCredits(
+        max_credits=resume.max_credits if override.max_credits is None else override.max_credits,
+        soft_cap=resume.soft_cap if override.soft_cap is None else override.soft_cap,
+    )

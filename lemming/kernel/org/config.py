@@ -1,7 +1,7 @@
 """The organisation's settings: `config/org.json`, `config/models.json`, `config/credits.json`.
 
 Missing files mean the defaults below, except for a file that existed before and is gone, which counts as
-unreadable (`org.missing_settings`). A file with a wrong value or an unknown key raises a `ConfigError` that
+unreadable (`org.changing`). A file with a wrong value or an unknown key raises a `ConfigError` that
 stops the engine, because it concerns every agent. Formats: docs/formats.md.
 """
 
@@ -21,16 +21,16 @@ from lemming.kernel.base.aliases import accept_old_fields, accept_old_names, old
 from lemming.kernel.base.errors import ConfigError, Problem, UnknownModel
 from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, did_you_mean, parse
 from lemming.kernel.base.redaction.secrets import register_secret_variables
-from lemming.kernel.base.times.zones import zone_error
-from lemming.kernel.files.fast_decoder import INTERNAL_FIELD, describe_field
+from lemming.kernel.base.times import zone_error
+from lemming.kernel.files.fast_decoder import INTERNAL_FIELD, make_field
 from lemming.kernel.files.json_documents import NOT_JSON, Document, parse_document, unreadable_error
-from lemming.kernel.org.missing_settings import FilesInUse, missing_file
+from lemming.kernel.org.changing import FilesInUse, missing_file
 from lemming.kernel.org.model_entries import DEFAULT_MODELS, ModelEntry, add_option_hint
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent, Allocation
 from lemming.kernel.org.settings_blocks import AgentDefaults, FindingSettings, LoopSettings, Quota
-from lemming.kernel.plugins.capability_loader import missing_for_executor, org_keys
-from lemming.kernel.plugins.capability_table import EXECUTORS
+from lemming.kernel.plugins.capability_loader import make_loaders, missing_owner
+from lemming.kernel.plugins.capability_table import EXECUTORS, ORG_KEYS
 from lemming.kernel.providers import is_channel
 
 ORG_FILE = paths.ORG_FILE
@@ -45,146 +45,83 @@ _SCHEDULER = re.compile(r"(tcp|tls|ws|wss)://[^/\s]+\Z")
 class OrgSettings:
     """Settings for the whole organisation."""
 
-    format: int = field(default=1, metadata=describe_field("Version of the formats: `lemming upgrade`.", ge=1))
-    visibility: Literal["order", "tick"] = field(
-        default="order",
-        metadata=describe_field(
-            '"order": a turn sees entries that earlier agents wrote in the same tick. "tick": entries '
-            "are visible from the next tick on."
-        ),
+    format: int = make_field(1, "Version of the formats: `lemming upgrade`.", ge=1)
+    visibility: Literal["order", "tick"] = make_field(
+        "order",
+        '"order": a turn sees entries that earlier agents wrote in the same tick. "tick": entries '
+        "are visible from the next tick on.",
     )
-    durability: Literal["turn", "tick", "off"] = field(
-        default="turn",
-        metadata=describe_field(
-            'When files are synced: after each answer ("turn"), once a tick ("tick"), or never ("off").'
-            ' "off" survives a killed process, not a power cut.'
-        ),
+    durability: Literal["turn", "tick", "off"] = make_field(
+        "turn",
+        'When files are synced: after each answer ("turn"), once a tick ("tick"), or never ("off").'
+        ' "off" survives a killed process, not a power cut.',
     )
-    max_parallel: int | None = field(
-        default=None,
-        metadata=describe_field(
-            "Maximum number of parallel turns of a tick, and of parallel calls of a reply; the files "
-            "are the same. null: 8, and as many turns of each model as its `max_concurrent`.",
-            ge=1,
-            le=10_000,
-        ),
+    max_parallel: int | None = make_field(
+        None,
+        "Maximum number of parallel turns of a tick, and of parallel calls of a reply; the files "
+        "are the same. null: 8, and as many turns of each model as its `max_concurrent`.",
+        ge=1,
+        le=10_000,
     )
-    executor: Literal["threads", "serial", "dask"] = field(
-        default="threads",
-        metadata=describe_field(
-            'How turns run. "threads": each on its own thread. "serial": one after another. "dask": on '
-            "threads, with model calls made by a cluster's workers."
-        ),
+    executor: Literal["threads", "serial", "dask"] = make_field(
+        "threads",
+        'How turns run. "threads": each on its own thread. "serial": one after another. "dask": on '
+        "threads, with model calls made by a cluster's workers.",
     )
-    executor_address: str = field(
-        default="", metadata=describe_field('Address of the cluster\'s scheduler, for "dask": tcp://host:8786.')
+    executor_address: str = make_field("", 'Address of the cluster\'s scheduler, for "dask": tcp://host:8786.')
+    tick_interval_s: float = make_field(60.0, "Seconds between the starts of two ticks of run-forever.", ge=0)
+    timezone: str | None = make_field(None, "Time zone of schedules without one, such as Europe/Berlin.")
+    ticks_in_a_row: int = make_field(100, "Maximum number of ticks without a pause: --burst, `lemming ask`.", ge=1)
+    retention_ticks: int = make_field(1000, "Age in ticks at which outbox entries are removed; 0 keeps all.", ge=0)
+    plain_journals: int = make_field(
+        200,
+        "Number of ticks whose journals stay plain files; older ones are packed, a hundred ticks to"
+        " a file, in logs/ticks/sealed.",
+        ge=0,
     )
-    tick_interval_s: float = field(
-        default=60.0, metadata=describe_field("Seconds between the starts of two ticks of run-forever.", ge=0)
+    kept_journals: int | None = make_field(
+        None, "Age in ticks at which packed journals are removed, a hundred ticks at a time; null keeps all.", ge=0
     )
-    timezone: str | None = field(
-        default=None, metadata=describe_field("Time zone of schedules without one, such as Europe/Berlin.")
+    inbox_limit: int = make_field(50, "Maximum number of new entries in a prompt.", ge=1, le=1000)
+    inbox_chars: int = make_field(24_000, "Maximum characters of entries in a prompt.", ge=1)
+    memory_chars: int = make_field(16_000, "Maximum characters of memory in a prompt.", ge=0)
+    max_attempts: int = make_field(3, "Number of crashes without progress after which a turn is abandoned.", ge=1)
+    history: Literal["off", "git"] = make_field(
+        "off", '"git": every tick with changes becomes a commit in .lemming/history.git.'
     )
-    ticks_in_a_row: int = field(
-        default=100, metadata=describe_field("Maximum number of ticks without a pause: --burst, `lemming ask`.", ge=1)
+    create_agent_allowed: list[str] = make_field(lambda: ["hr"], "Agents that may call create_agent.")
+    create_agent_models: list[str] = make_field(list, "Model keys that a new agent may have, beside its creator's.")
+    create_agent_per_turn: int = make_field(4, "Maximum number of agents that one turn creates.", ge=0, le=64)
+    create_agent_max_agents: int = make_field(100, "Maximum number of agents; then create_agent refuses.", ge=0)
+    create_agent_max_depth: int | None = make_field(
+        None,
+        "Maximum generations of created agents: with 1 a created agent cannot create others; null: "
+        "no limit. create_agent_allowed must name each creator.",
+        ge=0,
     )
-    retention_ticks: int = field(
-        default=1000, metadata=describe_field("Age in ticks at which outbox entries are removed; 0 keeps all.", ge=0)
+    plugins: list[str] = make_field(list, "Python modules to import at the start; they register tools and providers.")
+    tool_files: list[str] = make_field(
+        list,
+        "Files with @tool functions: tools/*.py for all agents, agents/*/tools/*.py for one agent. Their code is run.",
     )
-    plain_journals: int = field(
-        default=200,
-        metadata=describe_field(
-            "Number of ticks whose journals stay plain files; older ones are packed, a hundred ticks to"
-            " a file, in logs/ticks/sealed.",
-            ge=0,
-        ),
+    tool_max_memory_bytes: int = make_field(
+        1 << 30, "Maximum memory of a process that runs @tool functions, in bytes.", ge=128 << 20
     )
-    kept_journals: int | None = field(
-        default=None,
-        metadata=describe_field(
-            "Age in ticks at which packed journals are removed, a hundred ticks at a time; null keeps all.", ge=0
-        ),
+    tool_timeout_s: float = make_field(
+        120.0, "Timeout of a call of your own tools, in seconds; a class may set another.", gt=0, le=86_400
     )
-    inbox_limit: int = field(
-        default=50, metadata=describe_field("Maximum number of new entries in a prompt.", ge=1, le=1000)
+    purpose: str = make_field("", "Purpose of the organisation, in one sentence, for the head of the dashboard.")
+    on_failure: list[str] = make_field(
+        list,
+        "A program and its arguments, run once when an agent or the engine starts to fail. It gets "
+        "the facts as JSON on standard input and in LEMMING_... variables, and 30 s.",
     )
-    inbox_chars: int = field(
-        default=24_000, metadata=describe_field("Maximum characters of entries in a prompt.", ge=1)
+    on_waiting: list[str] = make_field(list, "The same, run once when something starts to wait for a person.")
+    paused: str = make_field(
+        "", "Any text, such as the reason: no agent takes a turn, and ticks are counted. Set by `lemming pause`."
     )
-    memory_chars: int = field(
-        default=16_000, metadata=describe_field("Maximum characters of memory in a prompt.", ge=0)
-    )
-    max_attempts: int = field(
-        default=3, metadata=describe_field("Number of crashes without progress after which a turn is abandoned.", ge=1)
-    )
-    history: Literal["off", "git"] = field(
-        default="off",
-        metadata=describe_field('"git": every tick with changes becomes a commit in .lemming/history.git.'),
-    )
-    create_agent_allowed: list[str] = field(
-        default_factory=lambda: ["hr"], metadata=describe_field("Agents that may call create_agent.")
-    )
-    create_agent_models: list[str] = field(
-        default_factory=list, metadata=describe_field("Model keys that a new agent may have, beside its creator's.")
-    )
-    create_agent_per_turn: int = field(
-        default=4, metadata=describe_field("Maximum number of agents that one turn creates.", ge=0, le=64)
-    )
-    create_agent_max_agents: int = field(
-        default=100, metadata=describe_field("Maximum number of agents; then create_agent refuses.", ge=0)
-    )
-    create_agent_max_depth: int | None = field(
-        default=None,
-        metadata=describe_field(
-            "Maximum generations of created agents: with 1 a created agent cannot create others; null: "
-            "no limit. create_agent_allowed must name each creator.",
-            ge=0,
-        ),
-    )
-    plugins: list[str] = field(
-        default_factory=list,
-        metadata=describe_field("Python modules to import at the start; they register tools and providers."),
-    )
-    tool_files: list[str] = field(
-        default_factory=list,
-        metadata=describe_field(
-            "Files with @tool functions: tools/*.py for all agents, agents/*/tools/*.py for one agent. "
-            "Their code is run."
-        ),
-    )
-    tool_max_memory_bytes: int = field(
-        default=1 << 30,
-        metadata=describe_field("Maximum memory of a process that runs @tool functions, in bytes.", ge=128 << 20),
-    )
-    tool_timeout_s: float = field(
-        default=120.0,
-        metadata=describe_field(
-            "Timeout of a call of your own tools, in seconds; a class may set another.", gt=0, le=86_400
-        ),
-    )
-    purpose: str = field(
-        default="",
-        metadata=describe_field("Purpose of the organisation, in one sentence, for the head of the dashboard."),
-    )
-    on_failure: list[str] = field(
-        default_factory=list,
-        metadata=describe_field(
-            "A program and its arguments, run once when an agent or the engine starts to fail. It gets "
-            "the facts as JSON on standard input and in LEMMING_... variables, and 30 s."
-        ),
-    )
-    on_waiting: list[str] = field(
-        default_factory=list, metadata=describe_field("The same, run once when something starts to wait for a person.")
-    )
-    paused: str = field(
-        default="",
-        metadata=describe_field(
-            "Any text, such as the reason: no agent takes a turn, and ticks are counted. Set by `lemming pause`."
-        ),
-    )
-    capabilities: dict[str, dict[str, Any]] = field(
-        default_factory=dict,
-        metadata=describe_field("Settings of third-party capabilities, by name: docs/capabilities.md."),
+    capabilities: dict[str, dict[str, Any]] = make_field(
+        dict, "Settings of third-party capabilities, by name: docs/capabilities.md."
     )
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
     quota: Quota = field(default_factory=Quota)
@@ -193,7 +130,7 @@ class OrgSettings:
     extensions: dict[str, Any] = field(default_factory=dict, metadata=INTERNAL_FIELD)
     """Values of keys read by capabilities, by key, as far as the file has them."""
 
-    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = org_keys()
+    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = make_loaders(ORG_KEYS)
 
     @property
     def parallel_limit(self) -> int:
@@ -360,7 +297,7 @@ def _build_config(results: Sequence[_FileResult]) -> Config:
 
 def _validate_executor(settings: OrgSettings) -> Iterator[Problem]:
     hint = 'add the scheduler\'s address: "executor_address": "tcp://host:8786"'
-    if reason := missing_for_executor(settings.executor):
+    if reason := missing_owner(EXECUTORS, settings.executor):
         message = f'"executor": "{settings.executor}" needs a capability that is not installed: {reason}'
         yield Problem(message, ORG_FILE, pointer="/executor", hint="remove the key")
     elif settings.executor_address and not _SCHEDULER.match(settings.executor_address):

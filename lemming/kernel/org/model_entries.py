@@ -8,7 +8,7 @@ from typing import Any, Literal
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import Problem, UnknownModel
 from lemming.kernel.base.jsontext import correct_typo
-from lemming.kernel.files.fast_decoder import MAX_AMOUNT, describe_field
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT, describe_field, make_field
 from lemming.kernel.files.unknown_keys import UNKNOWN_KEY
 from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.providers import list_option_names
@@ -22,94 +22,60 @@ class ModelEntry:
     provider: str = field(
         metadata=describe_field("Name of the provider: openai, anthropic, ollama, local, cli, ...", min_length=1)
     )
-    model: str = field(default="", metadata=describe_field("Name of the model at the provider."))
-    options: dict[str, Any] = field(
-        default_factory=dict,
-        metadata=describe_field("Options of the provider: base_url, api_key_env, command, file, ..."),
+    model: str = make_field("", "Name of the model at the provider.")
+    options: dict[str, Any] = make_field(dict, "Options of the provider: base_url, api_key_env, command, file, ...")
+    temperature: float | None = make_field(
+        None, "Sampling temperature, unless a resume sets one; null: the backend's.", ge=0, le=2
     )
-    temperature: float | None = field(
-        default=None,
-        metadata=describe_field("Sampling temperature, unless a resume sets one; null: the backend's.", ge=0, le=2),
+    max_output_tokens: int = make_field(2048, "Maximum length of an answer, in tokens.", ge=1)
+    context_tokens: int | None = make_field(
+        None, "Maximum length of prompt and answer together, in tokens; null: as the provider says.", ge=256
     )
-    max_output_tokens: int = field(
-        default=2048, metadata=describe_field("Maximum length of an answer, in tokens.", ge=1)
+    tools_share: float = make_field(
+        0.1, "Share of context_tokens above which tools are offered by tool_search.", ge=0, le=1
     )
-    context_tokens: int | None = field(
-        default=None,
-        metadata=describe_field(
-            "Maximum length of prompt and answer together, in tokens; null: as the provider says.", ge=256
-        ),
+    deadline_s: float = make_field(
+        120.0, "Timeout of a call in seconds, retries included, waits for the rate limits below excluded.", gt=0
     )
-    tools_share: float = field(
-        default=0.1,
-        metadata=describe_field("Share of context_tokens above which tools are offered by tool_search.", ge=0, le=1),
+    batch_deadline_s: float = make_field(
+        86_400.0, "Timeout of a batch in seconds; unanswered calls are then made live.", gt=0
     )
-    deadline_s: float = field(
-        default=120.0,
-        metadata=describe_field(
-            "Timeout of a call in seconds, retries included, waits for the rate limits below excluded.", gt=0
-        ),
+    batch_price_factor: float = make_field(0.5, "Factor on the price in dollars for tokens of a batch.", ge=0, le=1)
+    attempts: int = make_field(4, "Maximum attempts of one call, the first included.", ge=1, le=10)
+    max_concurrent: int | None = make_field(
+        None,
+        "Maximum number of concurrent calls; null: 64 for a hosted model, 4 for a server on this "
+        "machine, 1 for the embedded model, else as many as turns.",
+        ge=1,
     )
-    batch_deadline_s: float = field(
-        default=86_400.0,
-        metadata=describe_field("Timeout of a batch in seconds; unanswered calls are then made live.", gt=0),
+    max_concurrency: int | None = make_field(None, "Old name of `max_concurrent`, which takes precedence.", ge=1)
+    requests_per_minute: int | None = make_field(
+        None, "Maximum calls in any 60 seconds, attempts included; null: no limit.", ge=1
     )
-    batch_price_factor: float = field(
-        default=0.5, metadata=describe_field("Factor on the price in dollars for tokens of a batch.", ge=0, le=1)
+    tokens_per_minute: int | None = make_field(
+        None, "Maximum input and output tokens in any 60 seconds; null: no limit.", ge=1
     )
-    attempts: int = field(
-        default=4, metadata=describe_field("Maximum attempts of one call, the first included.", ge=1, le=10)
+    tools: Literal["native", "contract"] | None = make_field(
+        None,
+        'How tools are called. "native": by the backend\'s tool calls; "contract": by the JSON of '
+        "the reply; null: native where the backend prefers it (openai, anthropic).",
     )
-    max_concurrent: int | None = field(
-        default=None,
-        metadata=describe_field(
-            "Maximum number of concurrent calls; null: 64 for a hosted model, 4 for a server on this "
-            "machine, 1 for the embedded model, else as many as turns.",
-            ge=1,
-        ),
+    images: bool = make_field(False, "True if the model takes images, which are attached to entries.")
+    prompt: Literal["fit", "brief", "full", "tools", "values"] | None = make_field(
+        None,
+        'Form of prompts and replies; null: "fit", or "full" for recorded replies (scripted, '
+        'replay). "fit": the simplest that can express what the turn may do. "brief": the same for '
+        'very small models. "full": the contract with its four keys. "tools": one action a step, '
+        'never native tools. "values": JSON instead of prose, for programs.',
     )
-    max_concurrency: int | None = field(
-        default=None, metadata=describe_field("Old name of `max_concurrent`, which takes precedence.", ge=1)
+    per_call: float = make_field(1.0, "Credits for each call.", ge=0, le=MAX_AMOUNT)
+    per_1k_input_tokens: float = make_field(0.0, "Credits per 1,000 input tokens.", ge=0, le=MAX_AMOUNT)
+    per_1k_output_tokens: float = make_field(0.0, "Credits per 1,000 output tokens.", ge=0, le=MAX_AMOUNT)
+    usd_per_million_input_tokens: float | None = make_field(
+        None, "Price in dollars; null: unknown.", ge=0, le=MAX_AMOUNT
     )
-    requests_per_minute: int | None = field(
-        default=None,
-        metadata=describe_field("Maximum calls in any 60 seconds, attempts included; null: no limit.", ge=1),
-    )
-    tokens_per_minute: int | None = field(
-        default=None,
-        metadata=describe_field("Maximum input and output tokens in any 60 seconds; null: no limit.", ge=1),
-    )
-    tools: Literal["native", "contract"] | None = field(
-        default=None,
-        metadata=describe_field(
-            'How tools are called. "native": by the backend\'s tool calls; "contract": by the JSON of '
-            "the reply; null: native where the backend prefers it (openai, anthropic)."
-        ),
-    )
-    images: bool = field(
-        default=False, metadata=describe_field("True if the model takes images, which are attached to entries.")
-    )
-    prompt: Literal["fit", "brief", "full", "tools", "values"] | None = field(
-        default=None,
-        metadata=describe_field(
-            'Form of prompts and replies; null: "fit", or "full" for recorded replies (scripted, '
-            'replay). "fit": the simplest that can express what the turn may do. "brief": the same for '
-            'very small models. "full": the contract with its four keys. "tools": one action a step, '
-            'never native tools. "values": JSON instead of prose, for programs.'
-        ),
-    )
-    per_call: float = field(default=1.0, metadata=describe_field("Credits for each call.", ge=0, le=MAX_AMOUNT))
-    per_1k_input_tokens: float = field(
-        default=0.0, metadata=describe_field("Credits per 1,000 input tokens.", ge=0, le=MAX_AMOUNT)
-    )
-    per_1k_output_tokens: float = field(
-        default=0.0, metadata=describe_field("Credits per 1,000 output tokens.", ge=0, le=MAX_AMOUNT)
-    )
-    usd_per_million_input_tokens: float | None = field(
-        default=None, metadata=describe_field("Price in dollars; null: unknown.", ge=0, le=MAX_AMOUNT)
-    )
-    usd_per_million_output_tokens: float | None = field(
-        default=None, metadata=describe_field("Price in dollars; null: unknown.", ge=0, le=MAX_AMOUNT)
+    usd_per_million_output_tokens: float | None = make_field(
+        None, "Price in dollars; null: unknown.", ge=0, le=MAX_AMOUNT
     )
 
     @property

@@ -13,6 +13,10 @@ from typing import Any, TypeVar
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.version import __version__
+from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import FileCache
 
 T = TypeVar("T")
@@ -73,3 +77,25 @@ class Organisation:
 
 OrgPath = Path | Organisation
 """An organisation, or the path of its folder. With the first, only changed files are read again."""
+
+
+NEWEST_FORMAT = 3
+_LIMIT_BYTES = 1 << 20
+
+
+def require_known_format(base_path: str | os.PathLike[str]) -> None:
+    """Raise `ConfigError` for an organisation with a format of a newer version: docs/formats.md, "Format".
+
+    Called before anything is written. Other problems of the file are reported elsewhere.
+    """
+    try:
+        settings_json = parse(fs.read_bytes(f"{os.fspath(base_path)}/{paths.ORG_FILE}", _LIMIT_BYTES), allow_bom=True)
+    except (OSError, JsonProblem):
+        return
+    declared = settings_json.get("format") if isinstance(settings_json, dict) else None
+    if type(declared) is int and declared > NEWEST_FORMAT:
+        raise ConfigError(
+            f"format must be at most {NEWEST_FORMAT} for LeMMing {__version__}, got {declared}",
+            where=paths.ORG_FILE,
+            hint="run `pip install -U lemming-engine`; nothing has been changed",
+        )

@@ -11,9 +11,10 @@ from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS, MessageKind
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
-from lemming.kernel.files.fast_decoder import INTERNAL_FIELD, MAX_AMOUNT, describe_field, to_file_value
+from lemming.kernel.files.fast_decoder import INTERNAL_FIELD, MAX_AMOUNT, describe_field, make_field, to_file_value
 from lemming.kernel.org.schedule import AgentSchedule
-from lemming.kernel.plugins.capability_loader import resume_keys
+from lemming.kernel.plugins.capability_loader import make_loaders
+from lemming.kernel.plugins.capability_table import RESUME_KEYS
 
 Take = Literal["one", "all"] | None
 
@@ -22,15 +23,10 @@ Take = Literal["one", "all"] | None
 class AgentModel:
     """Selection of the agent's model."""
 
-    key: str = field(default="default", metadata=describe_field("A key of config/models.json.", min_length=1))
-    temperature: float | None = field(
-        default=None, metadata=describe_field("Sampling temperature; null: that of the model's line.", ge=0, le=2)
-    )
-    fallback: list[str] = field(
-        default_factory=list,
-        metadata=describe_field(
-            "Model keys to call, in this order, when the one before gives no answer.", max_length=8
-        ),
+    key: str = make_field("default", "A key of config/models.json.", min_length=1)
+    temperature: float | None = make_field(None, "Sampling temperature; null: that of the model's line.", ge=0, le=2)
+    fallback: list[str] = make_field(
+        list, "Model keys to call, in this order, when the one before gives no answer.", max_length=8
     )
 
 
@@ -38,33 +34,23 @@ class AgentModel:
 class FileAccess:
     """Folders available to the file tools. `./workspace` is the agent's, `./shared` the organisation's."""
 
-    allow_read: list[str] = field(
-        default_factory=lambda: ["./workspace"], metadata=describe_field("Folders and files that tools may read.")
-    )
-    allow_write: list[str] = field(
-        default_factory=lambda: ["./workspace"], metadata=describe_field("Folders and files that tools may write.")
-    )
+    allow_read: list[str] = make_field(lambda: ["./workspace"], "Folders and files that tools may read.")
+    allow_write: list[str] = make_field(lambda: ["./workspace"], "Folders and files that tools may write.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentPermissions:
     """Permissions of the agent: readable outboxes and memories, tools, files."""
 
-    read_outboxes: list[str] = field(
-        default_factory=list, metadata=describe_field('Agents whose outboxes the agent reads; "*" means all others.')
-    )
-    tools: list[str] = field(
-        default_factory=list,
-        metadata=describe_field('Tools the agent may call, beside those always allowed; "weather_*" is a pattern.'),
+    read_outboxes: list[str] = make_field(list, 'Agents whose outboxes the agent reads; "*" means all others.')
+    tools: list[str] = make_field(
+        list, 'Tools the agent may call, beside those always allowed; "weather_*" is a pattern.'
     )
     file_access: FileAccess = field(default_factory=FileAccess)
-    read_memories: list[str] = field(
-        default_factory=list,
-        metadata=describe_field('Memories of other agents in its prompts, as AGENT/KEY: "planner/goal", "desk/*".'),
+    read_memories: list[str] = make_field(
+        list, 'Memories of other agents in its prompts, as AGENT/KEY: "planner/goal", "desk/*".'
     )
-    may_be_absent: bool = field(
-        default=False, metadata=describe_field("Allow names of agents and tools that do not exist yet.")
-    )
+    may_be_absent: bool = make_field(False, "Allow names of agents and tools that do not exist yet.")
 
     @cached_property
     def tool_patterns(self) -> tuple[str, ...]:
@@ -76,12 +62,9 @@ class AgentPermissions:
 class AgentCredits:
     """Spending limits of the agent. `config/credits.json` overrides these."""
 
-    max_credits: float | None = field(
-        default=None, metadata=describe_field("Maximum credits; null: no limit.", ge=0, le=MAX_AMOUNT)
-    )
-    soft_cap: float | None = field(
-        default=None,
-        metadata=describe_field("Credits at which the log and the prompt show one warning.", ge=0, le=MAX_AMOUNT),
+    max_credits: float | None = make_field(None, "Maximum credits; null: no limit.", ge=0, le=MAX_AMOUNT)
+    soft_cap: float | None = make_field(
+        None, "Credits at which the log and the prompt show one warning.", ge=0, le=MAX_AMOUNT
     )
 
 
@@ -89,99 +72,70 @@ class AgentCredits:
 class Allocation(AgentCredits):
     """An entry of `config/credits.json`."""
 
-    may_be_absent: bool = field(default=False, metadata=describe_field("Allow an agent that does not exist yet."))
+    may_be_absent: bool = make_field(False, "Allow an agent that does not exist yet.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnLimits:
     """Limits of a turn."""
 
-    max_steps: int | None = field(
-        default=None,
-        metadata=describe_field(
-            "Maximum model calls of a turn. Default 8; 1 with the whole contract, without a strategy "
-            "and without native tools.",
-            ge=1,
-            le=50,
-        ),
+    max_steps: int | None = make_field(
+        None,
+        "Maximum model calls of a turn. Default 8; 1 with the whole contract, without a strategy "
+        "and without native tools.",
+        ge=1,
+        le=50,
     )
-    repairs: int | None = field(
-        default=None,
-        metadata=describe_field(
-            "Maximum corrective calls after a reply that breaks the contract. Default 1.", ge=0, le=5
-        ),
+    repairs: int | None = make_field(
+        None, "Maximum corrective calls after a reply that breaks the contract. Default 1.", ge=0, le=5
     )
-    tool_timeout_s: float | None = field(
-        default=None,
-        metadata=describe_field("Timeout of a tool call in seconds; null: that of the tool or the organisation.", gt=0),
+    tool_timeout_s: float | None = make_field(
+        None, "Timeout of a tool call in seconds; null: that of the tool or the organisation.", gt=0
     )
-    deadline_s: float | None = field(
-        default=None,
-        metadata=describe_field(
-            "Timeout of the whole turn in seconds: model calls, retries, tool calls. Results so far are"
-            " kept. null: none.",
-            gt=0,
-        ),
+    deadline_s: float | None = make_field(
+        None,
+        "Timeout of the whole turn in seconds: model calls, retries, tool calls. Results so far are kept. null: none.",
+        gt=0,
     )
-    max_entries: int = field(default=64, metadata=describe_field("Maximum entries of one reply.", ge=0, le=64))
-    max_tool_calls: int = field(
-        default=64, metadata=describe_field("Maximum tool calls of one reply; the rest is left out.", ge=1, le=128)
+    max_entries: int = make_field(64, "Maximum entries of one reply.", ge=0, le=64)
+    max_tool_calls: int = make_field(64, "Maximum tool calls of one reply; the rest is left out.", ge=1, le=128)
+    max_approvals: int = make_field(
+        5, "Maximum calls, and maximum entries, that one turn asks persons to approve; others wait.", ge=1, le=64
     )
-    max_approvals: int = field(
-        default=5,
-        metadata=describe_field(
-            "Maximum calls, and maximum entries, that one turn asks persons to approve; others wait.", ge=1, le=64
-        ),
+    kinds: list[MessageKind] = make_field(
+        lambda: list(MESSAGE_KINDS), "Kinds of entries the agent may write.", min_length=1
     )
-    kinds: list[MessageKind] = field(
-        default_factory=lambda: list(MESSAGE_KINDS),
-        metadata=describe_field("Kinds of entries the agent may write.", min_length=1),
+    take: Take = make_field(
+        None,
+        '"one": a turn is for one open request, and shows only what belongs to it; "all": requests '
+        'are part of the inbox. Default: "one" for askers that wait for the answer (`lemming ask`, '
+        'programs, agents whose team has this one), "all" for others.',
     )
-    take: Take = field(
-        default=None,
-        metadata=describe_field(
-            '"one": a turn is for one open request, and shows only what belongs to it; "all": requests '
-            'are part of the inbox. Default: "one" for askers that wait for the answer (`lemming ask`, '
-            'programs, agents whose team has this one), "all" for others.'
-        ),
+    requests: int = make_field(
+        1,
+        "Maximum number of open requests in one tick, each in its own turn; others wait for the next tick.",
+        ge=1,
+        le=TURNS_PER_TICK,
     )
-    requests: int = field(
-        default=1,
-        metadata=describe_field(
-            "Maximum number of open requests in one tick, each in its own turn; others wait for the next tick.",
-            ge=1,
-            le=TURNS_PER_TICK,
-        ),
+    strategy: str | None = make_field(
+        None,
+        'How a turn calls its model and acts: "react", "plan_execute", "reflexion", or one of a '
+        "plugin; null: react, with one step unless max_steps is set.",
     )
-    strategy: str | None = field(
-        default=None,
-        metadata=describe_field(
-            'How a turn calls its model and acts: "react", "plan_execute", "reflexion", or one of a '
-            "plugin; null: react, with one step unless max_steps is set."
-        ),
-    )
-    options: dict[str, Any] = field(
-        default_factory=dict, metadata=describe_field("Options of the strategy: docs/plans.md.")
-    )
+    options: dict[str, Any] = make_field(dict, "Options of the strategy: docs/plans.md.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoopLimits:
     """Thresholds for breaking loops of this agent; null: as in `loops` of config/org.json."""
 
-    warn_after: int | None = field(
-        default=None,
-        metadata=describe_field("Number of equal results in a row after which the agent is warned.", ge=2, le=10_000),
+    warn_after: int | None = make_field(
+        None, "Number of equal results in a row after which the agent is warned.", ge=2, le=10_000
     )
-    stop_after: int | None = field(
-        default=None,
-        metadata=describe_field(
-            "Number of equal results in a row after which the request fails, or the agent is paused.", ge=2, le=10_000
-        ),
+    stop_after: int | None = make_field(
+        None, "Number of equal results in a row after which the request fails, or the agent is paused.", ge=2, le=10_000
     )
-    max_calls: int | None = field(
-        default=None, metadata=describe_field("Maximum model calls for one request; then it fails.", ge=1, le=10_000)
-    )
+    max_calls: int | None = make_field(None, "Maximum model calls for one request; then it fails.", ge=1, le=10_000)
 
 
 _NO_LIMITS = TurnLimits()
@@ -201,9 +155,9 @@ class ContextFile:
             "A path the agent may read, such as ./shared/facts.txt; * in the name: all matching files.", min_length=1
         )
     )
-    label: str = field(default="", metadata=describe_field("Label in the prompt; default: the file's name."))
-    take: Literal["all", "next_line"] = field(
-        default="all", metadata=describe_field('"next_line": one line each turn, from the start again after the last.')
+    label: str = make_field("", "Label in the prompt; default: the file's name.")
+    take: Literal["all", "next_line"] = make_field(
+        "all", '"next_line": one line each turn, from the start again after the last.'
     )
 
 
@@ -221,37 +175,27 @@ class Agent:
     """One agent, as defined by its resume."""
 
     name: str = field(metadata=describe_field("The name of the agent's folder."))
-    title: str = field(default="", metadata=describe_field("Title of the agent in prompts and tables."))
+    title: str = make_field("", "Title of the agent in prompts and tables.")
     model: AgentModel = field(default_factory=AgentModel)
     permissions: AgentPermissions = field(default_factory=AgentPermissions)
     schedule: AgentSchedule = field(default_factory=AgentSchedule)
     instructions: str = field(metadata=describe_field("Instructions for the agent.", min_length=1))
     credits: AgentCredits = field(default_factory=AgentCredits)
-    turn: TurnLimits = field(default_factory=TurnLimits, metadata=describe_field("Limits of one turn."))
+    turn: TurnLimits = make_field(TurnLimits, "Limits of one turn.")
     loops: LoopLimits = field(default_factory=LoopLimits)
-    created_by: str = field(
-        default="",
-        metadata=describe_field("The agent that created it and whose limits it shares; set by create_agent."),
-    )
-    context: list[ContextFile] = field(default_factory=list, metadata=describe_field("Files to show in every prompt."))
-    clock: bool = field(
-        default=False, metadata=describe_field("Show date, time, weekday and time zone in every prompt.")
-    )
-    examples: list[Example] = field(
-        default_factory=list, metadata=describe_field("Example turns; small models need two.", max_length=20)
-    )
-    paused: str = field(
-        default="",
-        metadata=describe_field("Any text, such as the reason: the agent takes no turns. Set by `lemming pause`."),
-    )
+    created_by: str = make_field("", "The agent that created it and whose limits it shares; set by create_agent.")
+    context: list[ContextFile] = make_field(list, "Files to show in every prompt.")
+    clock: bool = make_field(False, "Show date, time, weekday and time zone in every prompt.")
+    examples: list[Example] = make_field(list, "Example turns; small models need two.", max_length=20)
+    paused: str = make_field("", "Any text, such as the reason: the agent takes no turns. Set by `lemming pause`.")
 
-    capabilities: dict[str, dict[str, Any]] = field(
-        default_factory=dict, metadata=describe_field("Settings of third-party capabilities for this agent, by name.")
+    capabilities: dict[str, dict[str, Any]] = make_field(
+        dict, "Settings of third-party capabilities for this agent, by name."
     )
     extensions: dict[str, Any] = field(default_factory=dict, metadata=INTERNAL_FIELD)
     """Values of keys read by capabilities, by key, as far as the resume has them."""
 
-    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = resume_keys()
+    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = make_loaders(RESUME_KEYS)
 
     def may_read(self, author: str) -> bool:
         """Return True if entries of `author` may reach this agent's inbox."""

@@ -6,11 +6,11 @@ Formulas: architecture guide, "Scheduling & Execution". Cron expressions are int
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
-from lemming.kernel.base.times.zones import zone_error
-from lemming.kernel.files.fast_decoder import describe_field
+from lemming.kernel.base.times import zone_error
+from lemming.kernel.files.fast_decoder import make_field
 from lemming.kernel.plugins.capability_loader import find_schedule_problems
 
 Wake = Literal["always", "changed", "addressed"]
@@ -20,42 +20,26 @@ Wake = Literal["always", "changed", "addressed"]
 class AgentSchedule:
     """Interval of an agent's turns in ticks, and the offset of the interval."""
 
-    run_every_n_ticks: int = field(
-        default=1, metadata=describe_field("The agent is due when (tick + phase_offset) is divisible by this.", ge=1)
+    run_every_n_ticks: int = make_field(1, "The agent is due when (tick + phase_offset) is divisible by this.", ge=1)
+    phase_offset: int = make_field(0, "Shift in ticks; it also sets the order inside a tick.")
+    wake: Wake | None = make_field(
+        None,
+        '"changed": take a turn only if an input has changed since the last one; "addressed": only '
+        'if the agent is asked, answered or addressed by name; "always": whenever due. Default: '
+        'that of config/org.json, else "always".',
     )
-    phase_offset: int = field(
-        default=0, metadata=describe_field("Shift in ticks; it also sets the order inside a tick.")
+    cron: str | None = make_field(
+        None,
+        'Cron expression: "0 9 * * mon-fri" (minute, hour, day, month, weekday), or @hourly, '
+        "@daily, @weekly, @monthly, @yearly. With run_every_n_ticks above 1, both must hold.",
     )
-    wake: Wake | None = field(
-        default=None,
-        metadata=describe_field(
-            '"changed": take a turn only if an input has changed since the last one; "addressed": only '
-            'if the agent is asked, answered or addressed by name; "always": whenever due. Default: '
-            'that of config/org.json, else "always".'
-        ),
+    timezone: str | None = make_field(
+        None, "Time zone of cron and clock, such as Europe/Berlin. Default: that of config/org.json."
     )
-    cron: str | None = field(
-        default=None,
-        metadata=describe_field(
-            'Cron expression: "0 9 * * mon-fri" (minute, hour, day, month, weekday), or @hourly, '
-            "@daily, @weekly, @monthly, @yearly. With run_every_n_ticks above 1, both must hold."
-        ),
+    missed: Literal["once", "skip"] = make_field(
+        "once", 'Missed times. "once": one turn for all of them; "skip": only for those younger than grace_minutes.'
     )
-    timezone: str | None = field(
-        default=None,
-        metadata=describe_field(
-            "Time zone of cron and clock, such as Europe/Berlin. Default: that of config/org.json."
-        ),
-    )
-    missed: Literal["once", "skip"] = field(
-        default="once",
-        metadata=describe_field(
-            'Missed times. "once": one turn for all of them; "skip": only for those younger than grace_minutes.'
-        ),
-    )
-    grace_minutes: float = field(
-        default=60.0, metadata=describe_field('Maximum delay in minutes, with "missed": "skip".', ge=0, le=1e6)
-    )
+    grace_minutes: float = make_field(60.0, 'Maximum delay in minutes, with "missed": "skip".', ge=0, le=1e6)
 
 
 def find_time_problems(schedule: AgentSchedule) -> Iterator[tuple[str, str, str]]:

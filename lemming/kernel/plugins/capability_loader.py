@@ -15,26 +15,15 @@ from typing import Any
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.plugins.capability_spec import CapabilitySpec, load_object
 from lemming.kernel.plugins.capability_table import (
-    CALL_REVIEWS,
-    COMMANDS,
-    EXECUTORS,
     FACTS,
-    FORMATS,
-    FUNCTION_TOOLS,
-    GATE_ACTIONS,
-    GATEWAYS,
     LISTED,
-    MEMBER_KEYS,
     MODEL_KEYS,
     MODEL_PROVIDERS,
-    ORG_KEYS,
     PREFIXES,
     PRICING,
-    RECORDED,
     REQUESTS,
     RESUME_KEYS,
     SCHEDULE_KEYS,
-    SERVER_PROFILES,
     SPEAKING_PROVIDERS,
     TEMPORARY_FILES,
     TOOL_SOURCES,
@@ -115,35 +104,9 @@ def find_capability(name: str) -> Any:
         return None
 
 
-def can_begin_turn(name: str) -> bool:
-    """Return True if a capability may call a model, or show content, before a turn's own first call."""
-    return name not in LISTED or bool(_load_shipped(name).can_begin)
-
-
-def missing_for_gate(then: str) -> str:
-    """Return the missing capability of a gate's `then` as text, or an empty text."""
-    return _missing_owner(GATE_ACTIONS, then)
-
-
-def missing_for_command(command: str) -> str:
-    """Return the missing capability of a command as text, or an empty text."""
-    return _missing_owner(COMMANDS, command)
-
-
-def _missing_owner(owned: Owned, name: str) -> str:
+def missing_owner(owned: Owned, name: str) -> str:
+    """Return the missing capability of a name in a table as text, or an empty text."""
     return missing_reason(owned[name][0]) if name in owned else ""
-
-
-def command_path(command: str) -> str:
-    """Return "module:name" of the code of a capability's command, or an empty text for code in `lemming.commands`."""
-    return COMMANDS[command][1] if command in COMMANDS else ""
-
-
-def plugin_command(name: str) -> Any:
-    """Return the command that the capability of an installed plugin provides, or None."""
-    from lemming.kernel.plugins.provided_items import find_plugin_item
-
-    return find_plugin_item("command", name)
 
 
 def find_fact(name: str) -> Any:
@@ -168,7 +131,7 @@ def require_fact(name: str) -> Any:
 
 def missing_for_tool(tool: str) -> str:
     """Return the missing capability of a tool as text, or an empty text."""
-    return _missing_owner(TOOLS, tool) or _missing_owner(TOOL_SOURCES, _find_prefix(tool))
+    return missing_owner(TOOLS, tool) or missing_owner(TOOL_SOURCES, _find_prefix(tool))
 
 
 def _find_prefix(tool: str) -> str:
@@ -186,40 +149,14 @@ def server_capability(tool: str) -> str:
     return TOOL_SOURCES[prefix][0] if prefix else ""
 
 
-def tool_source_class(source: str) -> Any:
-    """Return the class of a tool source, by its prefix or key. Raises `ConfigError` if not installed."""
-    return _load_class(*TOOL_SOURCES[source])
-
-
-def gateway_classes() -> list[Any]:
-    """Return the gateway classes of installed capabilities."""
-    return [*load_installed(GATEWAYS)]
-
-
-def make_function_tool(function: Any) -> Any:
-    """Return a tool made from a function with `@tool`. Raises `ConfigError` if no capability makes one."""
-    return _load_class(*FUNCTION_TOOLS["function"])(function)
-
-
-def find_review(tool: str) -> Any:
-    """Return the review of a tool's calls, or None for a tool without one, or whose capability is not installed."""
-    name, import_path = CALL_REVIEWS.get(tool, ("", ""))
-    return load_object(import_path) if name and not missing_reason(name) else None
-
-
 def missing_for_provider(provider: str) -> str:
     """Return the missing capability of a provider as text, or an empty text."""
-    return _missing_owner(SPEAKING_PROVIDERS, provider) or _missing_owner(MODEL_PROVIDERS, provider)
-
-
-def missing_for_executor(executor: str) -> str:
-    """Return the missing capability of an `executor` as text, or an empty text."""
-    return _missing_owner(EXECUTORS, executor)
+    return missing_owner(SPEAKING_PROVIDERS, provider) or missing_owner(MODEL_PROVIDERS, provider)
 
 
 def missing_for_turn() -> Mapping[str, str]:
     """Return the `turn` keys of missing capabilities, each with the missing capability as text."""
-    return {key: missing for key in TURN_KEYS if (missing := _missing_owner(TURN_KEYS, key))}
+    return {key: missing for key in TURN_KEYS if (missing := missing_owner(TURN_KEYS, key))}
 
 
 def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
@@ -234,7 +171,7 @@ def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
 
 def missing_for_model() -> Mapping[str, str]:
     """Return the model entry keys of missing capabilities, each with the missing capability as text."""
-    return {key: missing for key in MODEL_KEYS if (missing := _missing_owner(MODEL_KEYS, key))}
+    return {key: missing for key in MODEL_KEYS if (missing := missing_owner(MODEL_KEYS, key))}
 
 
 @cache
@@ -250,24 +187,6 @@ def capabilities_of_resume(agent: Any) -> list[str]:
     return [name for name in find_key_owners(RESUME_KEYS, agent.extensions) if not missing_reason(name)]
 
 
-def format_class(name: str) -> Any:
-    """Return the class for a capability's file format. Raises `ConfigError` if not installed."""
-    return _load_class(*FORMATS[name])
-
-
-def record_class(kind: str) -> Any:
-    """Return the record class of a capability's record kind, or None for an unknown kind.
-
-    Raises `ConfigError` if the capability is not installed.
-    """
-    return _load_class(*RECORDED[kind]) if kind in RECORDED else None
-
-
-def executor_class(executor: str) -> Any:
-    """Return the class of a remote executor. Raises `ConfigError` if not installed."""
-    return _load_class(*EXECUTORS[executor])
-
-
 @cache
 def load_pricing() -> Any:
     """Return the function that computes a call's cost in dollars from model entry and tokens, or None."""
@@ -281,11 +200,6 @@ def is_removable(file: str) -> bool:
     (True, False)
     """
     return any(fnmatchcase(file, pattern) for pattern in TEMPORARY_FILES)
-
-
-def server_profiles_class() -> Any:
-    """Return the class of the server profiles. Raises `ConfigError` if not installed."""
-    return next(_load_class(*owned) for owned in SERVER_PROFILES.values())
 
 
 def plugin_capabilities(plugins: Iterable[str] | None) -> Mapping[str, Any]:
@@ -347,26 +261,9 @@ def sort_capabilities(names: Iterable[str], plugins: Iterable[str] | None = None
     return [*ordered]
 
 
-def resume_keys() -> Mapping[str, Load]:
-    """Return the resume keys of capabilities, each with a loader of its class.
-
-    The loader raises `ConfigError` if the capability is not installed.
-    """
-    return _loaders(RESUME_KEYS)
-
-
-def member_keys() -> Mapping[str, Load]:
-    """Return the keys of team members read by capabilities, each with a loader of its class."""
-    return _loaders(MEMBER_KEYS)
-
-
-def org_keys() -> Mapping[str, Load]:
-    """Return the keys of `config/org.json` read by capabilities, each with a loader of its class."""
-    return _loaders(ORG_KEYS)
-
-
-def _loaders(owned: Owned) -> Mapping[str, Load]:
-    return {key: partial(_load_class, *owner_and_path) for key, owner_and_path in owned.items()}
+def load_installed(owned: Owned) -> Iterator[Any]:
+    """Yield the items of a table that belong to installed capabilities, loaded."""
+    yield from (load_object(import_path) for name, import_path in owned.values() if not missing_reason(name))
 
 
 def load_provided(owned: Owned, name: str) -> Any:
@@ -374,9 +271,9 @@ def load_provided(owned: Owned, name: str) -> Any:
     return _load_class(*owned[name])
 
 
-def load_installed(owned: Owned) -> Iterator[Any]:
-    """Yield the items of a table that belong to installed capabilities, loaded."""
-    yield from (load_object(import_path) for name, import_path in owned.values() if not missing_reason(name))
+def make_loaders(owned: Owned) -> Mapping[str, Load]:
+    """Return a loader of the item for each name of a table. It raises `ConfigError` if the capability is not installed."""
+    return {key: partial(_load_class, *owner_and_path) for key, owner_and_path in owned.items()}
 
 
 def _load_class(name: str, import_path: str) -> Any:

@@ -37,7 +37,7 @@ class CapabilitySpec(NamedTuple):
     - `facts`: functions for commands, queries and the page, which never import a capability.
     - `tool_sources`: classes of further tools, by the prefix of the tools' names, or by the key of `config/org.json`
       that lists them. `function_tools`: class that makes a tool from a function.
-    - `call_reviews`: objects that show a tool's calls to persons, by tool: `lemming.kernel.obligations.call_reviews`.
+    - `call_reviews`: objects that show a tool's calls to persons, by tool: `lemming.kernel.obligations.pending_approvals`.
     - `in_ticks`: "" for a capability with clock schedules, files that its agents read in all turns, or memories that
       expire. It is loaded for each tick with agents that use it, others only for turns.
     - `gateways`: classes that carry messages between ticks.

@@ -1,17 +1,19 @@
-"""Run the turns of an agent in a tick: start, resume or skip up to one turn per request.
+"""Run the turns of a tick: for each agent, start, resume or skip up to one turn per request.
 
-Turns run in sequence, each from the state the previous turn left. Turns without a connection run
+Turns of an agent run in sequence, each from the state the previous turn left. Turns without a connection run
 concurrently, all from the inputs of the first turn (`tick.state_merge`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
+from lemming.kernel.agents import Agent
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK, turn_key
-from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.files.stat_cache import open_folder
+from lemming.kernel.journal.journal_parser import find_start_and_end
 from lemming.kernel.journal.journal_records import (
     Record,
     TurnCommitted,
@@ -22,61 +24,78 @@ from lemming.kernel.journal.journal_records import (
     TurnStopped,
 )
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.record_lookup import find_start_and_end
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.tick.error_boundary import EngineStopped, isolate, to_skip_reason
-from lemming.kernel.tick.recorded_permissions import NO_LONGER_ALLOWED, restore_inputs, resume_blocker
-from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick.executors.lanes import make_lane_lookup
+from lemming.kernel.tick.executors.parallel_turns import TurnProgress, reduce_collections, run_turns
+from lemming.kernel.tick.running_tick import NO_LONGER_ALLOWED, Tick, find_refused_paths, restore_inputs, resume_blocker
 from lemming.kernel.tick.state_merge import TurnRow, can_run_concurrently, to_further_state
-from lemming.kernel.tick.turn_commits import Commits
+from lemming.kernel.tick.turn_dependencies import TurnWaits, build_dependencies, find_waits, skip_idle
 from lemming.kernel.turn.turn_inputs import GatheredInputs, begin_turn, from_record
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 from lemming.kernel.turn.wake_check import FurtherTurn
 
 
-class TickOfTurns(Protocol):
-    """Services and shared state of a tick, as needed by the turns of its agents."""
+def take_turns(tick: Tick) -> None:
+    """Run every turn of a tick, or finish interrupted turns, concurrently as far as the settings allow.
 
-    runtime: Runtime
-    journal: Journal
-    snapshot: Snapshot
-    commits: Commits
-    is_stopped: bool
-    root: int
+    The result does not depend on the number of concurrent turns. Raises `DiskError`.
+    """
+    runtime, snapshot, commits = tick.runtime, tick.snapshot, tick.commits
+    for problem in snapshot.mail.find_misplaced():
+        runtime.report_problem(problem)
+    order, agents, settings = snapshot.plan.order, snapshot.survey.agents, snapshot.config.org
+    max_turns = sum(agents[name].turn.requests for name in order if name in agents)
+    max_parallel, waits, progress = _max_concurrent_turns(tick, max_turns), dict[str, TurnWaits](), None
+    get_lane = None
+    if not runtime.batcher and max_turns > settings.parallel_limit:  # else all turns fit without lanes
+        get_lane = make_lane_lookup(agents, snapshot.config, runtime.backends.max_calls)
+    with commits.log, open_folder(f"{runtime.base}/.") as tick.root, reduce_collections():
+        # In series each turn sees the writes of the turns before it: no waits are needed.
+        if max_parallel > 1:
+            dependencies = build_dependencies(snapshot, _turn_agents(tick), tick.active_capabilities)
+            if not (snapshot.plan.at_once or snapshot.plan.chosen or runtime.stop.is_set()):
+                started = {record.agent_name for record in tick.journal.records}
+                idle = skip_idle(snapshot, started, tick.root, dependencies)
+                for report in idle.values():
+                    commits.record_end(TurnSkipped(report=report))
+                order = [name for name in order if name not in idle]
+            waits = find_waits(order, dependencies)
+            if begun := {name: wait.begun for name, wait in waits.items() if wait.begun}:
+                tick.scope.progress = progress = TurnProgress(begun, runtime.stop)
+        run_turns(
+            order,
+            waits,
+            lambda name: AgentTurns(tick, name).run(),
+            max_parallel=max_parallel,
+            get_lane=get_lane,
+            turn_lock=runtime.turn_lock,
+            stop=runtime.stop,
+            batcher=runtime.batcher,
+            progress=progress,
+        )
+        commits.write_deferred()
 
-    @property
-    def has_limits(self) -> bool:
-        """True if the spending of the tick's turns is limited."""
-        ...
 
-    def replay_committed(self, ended: TurnEnded, started: TurnStarted | None) -> None:
-        """Load a committed turn's report from its record, and publish its entries to other agents."""
-        ...
+def _max_concurrent_turns(tick: Tick, max_turns: int) -> int:
+    settings = tick.snapshot.config.org
+    names = tick.plan.order if tick.journal.records else ()
+    attempts = (tick.count_attempts(name, turn) for name in names for turn in tick.iter_recorded_turns(name))
+    # A crash then costs no other turn an attempt.
+    if settings.executor == "serial" or any(count >= settings.max_attempts - 1 for count in attempts):
+        return 1
+    if not tick.runtime.batcher:
+        return settings.parallel_limit
+    return max(settings.parallel_limit, max_turns)  # a turn that waits for its batch holds no other up
 
-    def run_turn(self, inputs: TurnInputs) -> TurnOutcome:
-        """Run a turn to its end and return its outcome."""
-        ...
 
-    def commit(self, inputs: TurnInputs, outcome: TurnOutcome, *, is_replay: bool) -> None:
-        """Write and commit a turn's outcome. `is_replay`: an earlier attempt may have written parts."""
-        ...
-
-    def count_attempts(self, name: str, turn: int) -> int:
-        """Return the number of starts of a turn since its last progress."""
-        ...
-
-    def find_refused_paths(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
-        """Return the reasons the turn's files cannot be written now, by `FileEffect.path_key`."""
-        ...
-
-    def abandon_turn(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
-        """Return the outcome of a turn abandoned for this reason."""
-        ...
-
-    def to_broken_outcome(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
-        """Return the outcome of a turn that raised this error. Re-raises errors that end the run."""
-        ...
+def _turn_agents(tick: Tick) -> Mapping[str, Agent]:
+    """Return the agents for their turns; a turn already started has the current grants."""
+    agents = tick.snapshot.survey.agents
+    start_records = [record for record in tick.journal.records if isinstance(record, TurnStarted)]
+    if not start_records:
+        return agents
+    return {**agents, **{record.agent: restore_inputs(record, tick.snapshot).agent for record in start_records}}
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
@@ -95,7 +114,7 @@ class _StartedTurn:
 class AgentTurns:
     """Runs the turns of an agent in a tick, or finishes interrupted turns."""
 
-    def __init__(self, tick: TickOfTurns, name: str) -> None:
+    def __init__(self, tick: Tick, name: str) -> None:
         self._tick, self._name = tick, name
         self._journal, self._commits, self._snapshot = tick.journal, tick.commits, tick.snapshot
         self._served_requests: frozenset[str] = frozenset()
@@ -280,7 +299,7 @@ class AgentTurns:
 
     def _find_blocker(self, inputs: TurnInputs, records: list[Record]) -> str:
         """Return the reason the turn cannot resume, or an empty text."""
-        for path, refusal in self._tick.find_refused_paths(inputs, records).items():
+        for path, refusal in find_refused_paths(self._snapshot, inputs.agent, records).items():
             return f"the journal records a file that may not be written now, {path}: {refusal}"
         return resume_blocker(inputs, self._snapshot)
 

@@ -39,13 +39,12 @@ from lemming.kernel.journal.journal_records import (
     ToolFinished,
     ToolStarted,
 )
-from lemming.kernel.llm.acting_calls import make_interrupted_error
 from lemming.kernel.llm.call_cost import check_credits, compute_usage
+from lemming.kernel.llm.model_call import make_interrupted_error
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Finish, Message, Reply, Request
 from lemming.kernel.tick.error_boundary import EngineStopped
-from lemming.kernel.tick.model_fallback import complete_with_fallbacks
-from lemming.kernel.tick.model_requests import ModelRequests, build_request, require_not_paused
+from lemming.kernel.tick.model_requests import ModelRequests, build_request, complete_with_fallbacks, require_not_paused
 from lemming.kernel.tick.recorded_answers import (
     make_tool_record,
     restore_answer,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, Survey
+from lemming.kernel.base import paths
 from lemming.kernel.base.clock import is_timestamp
+from lemming.kernel.base.jsontext import parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.disk_errors import require_about_one_file
 from lemming.kernel.journal.journal_records import TickStarted
 from lemming.kernel.journal.turn_report import ReasonCode, TurnReason, TurnReport
-from lemming.kernel.org.config import Config
+from lemming.kernel.org.config import ORG_FILE, Config
 from lemming.kernel.org.model_entries import LOCAL_MODEL
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import AgentSchedule, is_due
 from lemming.kernel.providers import is_channel, is_person
 
@@ -144,30 +150,28 @@ def format_pause(text: str) -> str:
 
 def find_people(survey: Survey, config: Config) -> list[str]:
     """Return the agents represented by persons."""
-    keys = (key for key in survey.by_model if is_person_model(key, config))
-    return [name for key in keys for name in survey.by_model[key]]
+    return _find_agents(survey, config, is_person_model)
+
+
+def find_channels(survey: Survey, config: Config) -> list[str]:
+    """Return the agents represented by channels."""
+    return _find_agents(survey, config, is_channel_model)
 
 
 def find_callers(survey: Survey, config: Config) -> list[str]:
     """Return the agents that wait for the answer to each of their requests: people, channels, programs."""
-    keys = (key for key in survey.by_model if _is_caller_model(key, config))
+    return _find_agents(survey, config, is_person_model, is_channel_model, is_program_model)
+
+
+def _find_agents(survey: Survey, config: Config, *kinds: Callable[[str, Config], bool]) -> list[str]:
+    keys = (key for key in survey.by_model if any(is_kind(key, config) for is_kind in kinds))
     return [name for key in keys for name in survey.by_model[key]]
-
-
-def _is_caller_model(key: str, config: Config) -> bool:
-    return is_person_model(key, config) or is_channel_model(key, config) or is_program_model(key, config)
 
 
 def is_program_model(model_key: str, config: Config) -> bool:
     """Return True if a program answers for the agents of a model key, with values instead of a prompt."""
     entry = config.models.get(model_key)
     return entry is not None and entry.prompt == "values"
-
-
-def find_channels(survey: Survey, config: Config) -> list[str]:
-    """Return the agents represented by channels."""
-    keys = (key for key in survey.by_model if is_channel_model(key, config))
-    return [name for key in keys for name in survey.by_model[key]]
 
 
 def has_model_turns(agent: Agent, config: Config) -> bool:
@@ -204,3 +208,69 @@ def small_model_warning(agent: Agent, config: Config) -> str:
         return ""
     tools = ", ".join(agent.permissions.tools)
     return f'model "{agent.model.key}" is {LOCAL_MODEL}, which is too small to call tools: {tools}'
+
+
+_MAX_CLOCK_SKEW_NS = 2_000_000_000
+"""A file system's clock is behind that of the process by less."""
+
+_Stamp = tuple[int, int]
+"""A file's time of change and identity; a replacement has another identity."""
+
+
+class _PauseCache:
+    """Files of an organisation opened recently and found without a pause, by agent."""
+
+    def __init__(self, _: Organisation) -> None:
+        self.unpaused: dict[str, tuple[_Stamp, _Stamp]] = {}
+
+
+class PauseCheck:
+    """Current pauses according to the files. A file unchanged since the tick began is not opened."""
+
+    def __init__(self, org: Organisation, config: Config, survey: Survey, began_ns: int) -> None:
+        self._base, self._org_pause, self._agent_pauses = (str(org.base), config.org.paused, survey.paused_agents)
+        self._org_file = f"{self._base}/{ORG_FILE}"
+        self._since_ns = began_ns - _MAX_CLOCK_SKEW_NS
+        self._unpaused = org.get_cache(_PauseCache).unpaused
+
+    def has_no_pause(self, agent: str) -> bool:
+        """Return True if the agent is not paused; usually two `stat` calls suffice."""
+        if self._org_pause or agent in self._agent_pauses:
+            return not self.pause_reason(agent)
+        try:
+            org_stat = os.stat(self._org_file)
+            resume_stat = os.stat(f"{self._base}/{paths.resume_file(agent)}")
+        except OSError:
+            return not self.pause_reason(agent)
+        # By ctime: any program can set an mtime back, as copying and unpacking do.
+        if org_stat.st_ctime_ns < self._since_ns and resume_stat.st_ctime_ns < self._since_ns:
+            return True
+        identities = (org_stat.st_ctime_ns, org_stat.st_ino), (resume_stat.st_ctime_ns, resume_stat.st_ino)
+        if self._unpaused.get(agent) == identities:
+            return True
+        if self.pause_reason(agent):
+            return False
+        self._unpaused[agent] = identities
+        return True
+
+    def pause_reason(self, agent: str) -> str:
+        """Return the text shown to a person about an agent's pause, or an empty text."""
+        if text := self._load_pause(ORG_FILE, self._org_pause):
+            return f"the organisation is {format_pause(text)}"
+        text = self._load_pause(paths.resume_file(agent), self._agent_pauses.get(agent, ""))
+        return format_pause(text) if text else ""
+
+    def _load_pause(self, file: str, previous: str) -> str:
+        """Return the pause text in a file; an unreadable file keeps its text from before, `previous`."""
+        path = f"{self._base}/{file}"
+        try:
+            if os.stat(path).st_ctime_ns < self._since_ns:
+                return previous
+            raw = fs.read_bytes(path, RESUME_LIMIT_BYTES)
+            pause = parse(raw, limit_bytes=RESUME_LIMIT_BYTES, allow_bom=True).get("paused", "")
+        except (ValueError, AttributeError):
+            return previous
+        except OSError as error:
+            require_about_one_file(path, error)  # else it may be paused: nothing more is paid
+            return previous
+        return pause if isinstance(pause, str) else previous

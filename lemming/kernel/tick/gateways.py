@@ -11,7 +11,8 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import gateway_classes
+from lemming.kernel.plugins.capability_loader import load_installed
+from lemming.kernel.plugins.capability_table import GATEWAYS
 
 Tell = Callable[[Problem], None]
 Now = Callable[[], datetime]
@@ -51,7 +52,7 @@ class Gateways:
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
-        self.all: Sequence[Gateway] = [org.get_cache(kind) for kind in gateway_classes()]
+        self.all: Sequence[Gateway] = [org.get_cache(kind) for kind in load_installed(GATEWAYS)]
 
     def receive(self, config: Config, tick: int, clock: Now, tell: Tell) -> None:
         """Deliver entries left by an earlier run, and turn arrived messages into entries of this tick."""

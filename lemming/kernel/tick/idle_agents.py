@@ -29,9 +29,8 @@ from lemming.kernel.inboxes.entry_index import EntryNames
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.org.capability_usage import resolve_turn_policy
+from lemming.kernel.org.capability_usage import resolve_credits, resolve_turn_policy
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses
 from lemming.kernel.turn.descriptions import OrgQuery, ReadPath

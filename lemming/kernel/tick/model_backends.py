@@ -14,8 +14,8 @@ from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.errors import DiskError, LemmingError, Problem, ProviderError, Unusable
 from lemming.kernel.org.config import MODELS_FILE, OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.plugins.capability_loader import executor_class, server_profiles_class
-from lemming.kernel.plugins.capability_table import EXECUTORS
+from lemming.kernel.plugins.capability_loader import load_provided
+from lemming.kernel.plugins.capability_table import EXECUTORS, SERVER_PROFILES
 from lemming.kernel.providers import LLMProvider, Reply, Request, make_provider
 
 if TYPE_CHECKING:
@@ -200,14 +200,14 @@ class Backends:
 
         with self._lock:
             if self._servers is None:
-                self._servers = server_profiles_class()(self.base, self.clock, self.tell)
+                self._servers = load_provided(SERVER_PROFILES, "hosted")(self.base, self.clock, self.tell)
             return self._servers.get_profile(circuit_name(entry.provider, entry.options))
 
     def _wrap_for_executor(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
         settings = self.settings
         if self._executor is None or self._executor.address != settings.executor_address:
             self.close()
-            executor: RemoteExecutor = executor_class(settings.executor)(settings.executor_address)
+            executor: RemoteExecutor = load_provided(EXECUTORS, settings.executor)(settings.executor_address)
             self._executor = executor
         return self._executor.wrap_provider(
             provider, entry.provider, entry.options, base=self.base, plugins=settings.plugins

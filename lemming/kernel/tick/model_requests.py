@@ -6,20 +6,33 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.base.errors import LimitReached, Paused, ProviderError, RequestOverLimit
-from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
-from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
-from lemming.kernel.llm.call_cost import check_credits, cost_bound, max_input_tokens
+from lemming.kernel.base.errors import (
+    LemmingError,
+    LimitReached,
+    MayHaveActed,
+    OutOfCredits,
+    Paused,
+    ProviderError,
+    RequestOverLimit,
+    TurnTooLong,
+)
+from lemming.kernel.files.fast_decoder import MAX_AMOUNT
+from lemming.kernel.inboxes.capability_state import StateQuery
+from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ModelReserved
+from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff, find_unsettled, sum_write_offs
+from lemming.kernel.llm.call_cost import check_credits, cost_bound, max_dollars, max_input_tokens
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.plugins.capability_loader import get_capability
+from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.providers import Message, Reply, Request
-from lemming.kernel.tick.reservations import Reservations
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.turn_effects import Allowed, Deferred, Outcome, Rejected
 from lemming.kernel.turn.turn_values import TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.kernel.journal.journal_file import Journal
-    from lemming.kernel.journal.verdicts import GateVerdict
+    from lemming.kernel.journal.turn_report import GateVerdict
     from lemming.kernel.tick.live_chain import LiveChain
     from lemming.kernel.tick.runtime import Runtime
     from lemming.kernel.turn.effect_chain import Steps
@@ -192,3 +205,106 @@ def _call_seed(agent: str, tick: int, call: int) -> int:
     """Return a seed in [0, 2^31), derived only from agent, tick and call number."""
     digest = blake2b(f"{agent}/{tick}/{call}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") >> 1
+
+
+class Reservations:
+    """The unsettled reservations of a turn by call number, and the write-off."""
+
+    def __init__(self, journal: Journal, inputs: TurnInputs) -> None:
+        agent = inputs.agent.name
+        self._journal, self._agent, self._write_off = journal, agent, NO_WRITE_OFF
+        self._open = find_unsettled(journal.find_agent_records(agent, inputs.turn))
+        sent = {call for record in journal.records for name, call in record.submitted_calls if name == agent}
+        for call in sent & self._open.keys():
+            self._open[call].pop()  # a submitted batch is waited for, not sent again
+
+    @property
+    def reserved(self) -> WriteOff:
+        """Total reserved for calls without an answer."""
+        return sum_write_offs(reservation for reservations in self._open.values() for reservation in reservations)
+
+    @property
+    def unsettled(self) -> WriteOff:
+        """Possible spending of the turn beside its answers: reservations and write-off."""
+        return self._write_off.add(self.reserved)
+
+    def reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
+        """Reserve the maximum cost of a call; nothing is reserved for a provider without a model."""
+        if entry.provider in NO_MODELS:
+            return
+        tokens_in = max_input_tokens(request)
+        max_cost, dollars = (
+            cost_bound(entry, tokens_in),
+            request.max_cost_usd or entry.max_cost_usd or max_dollars(entry, tokens_in),
+        )
+        amounts: dict[str, Any] = {
+            "credits": min(float(max_cost.credits), MAX_AMOUNT),
+            "cost_usd": None if dollars is None else min(dollars, MAX_AMOUNT),
+            "tokens": max_cost.tokens,
+        }
+        self._journal.append(ModelReserved(agent=self._agent, call=request.step, key=key, **amounts))
+        self._open.setdefault(request.step, []).append(WriteOff(1, **amounts))
+
+    def release(self, call: int) -> None:
+        """Release the latest reservation of a call with a known cost."""
+        if reservations := self._open.get(call):
+            reservations.pop()
+
+    def settle(self, record: ModelReplied | ModelFailed) -> None:
+        """Add the write-off in a call's record, and close its reservations."""
+        self._open.pop(record.call, None)
+        self._write_off = self._write_off.add(WriteOff.from_json(record.lost))
+
+    def write_off(self, call: int) -> WriteOff:
+        """Close the reservations of a finished call, and return their total as a write-off."""
+        return sum_write_offs(self._open.pop(call, ()))
+
+
+FallbackReply = tuple[str, ModelEntry, Reply]
+"""The model key of a reply, and the reply. The key is empty for the resume's own `model.key`."""
+
+
+def complete_with_fallbacks(
+    inputs: TurnInputs, config: Config, model: str, complete: Callable[[str, ModelEntry], Reply]
+) -> FallbackReply:
+    """Call the agent's model, then its fallbacks, until a model replies.
+
+    Failures before the result are its `earlier`. Another `model`, given by key, has no fallbacks. Each model
+    is resolved when its turn comes. Raises the last `ProviderError` when all models fail (preferring errors
+    after which a retry may help), and `OutOfCredits` when the agent's own model is not affordable; for a
+    fallback, `OutOfCredits` counts as a failure. Raises `TurnTooLong` without further calls when the turn's
+    time is over, and `MayHaveActed` without further calls: the question may have been acted on.
+    """
+    failures: list[LemmingError] = []
+    provider_errors: list[ProviderError] = []
+    for key in (model,) if model else ("", *inputs.agent.model.fallback):
+        try:
+            entry = resolve_entry(inputs, config, key)
+            reply = complete(key, entry)
+            if reply.key:  # in a replay another model may have answered
+                key, entry = reply.key, resolve_entry(inputs, config, reply.key)
+            if failures:
+                reply = reply._replace(earlier=(*failures, *reply.earlier))
+            return key, entry, reply
+        except (ProviderError, OutOfCredits) as error:
+            if isinstance(error, (TurnTooLong, MayHaveActed)) or (
+                key in ("", model) and isinstance(error, OutOfCredits)
+            ):
+                error.earlier = (*failures, *error.earlier)
+                raise
+            failures += [*getattr(error, "earlier", ()), error]
+            provider_errors += [error] if isinstance(error, ProviderError) else []
+    last = next((failure for failure in reversed(provider_errors) if not failure.is_for_good), provider_errors[-1])
+    last.earlier = tuple(failure for failure in failures if failure is not last)
+    raise last
+
+
+def resolve_entry(inputs: TurnInputs, config: Config, key: str) -> ModelEntry:
+    """Return the model entry of a key; a model of a capability needs no entry in a file."""
+    if not key:
+        return inputs.model
+    for name, snapshot in inputs.given.items():
+        for entry in StateQuery(ModelEntry, snapshot).ask(get_capability(name, config.org.plugins)):
+            if entry.model == key:
+                return entry
+    return config.model(key)

@@ -20,7 +20,7 @@ from lemming.kernel.journal.journal_records import (
     ToolStarted,
 )
 from lemming.kernel.journal.record_parts import FailedAttempt
-from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.tools import ToolResult, interrupted_result
 from lemming.kernel.tools.tool_definition import INFERRED

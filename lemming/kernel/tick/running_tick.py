@@ -2,12 +2,15 @@
 
 A turn recorded in the journal is not run again: its outcome is derived from the record, and its missing files
 are written.
+
+A journal is a file. Editing one must not grant more than the agent's resume and the settings allow: no file outside the
+agent's paths, and no model that `config/models.json` does not name for the agent.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -17,8 +20,15 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.clock import elapsed_ms
 from lemming.kernel.base.errors import Problem, UnknownModel, error_name
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK, list_turn_keys, turn_key
-from lemming.kernel.files.stat_cache import open_folder
-from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Journal, read_journal
+from lemming.kernel.files.disk_errors import FILE_ERRORS
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Journal, load_plan, read_journal
+from lemming.kernel.journal.journal_parser import (
+    attempts_without_progress,
+    find_plan,
+    find_start_and_end,
+    may_have_rebooted,
+)
 from lemming.kernel.journal.journal_records import (
     ModelReplied,
     Record,
@@ -26,35 +36,31 @@ from lemming.kernel.journal.journal_records import (
     ToolFinished,
     TurnCommitted,
     TurnEnded,
-    TurnSkipped,
     TurnStarted,
 )
 from lemming.kernel.journal.ledger import AgentState, write_state
-from lemming.kernel.journal.record_lookup import (
-    attempts_without_progress,
-    find_plan,
-    find_start_and_end,
-    may_have_rebooted,
-)
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.tick.agent_turns import AgentTurns
+from lemming.kernel.org.capability_usage import find_used_capabilities, resolve_credits
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.resume import AgentPermissions, FileAccess
+from lemming.kernel.plugins.capability_table import LISTED, STRATEGIES
 from lemming.kernel.tick.answer_source import JournaledAnswers
 from lemming.kernel.tick.error_boundary import isolate, to_turn_error
-from lemming.kernel.tick.executors.collecting import reduce_collections
-from lemming.kernel.tick.executors.lanes import Lane
-from lemming.kernel.tick.executors.parallel_turns import run_turns
-from lemming.kernel.tick.expiry import remove_expired, remove_expired_memories
 from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.idle_skips import build_dependencies, find_shared_resources, skip_idle
-from lemming.kernel.tick.missing_ledger_lines import is_lost
-from lemming.kernel.tick.model_lanes import make_lane_lookup
-from lemming.kernel.tick.recorded_permissions import find_refused_paths, restore_inputs
+from lemming.kernel.tick.missing_ledger_lines import is_lost, make_lost_turns_problem
+from lemming.kernel.tick.recorded_answers import restore_result
+from lemming.kernel.tick.retention import remove_expired, remove_expired_memories
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.tick.state_merge import TurnRow, join_outcome
+from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.tick.state_merge import join_outcome
 from lemming.kernel.tick.turn_commits import Commits
-from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_waits
-from lemming.kernel.tick.turn_progress import TurnProgress
+from lemming.kernel.tick.turn_dependencies import (
+    find_shared_resources,
+)
+from lemming.kernel.tick.validation.checks import TurnSubject, find_check
+from lemming.kernel.tools import get_toolset
+from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.turn.interceptor_chain import starting_capabilities
 from lemming.kernel.turn.preparation_chain import active_capabilities
 from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_inputs import from_record
@@ -103,93 +109,19 @@ class Tick:
         """The plan of the tick: the agents with a turn, in order."""
         return self.snapshot.plan
 
-    def take_turns(self) -> None:
-        """Run every turn, or finish interrupted turns, concurrently as far as the settings allow.
-
-        The result does not depend on the number of concurrent turns. Raises `DiskError`.
-        """
-        for problem in self.snapshot.mail.find_misplaced():
-            self.runtime.report_problem(problem)
-        order, max_parallel, waits = self.plan.order, self._max_concurrent_turns(), dict[str, TurnWaits]()
-        progress: TurnProgress | None = None
-        lock, stop, batcher = self.runtime.turn_lock, self.runtime.stop, self.runtime.batcher
-        with self.commits.log, open_folder(f"{self.runtime.base}/.") as self.root, reduce_collections():
-            # In series each turn sees the writes of the turns before it: no waits are needed.
-            if max_parallel > 1:
-                order = self._skip_idle(order)
-                waits = find_waits(order, self._turn_dependencies)
-                if begun := {name: wait.begun for name, wait in waits.items() if wait.begun}:
-                    self._tick_scope.progress = progress = TurnProgress(begun, stop)
-            run_turns(
-                order,
-                waits,
-                self._run_agent,
-                max_parallel=max_parallel,
-                get_lane=self._make_lane_lookup(),
-                turn_lock=lock,
-                stop=stop,
-                batcher=batcher,
-                progress=progress,
-            )
-            self.commits.write_deferred()
-
-    def _skip_idle(self, order: list[str]) -> list[str]:
-        """Skip the turns of agents without current or possible news; return the remaining agents."""
-        if self.plan.at_once or self.plan.chosen or self.runtime.stop.is_set():
-            return order
-        started = {record.agent_name for record in self.journal.records}
-        idle = skip_idle(self.snapshot, started, self.root, self._turn_dependencies)
-        for report in idle.values():
-            self.commits.record_end(TurnSkipped(report=report))
-        return [name for name in order if name not in idle]
-
     @cached_property
-    def _turn_dependencies(self) -> TurnDependencies:
-        return build_dependencies(self.snapshot, self._turn_agents(), self._active_capabilities)
-
-    @cached_property
-    def _active_capabilities(self) -> list[Capability]:
+    def active_capabilities(self) -> list[Capability]:
+        """The capabilities in use."""
         return active_capabilities(self.snapshot.config, self.snapshot.survey)
-
-    def _max_concurrent_turns(self) -> int:
-        settings = self.snapshot.config.org
-        max_safe_attempts = settings.max_attempts - 1
-        names = self.plan.order if self.journal.records else ()
-        attempts = (self.count_attempts(name, turn) for name in names for turn in self._iter_recorded_turns(name))
-        suspects = [count for count in attempts if count >= max_safe_attempts]
-        if settings.executor == "serial" or suspects:  # a crash then costs no other turn an attempt
-            return 1
-        if not self.runtime.batcher:
-            return settings.parallel_limit
-        return max(settings.parallel_limit, self._max_turns())  # a turn that waits for its batch holds no other up
-
-    def _max_turns(self) -> int:
-        agents = self.snapshot.survey.agents
-        return sum(agents[name].turn.requests for name in self.plan.order if name in agents)
-
-    def _make_lane_lookup(self) -> Callable[[str], Lane] | None:
-        """Return the lane lookup, or None if all turns fit without lanes."""
-        snapshot = self.snapshot
-        if self.runtime.batcher or self._max_turns() <= snapshot.config.org.parallel_limit:
-            return None
-        return make_lane_lookup(snapshot.survey.agents, snapshot.config, self.runtime.backends.max_calls)
 
     def count_attempts(self, name: str, turn: int) -> int:
         """Return the number of starts of a turn since its last progress."""
         return attempts_without_progress(self.journal.find_agent_records(name, turn))
 
-    def _iter_recorded_turns(self, name: str) -> Iterator[int]:
+    def iter_recorded_turns(self, name: str) -> Iterator[int]:
         """Yield the numbers of an agent's turns with records of an earlier attempt; at least 0."""
         yield 0
         yield from takewhile(lambda turn: self.journal.find_agent_records(name, turn), range(1, TURNS_PER_TICK))
-
-    def _turn_agents(self) -> Mapping[str, Agent]:
-        """Return the agents for their turns; a turn already started has the current grants."""
-        agents = self.snapshot.survey.agents
-        start_records = [record for record in self.journal.records if isinstance(record, TurnStarted)]
-        if not start_records:
-            return agents
-        return {**agents, **{record.agent: restore_inputs(record, self.snapshot).agent for record in start_records}}
 
     def report(self, began: float) -> TickReport:
         """Return the report of the tick; `began` is a `time.perf_counter()` reading."""
@@ -211,14 +143,6 @@ class Tick:
         remove_expired_memories(self.snapshot)
         active_agents = {turn.agent: None for turn in self.commits.reports.values() if turn.status != "skipped"}
         remove_expired(self.runtime, self.journal, self.snapshot, [*active_agents])
-
-    def _run_agent(self, name: str) -> TurnRow | None:
-        """Run an agent's turns, or return a row of turns to run concurrently."""
-        return AgentTurns(self, name).run()
-
-    def find_refused_paths(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
-        """Return the reasons the turn's files cannot be written now, by `FileEffect.path_key`."""
-        return find_refused_paths(self.snapshot, inputs.agent, records)
 
     def replay_committed(self, ended: TurnEnded, started: TurnStarted | None) -> None:
         """Load a committed turn's report from its record, and publish its entries to other agents.
@@ -246,7 +170,7 @@ class Tick:
         """Return a committed turn's outcome without files the agent may no longer write."""
         name, records = started.agent, self.journal.find_agent_records(started.agent, started.turn)
         # A person may have edited the journal: only paths that the current rules allow are written.
-        refused = self.find_refused_paths(restore_inputs(started, self.snapshot), records)
+        refused = find_refused_paths(self.snapshot, restore_inputs(started, self.snapshot).agent, records)
         for path, reason in refused.items():
             problem = Problem(f"not written again: {reason}", path, severity="warning", code="LMG-601")
             self.runtime.report_problem(problem, name)
@@ -256,7 +180,7 @@ class Tick:
     def rewrite_committed(self, agent_names: Iterable[str]) -> None:
         """Rewrite missing files of the agents' committed turns; no other action is taken."""
         for name, turn in (
-            (agent_name, turn) for agent_name in agent_names for turn in self._iter_recorded_turns(agent_name)
+            (agent_name, turn) for agent_name in agent_names for turn in self.iter_recorded_turns(agent_name)
         ):
             records = self.journal.find_agent_records(name, turn)
             started, ended = find_start_and_end(records)
@@ -324,21 +248,18 @@ class Tick:
         return abandon_turn(self.journal, inputs, records, reason=reason, error=error, plugins=self._plugins)
 
     def _make_answer_source(self, inputs: TurnInputs) -> JournaledAnswers:
-        active, get_tick = self._active_capabilities, lambda: self._tick_scope
+        active, get_tick = self.active_capabilities, lambda: self.scope
         return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, get_tick, active)
 
-    @property
+    @cached_property
     def has_limits(self) -> bool:
         """True if turns share resources besides files, such as limits on spending."""
-        return self._has_limits
-
-    @cached_property
-    def _has_limits(self) -> bool:
-        resources = find_shared_resources(self.snapshot, self.snapshot.survey.agents, self._active_capabilities)
+        resources = find_shared_resources(self.snapshot, self.snapshot.survey.agents, self.active_capabilities)
         return any(not resource.ordered for resource in resources)
 
     @cached_property
-    def _tick_scope(self) -> TickScope:
+    def scope(self) -> TickScope:
+        """What the live effects of all turns share."""
         from lemming.kernel.turn.live_phase import TickScope
 
         return TickScope(self.snapshot, self.journal, self.plan.order)
@@ -347,3 +268,94 @@ class Tick:
 def _is_self_contained(ended: TurnEnded) -> bool:
     """Return True if the record alone describes the turn: a failed turn without an answer to a request."""
     return ended.state is not None and not ended.report.entries
+
+
+def write_lost_turns(runtime: Runtime, config: Config, lost_turns: Mapping[int, list[str]]) -> None:
+    """Rewrite and report the files of the agents' turns, by tick."""
+    for tick, agent_names in lost_turns.items():
+        plan = load_plan(runtime.org, tick)
+        snapshot = take_snapshot(runtime.org, config, tick, TickPlan.from_record(plan) if plan else None)
+        with Journal(runtime.org, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
+            Tick.start_or_resume(runtime, journal, snapshot, previous=None).rewrite_committed(agent_names)
+        runtime.report_problem(make_lost_turns_problem(tick, agent_names))
+
+
+NO_LONGER_ALLOWED = "NoLongerAllowed"
+"""The `error` of a turn with recorded calls that its agent may no longer make."""
+
+NOTHING = AgentPermissions(read_outboxes=[], tools=[], file_access=FileAccess(allow_read=[], allow_write=[]))
+
+
+def restore_inputs(started: TurnStarted, snapshot: Snapshot) -> TurnInputs:
+    """Return the inputs of a recorded turn, with the current permissions, model and credit limit.
+
+    The prompt, the parsing of replies and the warnings stay as recorded. An agent with a missing or broken
+    resume has no permissions.
+    """
+    inputs = from_record(started, snapshot.tick)
+    config, agent = snapshot.config, snapshot.survey.agents.get(inputs.agent.name)
+    if agent is None:
+        problem = UnknownModel(f"the resume of {inputs.agent.name} is missing or broken: no model is called")
+        return replace(inputs, agent=replace(inputs.agent, permissions=NOTHING), problem=problem)
+    model = replace(agent.model, temperature=inputs.agent.model.temperature)
+    inputs = replace(
+        inputs,
+        agent=replace(agent, model=model, turn=inputs.agent.turn),
+        allocation=replace(
+            inputs.allocation, max_credits=resolve_credits(config, agent.name, agent.credits).max_credits
+        ),
+    )
+    if reason := _missing_critic_reason(inputs, agent, snapshot):
+        return replace(inputs, problem=UnknownModel(reason))
+    try:
+        return replace(inputs, model=config.model(agent.model.key))
+    except UnknownModel as error:
+        return replace(inputs, problem=error)
+
+
+def _missing_critic_reason(inputs: TurnInputs, agent: Agent, snapshot: Snapshot) -> str:
+    """Return the reason a turn can call no model because its strategy or critic changed, or an empty text."""
+    recorded_turn = inputs.agent.turn
+    if recorded_turn.strategy is None:
+        return ""
+    if (recorded_turn.strategy, recorded_turn.options) != (agent.turn.strategy, agent.turn.options):
+        return f"the strategy of {agent.name} has changed during its turn: no model is called"
+    critic = snapshot.survey.agents.get(str(recorded_turn.options.get("agent")))
+    key = inputs.given.get(STRATEGIES, {}).get("needs", {}).get("model")
+    if key and (critic is None or critic.model.key != key):
+        return f"the critic of {agent.name} has changed during its turn: no model is called"
+    return ""
+
+
+def find_refused_paths(snapshot: Snapshot, agent: Agent, records: Iterable[Record]) -> dict[str, str]:
+    """Return the reasons recorded files of a turn's tools cannot be written now, by `FileEffect.path_key`."""
+    refused = {}
+    context = ToolContext(agent=agent, org=snapshot.org, settings=snapshot.config.org, now="")
+    for record in records:
+        if not isinstance(record, ToolFinished):
+            continue
+        for effect in restore_result(record).effects:
+            try:
+                _require_allowed(context, record.tool, effect)
+            except FILE_ERRORS as error:
+                refused[effect.path_key] = str(error)
+    return refused
+
+
+def _require_allowed(context: ToolContext, name: str, effect: FileEffect) -> None:
+    """Raise an error unless the agent's tool may write this file now."""
+    tool = get_toolset(context.settings, context.org).require_allowed(name, context.agent, context.settings)
+    tool.require_writable(context, effect)
+
+
+def resume_blocker(inputs: TurnInputs, snapshot: Snapshot) -> str:
+    """Return the reason an interrupted turn cannot resume, or an empty string."""
+    plugins = snapshot.config.org.plugins
+    extra_names = (
+        find_used_capabilities(inputs.agent, snapshot.config) & LISTED.keys()
+    )  # applies now and is not in its record
+    for item in starting_capabilities(inputs, plugins, extra_names):
+        find = find_check(item.name, "turn", plugins)
+        for problem in find(TurnSubject(inputs, snapshot)) if find else ():
+            return problem.message
+    return ""

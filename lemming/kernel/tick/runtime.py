@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,11 +36,10 @@ from lemming.kernel.journal.journal_records import ModelStarted
 from lemming.kernel.journal.prompt_store import PromptWriter
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.org.changing import load_recorded_settings
 from lemming.kernel.org.config import Config, OrgSettings, hold_settings, reload_config
-from lemming.kernel.org.format_version import require_known_format
-from lemming.kernel.org.missing_settings import load_recorded_settings
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import CALL_BATCHERS, RECORDED
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins, load_plugins
@@ -262,7 +261,7 @@ class Runtime:
 
         `before_retry` is called before each retry, after the check of the turn's limits.
         """
-        on_delta = self._delta_notifier(request) if self.is_streaming else None
+        on_delta = partial(self._notify_delta, request) if self.is_streaming else None
         check = self.before_retry.get(request.agent) if self.before_retry else None
         if check is None or before_again is None:
             return self.backends.complete(entry, request, on_delta, check or before_again, self._announce_call)
@@ -280,9 +279,8 @@ class Runtime:
             self.journal.append(ModelStarted(agent=request.agent, call=request.step))
             self.journal.sync_agent(request.agent)
 
-    def _delta_notifier(self, request: Request) -> Callable[[str], object]:
-        """Return the function that sends each text delta of an answer to the observers."""
-        return lambda text: self.notify(ModelWrote(agent=request.agent, call=request.step, text=text))
+    def _notify_delta(self, request: Request, text: str) -> None:
+        self.notify(ModelWrote(agent=request.agent, call=request.step, text=text))
 
     @cached_property
     def backends(self) -> Backends:

@@ -22,8 +22,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.tick.clock_reading import later_reading, next_reading
 from lemming.kernel.tick.error_boundary import isolate
-from lemming.kernel.tick.firing_plan import TickPlan, find_callers, find_channels, find_people, make_plan
-from lemming.kernel.tick.pause_check import PauseCheck
+from lemming.kernel.tick.firing_plan import PauseCheck, TickPlan, find_callers, find_channels, find_people, make_plan
 from lemming.kernel.tick.tick_hooks import (
     CapabilityUse,
     collect_schedules,
@@ -138,7 +137,7 @@ class Snapshot:
         """Record the current schedules, so the next tick recognises new ones."""
         schedules = collect_schedules(self.capability_uses, self.view) if uses_clock(self.capability_uses) else None
         if schedules is not None:
-            from lemming.kernel.tick.first_clock_readings import record_schedules
+            from lemming.kernel.tick.clock_reading import record_schedules
 
             unsure = self.survey.broken
             record_schedules(self.org, schedules, unsure=unsure, since=self.since, at=self.at)
@@ -191,17 +190,13 @@ class Snapshot:
         """Return the inputs of an agent's turn, or the reason for having none; see `gather`."""
         from lemming.kernel.turn.turn_inputs import gather_inputs
 
-        agent = self.agent(name)
-        digest = self.survey.digests[name]
-        return gather_inputs(self, agent, digest, unwritten)
+        return gather_inputs(self, self.agent(name), self.survey.digests[name], unwritten)
 
-    def gather_next_inputs(
-        self, name: str, turn: FurtherTurn, unwritten: Mapping[str, bytes] = NOTHING
-    ) -> GatheredInputs | TurnReason:
+    def gather_next_inputs(self, name: str, turn: FurtherTurn) -> GatheredInputs | TurnReason:
         """Return the inputs of a further turn of an agent in this tick, or the reason for having none."""
         from lemming.kernel.turn.turn_inputs import gather_inputs
 
-        return gather_inputs(self, self.agent(name), self.survey.digests[name], unwritten, turn)
+        return gather_inputs(self, self.agent(name), self.survey.digests[name], NOTHING, turn)
 
     def turn_reason(self, name: str) -> TurnReason:
         """Return the reason a due agent would take a turn now or skip it. Raises as `gather_inputs` does."""
@@ -293,7 +288,11 @@ def take_snapshot(
     """
     began_ns = time.time_ns()
     # A person's editor may be saving a resume at this moment.
-    survey = retry_while_saving(org.base, lambda: survey_agents(org), _survey_problems)
+    survey = retry_while_saving(
+        org.base,
+        lambda: survey_agents(org),
+        lambda survey: (problem for error in survey.broken.values() for problem in error.problems),
+    )
     survey = require_valid_survey(org, config, survey)
     if plan is None:
         uses = get_capability_uses(org, survey, config)
@@ -319,10 +318,6 @@ def apply_server_scan(
         source.apply_scan(servers.get(name, {}))
     refresh_tools(snapshot.config.org, snapshot.org)
     return replace(snapshot, servers=servers)
-
-
-def _survey_problems(survey: Survey) -> list[Problem]:
-    return [problem for error in survey.broken.values() for problem in error.problems]
 
 
 def find_unknown_tools(snapshot: Snapshot) -> list[Problem]:

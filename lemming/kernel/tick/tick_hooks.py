@@ -148,7 +148,7 @@ def _find_agents_not_due(use: CapabilityUse, view: TickView) -> dict[str, str]:
 
 def _find_first_reading(schedule: ClockSchedule, view: TickView) -> str:
     """Return the reading after which the times of a schedule count."""
-    from lemming.kernel.tick.first_clock_readings import find_first_reading  # imported only if needed
+    from lemming.kernel.tick.clock_reading import find_first_reading  # imported only if needed
 
     if not schedule.text:
         return view.since

@@ -16,7 +16,7 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.effects import FileEffect, apply_effect, order_effects
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import ToolFinished, ToolStarted
-from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.live_chain import LiveChain, to_result
 from lemming.kernel.tick.parallel_calls import CallOutcome, DecidedCall, ParallelCalls, can_run_in_parallel
@@ -25,8 +25,8 @@ from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tools import EngineTool, Tool, ToolResult
+from lemming.kernel.tools.tool_call import can_leave_files, redact_workspace
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.tools.workspace_secrets import can_leave_files, redact_workspace
 from lemming.kernel.turn.guards import CheckFinding
 from lemming.kernel.turn.live_phase import CheckResult, LivePhase, RunTool, StartTool
 from lemming.kernel.turn.tool_results import INTERRUPTED

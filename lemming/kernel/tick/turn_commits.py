@@ -5,27 +5,34 @@
 An effect reaches the disk only after its answers survive as the durability setting promises. With "tick", one
 flush covers all turns: outcomes are deferred until the flush, and readers of files in the meantime see the
 deferred content.
+
+An unreadable ledger line would block its agent for good. A state is therefore read back before any file of the turn is
+written, and unreadable values keep their content from before the turn.
 """
 
 from __future__ import annotations
 
+import resource
+import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import DiskError, error_code
+from lemming.kernel.base.errors import DiskError, TurnBroke, error_code
 from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.files.safe_folder import Folder
+from lemming.kernel.files.stat_cache import Identity, file_identity, has_stable_mtime
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import TurnAnswered, TurnCommitted, TurnEnded
-from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.ledger import AgentState, OpenLedger, read_state, require_readable
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.logging_config import EngineLog, LogFile
 from lemming.kernel.memory import MemoryFolders
 from lemming.kernel.org.config import OrgSettings
-from lemming.kernel.tick.agent_handles import AgentHandleCache, AgentHandles
-from lemming.kernel.tick.commit_failures import require_readable_state, to_write_failure
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.visible_memories import SeenMemories, to_memory_warning
@@ -231,3 +238,116 @@ class Commits:
     def _publish_entries(self, outcome: TurnOutcome) -> None:
         """Make the turn's entries visible to the other agents."""
         self.mail.add(outcome.report.agent, outcome.entries, outcome.report.turn)
+
+
+def to_write_failure(outcome: TurnOutcome, cause: str) -> TurnOutcome:
+    """Return the outcome as a turn that failed while writing; some of its files may exist."""
+    reason = f"not all files of the turn could be written: {cause}"
+    return _to_failed_outcome(outcome, outcome.state_if_unwritten(), reason, "DiskError")
+
+
+def require_readable_state(org: Organisation, outcome: TurnOutcome, earlier: AgentState | None = None) -> TurnOutcome:
+    """Return the outcome, or a failed turn without files if its state could not be read back.
+
+    `earlier`: the state left by the agent's previous turn in the same tick.
+    """
+    try:
+        require_readable(outcome.state)
+    except ValueError as error:
+        previous_state = earlier or read_state(org, outcome.report.agent, before_tick=outcome.state.tick)
+        reason = f"the turn's state for the next turn could not be read back: {error}"
+        state = _keep_readable(outcome.state_if_unwritten(), previous_state)
+        return _to_failed_outcome(outcome, state, reason, TurnBroke.__name__, files=[], removed=[], memory=[])
+    return outcome
+
+
+def _to_failed_outcome(
+    outcome: TurnOutcome, state: AgentState, reason: str, error: str, **cleared_fields: list[Any]
+) -> TurnOutcome:
+    failed = {"status": "failed", "reason": reason, "error": error, "entries": [], **cleared_fields}
+    return TurnOutcome(TurnReport(**{**vars(outcome.report), **failed}), state, lambda: state)
+
+
+def _keep_readable(state: AgentState, previous_state: AgentState) -> AgentState:
+    """Return the state with unreadable values replaced by those of the previous state."""
+    readable = previous_state.copy()
+    for state_field in fields(AgentState):
+        candidate = replace(readable, **{state_field.name: getattr(state, state_field.name)})
+        try:
+            require_readable(candidate)
+        except ValueError:
+            continue
+        readable = candidate
+    return readable
+
+
+SHARE = 16
+"""Divides the limit of open files of the process: each agent keeps four files open."""
+MAX_AGENTS = 256
+
+
+class AgentHandles:
+    """Open handles of an agent's folder; valid while the folder's `identity` is unchanged."""
+
+    def __init__(self, org: Organisation, name: str, identity: Identity) -> None:
+        self._org, self._name, self.identity = org, name, identity
+        # A change within the same granule of the clock is invisible: handles opened then are not kept.
+        self.is_cacheable = has_stable_mtime(identity, time.time_ns())
+
+    @cached_property
+    def outbox(self) -> Folder:
+        """The agent's outbox."""
+        return Folder(self._org.base, paths.outbox_folder(self._name))
+
+    @cached_property
+    def memory(self) -> Folder:
+        """The agent's memory."""
+        return Folder(self._org.base, paths.memory_folder(self._name))
+
+    @cached_property
+    def ledger(self) -> OpenLedger:
+        """The agent's ledger."""
+        return OpenLedger(self._org, self._name)
+
+    @cached_property
+    def log(self) -> LogFile:
+        """The agent's activity log."""
+        return LogFile(self._org.base, paths.activity_log(self._name))
+
+    def close(self) -> None:
+        """Close all handles."""
+        for handle in vars(self).values():
+            if isinstance(handle, Folder | OpenLedger | LogFile):
+                handle.close()
+
+
+class AgentHandleCache:
+    """Open handles of an organisation's agents, up to a maximum number."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org, self._base = org, str(org.base)
+        self._handles: dict[str, AgentHandles] = {}
+        self._max_agents = min(MAX_AGENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE)
+
+    def get_handles(self, agent: str) -> AgentHandles | None:
+        """Return the open handles of an agent, or None for a removed agent."""
+        cached = self._handles.get(agent)
+        try:
+            identity = file_identity(f"{self._base}/{paths.agent_folder(agent)}")
+        except OSError:
+            identity = None
+        if cached:
+            if cached.is_cacheable and cached.identity == identity:
+                return cached
+            self._handles.pop(agent).close()
+        if identity is None:
+            return None
+        if len(self._handles) >= self._max_agents:  # agents come round in order: the newest is needed last
+            self._handles.popitem()[1].close()
+        handles = self._handles[agent] = AgentHandles(self._org, agent, identity)
+        return handles
+
+    def close(self) -> None:
+        """Close all handles; a later call reopens them."""
+        while self._handles:
+            self._handles.popitem()[1].close()

@@ -2,30 +2,36 @@
 
 Dependencies are outboxes the agent may read (unless `visibility` is "tick"), files that one turn may change
 and the other may read or change, and other shared resources. Turns without a dependency run concurrently.
+
+Agents without news, and without possible news in this tick, are skipped before any turn runs: thousands may be idle, and
+no idle agent needs a thread or a wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.context_files import granted_memory_folders, path_to_read
-from lemming.kernel.agents import Agent
+from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.paths import Components, components
 from lemming.kernel.files.canonical_path import real_path
-from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.error_boundary import isolate
+from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick.tick_hooks import get_capability_uses
 from lemming.kernel.tools import Places
 from lemming.kernel.tools.toolset import Toolset
-
-if TYPE_CHECKING:
-    from lemming.kernel.turn.guards import SharedResource
+from lemming.kernel.turn.descriptions import OptionalReadPath, OrgQuery, ReadPath
+from lemming.kernel.turn.guards import SharedResource
+from lemming.kernel.turn.turn_hooks import Capability
 
 NO_FILES: Mapping[str, str] = {}
 
@@ -298,3 +304,58 @@ class _FileWaits:
     def _overlapping_users(self, path: Components) -> Iterable[_PathUsers]:
         parents = (path[:depth] for depth in range(len(path)) if path[:depth] in self._users)
         return (self._users[other] for other in (*parents, path, *self._descendants[path]))
+
+
+def build_dependencies(
+    snapshot: Snapshot, agents: Mapping[str, Agent], capabilities: Sequence[Capability]
+) -> TurnDependencies:
+    """Return the dependencies between the turns of a tick, from the capabilities in use."""
+    settings = snapshot.config.org
+    shared = find_shared_resources(snapshot, agents, capabilities)
+    implicit_reads = find_implicit_reads(snapshot.org, snapshot.survey, snapshot.config)
+    return TurnDependencies(agents, settings, snapshot.toolset, snapshot.org, implicit_reads, shared)
+
+
+def find_shared_resources(
+    snapshot: Snapshot, agents: Mapping[str, Agent], capabilities: Sequence[Capability]
+) -> list[SharedResource]:
+    """Return the resources besides files that turns of these agents share."""
+    query = OrgQuery(SharedResource, snapshot.org, agents, snapshot.config)
+    return [resource for capability in capabilities for resource in query.ask(capability)]
+
+
+def skip_idle(
+    snapshot: Snapshot, started: Collection[str], root: int, dependencies: TurnDependencies
+) -> dict[str, TurnReport]:
+    """Return the reports of the turns that can be skipped without a check, in order.
+
+    An agent qualifies if it had no news before, nothing has changed since, and no turn of this tick can
+    affect it. A turn already started does not qualify. `root` is a descriptor of the organisation's open
+    folder.
+    """
+    order, idle_cache = snapshot.plan.order, snapshot.idle_cache
+    reports = {
+        name: report
+        for name in order
+        if name in idle_cache.news_driven
+        and name not in started
+        and (report := idle_cache.get_report(name, snapshot.mail, root))
+    }
+    writers = [name for name in order if name not in reports]
+    while reports and (woken := find_affected_agents(writers, reports, dependencies)):
+        for name in woken:
+            del reports[name]
+        writers = [*woken]  # an agent that may take a turn may reach others
+    return reports
+
+
+def find_implicit_reads(org: Organisation, survey: Survey, config: Config) -> dict[str, ImplicitReads]:
+    """Return the files read by capabilities, by agent."""
+    required: dict[str, dict[str, str]] = {}
+    optional: dict[str, list[str]] = {}
+    for use in get_capability_uses(org, survey, config):
+        for item in use.make_query(ReadPath, org, survey, config).ask(use.capability):
+            required.setdefault(item.agent, {})[item.path] = item.reason
+        for item in use.make_query(OptionalReadPath, org, survey, config).ask(use.capability):
+            optional.setdefault(item.agent, []).append(item.path)
+    return {name: ImplicitReads(required.get(name, {}), optional.get(name, ())) for name in {**required, **optional}}

@@ -25,13 +25,12 @@ from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import (
     installed_tools,
-    make_function_tool,
+    load_provided,
     missing_for_tool,
     missing_reason,
     server_capability,
-    tool_source_class,
 )
-from lemming.kernel.plugins.capability_table import PREFIXES, TOOL_SOURCES
+from lemming.kernel.plugins.capability_table import FUNCTION_TOOLS, PREFIXES, TOOL_SOURCES
 from lemming.kernel.plugins.plugin_registry import collect_items, register, unregister
 from lemming.kernel.tools.arguments import Arguments, get_arguments
 from lemming.kernel.tools.tool_definition import ANYWHERE as ANYWHERE
@@ -157,14 +156,16 @@ def _find_sources(settings: OrgSettings, survey: Survey) -> list[str]:
 
 
 def _get_sources(org: Organisation, sources: Iterable[str]) -> list[ToolSource]:
-    return [org.get_cache(tool_source_class(source)) for source in sources]
+    return [org.get_cache(load_provided(TOOL_SOURCES, source)) for source in sources]
 
 
 def get_server_sources(org: OrgPath) -> dict[str, ServerSource]:
     """Return the available sources of server tools, by capability."""
     owners = ((TOOL_SOURCES[prefix][0], prefix) for prefix in PREFIXES)
     available = ((name, prefix) for name, prefix in owners if not missing_reason(name))
-    return {name: Organisation.from_path(org).get_cache(tool_source_class(prefix)) for name, prefix in available}
+    return {
+        name: Organisation.from_path(org).get_cache(load_provided(TOOL_SOURCES, prefix)) for name, prefix in available
+    }
 
 
 def missing_server_tool_reason(org: OrgPath, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
@@ -197,7 +198,7 @@ class ToolRegistry:
         from lemming.kernel.tools.tool_decorator import get_declaration
 
         if get_declaration(tool) is not None:
-            tool = make_function_tool(tool)
+            tool = load_provided(FUNCTION_TOOLS, "function")(tool)
         if not isinstance(tool, Tool):
             raise TypeError(f"register expects an instance of a Tool, got {tool!r}")
         require_usable(tool)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.json_schema.shorten import shorten_schema
 from lemming.kernel.base.jsontext import dump_compact
-from lemming.kernel.journal.recorded_dialogue import is_found_tool
+from lemming.kernel.journal.open_requests import is_found_tool
 from lemming.kernel.plugins.capability_table import PREFIXES, TOOLS
 from lemming.kernel.tools.tool_definition import Tool
 from lemming.kernel.tools.toolset import TOOL_SEARCH

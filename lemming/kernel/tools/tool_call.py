@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import stat
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import WorkAbandoned, run_on_thread
 from lemming.kernel.base.errors import (
     OUTCOME_CODES,
@@ -19,6 +22,8 @@ from lemming.kernel.base.errors import (
     ToolError,
 )
 from lemming.kernel.base.redaction.secrets import has_redaction, redact_content, redact_json, redact_untrusted
+from lemming.kernel.files import fs, quota
+from lemming.kernel.files.disk_errors import require_about_one_file
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tools import (
     EngineTool,
@@ -27,7 +32,6 @@ from lemming.kernel.tools import (
     ToolResult,
     get_toolset,
     interrupted_result,
-    workspace_secrets,
 )
 from lemming.kernel.tools.tool_context import ToolContext
 
@@ -48,11 +52,11 @@ def call_tool(name: str, arguments: Any, context: ToolContext, stop: threading.E
         return _failed_result(str(error), "denied")
     except ToolError as error:
         return _failed_result(str(error), error.outcome)
-    if not workspace_secrets.can_leave_files(tool):
+    if not can_leave_files(tool):
         return _invoke_tool(tool, arguments, context, stop)
     began_s = time.time() - _COARSEST_CLOCK_S
     result = _invoke_tool(tool, arguments, context, stop)
-    secrets_note = workspace_secrets.redact_workspace(context, began_s)
+    secrets_note = redact_workspace(context, began_s)
     return replace(result, output=f"{result.output}\n{secrets_note}") if secrets_note else result
 
 
@@ -170,3 +174,52 @@ def _truncate(text: str, limit_bytes: int) -> str:
         return raw.decode("utf-8")
     head = raw[:limit_bytes].decode("utf-8", "ignore")
     return f"{head}\n[cut: the first {limit_bytes} of {len(raw)} bytes are shown]"
+
+
+MAX_BYTES = 64 << 20
+"""Maximum bytes of a file that is searched."""
+
+_MAX_NAMES = 5
+
+
+def can_leave_files(tool: Tool) -> bool:
+    """Return True if a tool's calls run code that may leave files in the workspace."""
+    return tool.tool_class == "execute" or (tool.tool_class == "write" and not isinstance(tool, EngineTool))
+
+
+def redact_workspace(context: ToolContext, since_s: float = 0.0) -> str:
+    """Remove secrets from workspace files changed since `since_s`; return a note with the files, if any."""
+    base, folder = context.base, paths.workspace_folder(context.agent.name)
+    try:
+        written = [file_entry for file_entry in quota.walk(f"{base}/{folder}") if _is_recent_file(file_entry, since_s)]
+    except OSError as error:
+        require_about_one_file(f"{base}/{folder}", error)
+        return ""
+    changed = [file_entry.path for file_entry in written if _redact_file(base, f"{folder}/{file_entry.path}")]
+    if not changed:
+        return ""
+    remainder_text = f" and {len(changed) - _MAX_NAMES} others" if len(changed) > _MAX_NAMES else ""
+    return f"[a secret was taken out of {', '.join(sorted(changed)[:_MAX_NAMES])}{remainder_text}]"
+
+
+def _is_recent_file(file_entry: quota.FolderEntry, since_s: float) -> bool:
+    status = file_entry.status
+    is_changed = status.st_ctime >= since_s  # which no program can set
+    return stat.S_ISREG(status.st_mode) and is_changed and status.st_size <= MAX_BYTES
+
+
+def _redact_file(base: Path, file: str) -> bool:
+    """Remove secrets from a file; return False if there were none."""
+    try:
+        raw = fs.read_bytes(base / file, MAX_BYTES)
+        cleaned = redact_content(raw)
+        if cleaned == raw:
+            return False
+        fs.write_atomic(base, file, cleaned)
+    except OSError:  # it is gone, or cannot be read
+        return False
+    except DiskError as error:
+        if not error.concerns_one_file:
+            raise
+        return False
+    return True

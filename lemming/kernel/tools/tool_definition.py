@@ -8,12 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lemming.kernel.access.agent_files import write_effect
+from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_fields, accept_old_names
 from lemming.kernel.base.entry_kinds import OnError, ToolClass
 from lemming.kernel.base.errors import InvalidArguments, Outcome, PermissionDenied
 from lemming.kernel.base.name_patterns import is_match
-from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.quota import FolderSize
+from lemming.kernel.journal.turn_report import GateVerdict
+from lemming.kernel.memory import decode_memory
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools.arguments import (
     ArgumentMismatch,
@@ -25,7 +31,6 @@ from lemming.kernel.tools.arguments import (
 
 if TYPE_CHECKING:
     from lemming.kernel.base.contract import NewEntry
-    from lemming.kernel.files.effects import FileEffect
     from lemming.kernel.tools.tool_context import ToolContext
 
 Places = Mapping[str, str]
@@ -179,7 +184,6 @@ class Tool(ABC):
 
         Allowed effects are memories of the agent, and files covered by its grants.
         """
-        from lemming.kernel.access.recorded_effects import require_writable
 
         if not self.stages_files:
             raise PermissionDenied(f"{self.name} has no files written by the engine")
@@ -230,3 +234,27 @@ class Tool(ABC):
     @property
     def _arguments(self) -> Arguments:
         return get_arguments(type(self).execute, 3)  # self, agent_name, base_path
+
+
+def require_writable(agent: Agent, base: Path, settings: OrgSettings, effect: FileEffect, *, caller: str) -> None:
+    """Raise a `LemmingError` unless the file is a memory of the agent, or is covered by the agent's grants."""
+    if not effect.root and effect.path.startswith(f"{paths.memory_folder(agent.name)}/"):
+        _require_memory(agent, effect)
+        return
+    # By the current grants: a person may have edited the journal, or taken a right away.
+    target = resolve_path(agent, base, f"{effect.root or base}/{effect.path}", "write", caller=caller)
+    if (target.effect_root, target.relative) != (effect.root, effect.path):
+        raise target.attempt.to_denial("it is written otherwise than the engine writes a place")
+    limits = FolderSize(settings.quota.max_bytes, settings.quota.max_files)
+    write_effect(target, effect.content, {}, limits=limits)
+
+
+def _require_memory(agent: Agent, effect: FileEffect) -> None:
+    key = effect.path.rpartition("/")[2].removesuffix(".json")
+    try:
+        is_memory = paths.memory_file(agent.name, key) == effect.path
+    except ValueError:
+        is_memory = False
+    if not is_memory:
+        raise PermissionDenied(f"{effect.path} is not a memory of {agent.name}")
+    decode_memory(effect.content, effect.path)

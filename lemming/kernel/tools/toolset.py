@@ -19,7 +19,7 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import missing_for_tool
 from lemming.kernel.plugins.capability_table import GRANTING_KEYS
-from lemming.kernel.plugins.catalogue import Catalogue
+from lemming.kernel.plugins.plugin_registry import Catalogue
 from lemming.kernel.tools.tool_definition import Tool
 
 FOR_EVERYBODY = frozenset({"list_agents", "memory_read", "memory_write"})

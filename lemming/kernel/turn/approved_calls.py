@@ -12,7 +12,9 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_records import Record, ToolStarted
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest
-from lemming.kernel.obligations.pending_approvals import NAME
+from lemming.kernel.obligations.pending_approvals import (
+    NAME,
+)
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.dialogue import CallResults, drop_unanswered, list_call_ids, pair_with_calls, render_results
 from lemming.kernel.turn.tool_results import is_notice

@@ -11,15 +11,19 @@ from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.inboxes.answer_payload import ANSWER_KINDS
-from lemming.kernel.inboxes.payload_references import parse_references
-from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
-from lemming.kernel.journal.recorded_dialogue import Dialogue
+from lemming.kernel.journal.open_requests import Dialogue, OpenRequest, SubRequest
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.llm.call_cost import CostBound
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.budgets import BudgetAmount, Unit, get_budget
 from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_deadline_time
-from lemming.kernel.obligations.request_payloads import get_count, required_answers
+from lemming.kernel.obligations.request_payloads import (
+    BudgetAmount,
+    Unit,
+    get_budget,
+    get_count,
+    parse_references,
+    required_answers,
+)
 
 MAX_TURNS = 50
 """Maximum turns for one request, whatever they cost; then it has failed."""
@@ -164,8 +168,8 @@ class CurrentRequest:
         highest_cost = float(max_cost.tokens if self.unit == "tokens" else max_cost.credits)
         if spent + highest_cost <= self.budget + TOLERANCE:
             return ""
-        spent_text, next_cost_text = (self.make_amount(spent).number_text, self.make_amount(highest_cost).number_text)
-        return f"{spent_text} of the request's {budget} are spent, and a call can cost {next_cost_text}"
+        next_cost = self.make_amount(highest_cost).number_text
+        return f"{self.make_amount(spent).number_text} of the request's {budget} are spent, and a call can cost {next_cost}"
 
     @property
     def answered_calls(self) -> tuple[tuple[str, str], ...]:
@@ -199,8 +203,7 @@ class CurrentRequest:
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> CurrentRequest:
         """Return the current request from the output of `as_json`. Raise `ValueError` for other input."""
-        current: CurrentRequest = to_value(CurrentRequest, raw)
-        return current
+        return to_value(CurrentRequest, raw)  # type: ignore[no-any-return]
 
     def sub_request_blocker(self, agent: str, targets: Iterable[str]) -> str:
         """Return the reason an agent cannot ask these targets (a target waits for it), or an empty text."""

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.jsontext import dump_compact, to_line
 from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker
-from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
+from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.open_requests import OpenRequest
-from lemming.kernel.journal.recorded_dialogue import Dialogue
+from lemming.kernel.journal.open_requests import Dialogue, OpenRequest
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.forms.form_question import attach_found_tools, list_found_tools, render_action_results

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
-from lemming.kernel.base.json_equality import is_equal_json
+from lemming.kernel.base.jsontext import is_equal_json
 from lemming.kernel.turn.live_phase import CheckResult, RunTool, StartTool
 from lemming.kernel.turn.turn_effects import (
     UNCOMPARED,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lemming.kernel.journal.journal_file import Journal
     from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ToolFinished
-    from lemming.kernel.journal.verdicts import GateVerdict
+    from lemming.kernel.journal.turn_report import GateVerdict
     from lemming.kernel.journal.write_offs import WriteOff
     from lemming.kernel.org.model_entries import ModelEntry
     from lemming.kernel.org.organisation import OrgPath

@@ -11,8 +11,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import StoppedByGate
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
-from lemming.kernel.inboxes.turn_agenda import Agenda, InboxAgenda, can_accept_requests, has_new_request
-from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.inboxes.turn_agenda import Agenda, Task, can_accept_requests, has_new_request
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import (
@@ -113,7 +112,7 @@ class PreparationChain:
                 return agenda
         only_addressed = policy.wake == "addressed"
         is_needed = only_addressed or self.can_withhold
-        return InboxAgenda(view.reader, self, only_addressed=only_addressed) if is_needed else None
+        return Agenda(view.reader, self, only_addressed=only_addressed) if is_needed else None
 
     def should_withhold(self, entry: OutboxEntry) -> bool:
         """Return True if an entry must not be shown yet."""

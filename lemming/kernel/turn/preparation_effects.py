@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lemming.kernel.inboxes.inbox import Inbox
-from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
+from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tools import Tool

@@ -9,8 +9,8 @@ from typing import Any
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.inboxes.inbox import Inbox
-from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
-from lemming.kernel.journal.recorded_dialogue import Dialogue
+from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
+from lemming.kernel.journal.open_requests import Dialogue
 from lemming.kernel.messages import OutboxEntry
 
 Json = dict[str, Any]

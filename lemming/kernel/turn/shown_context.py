@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
+from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.preparation_chain import PreparationChain

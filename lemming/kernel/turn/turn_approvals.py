@@ -11,8 +11,7 @@ from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.open_requests import SubRequest
-from lemming.kernel.journal.person_requests import PUBLISH, SPEND
+from lemming.kernel.journal.open_requests import PUBLISH, SPEND, SubRequest
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.file_bindings import describe_changed_files, find_changes_after_decision

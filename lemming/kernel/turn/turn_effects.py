@@ -18,7 +18,7 @@ from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.errors import Outcome as ResultOutcome
 from lemming.kernel.base.jsontext import dump_compact
-from lemming.kernel.base.times.parse_times import Expiry
+from lemming.kernel.base.times import Expiry
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End

@@ -16,16 +16,21 @@ from lemming.kernel.agents import Agent, OwnFolderCheck
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import dump_compact
-from lemming.kernel.base.times.format_times import format_full_moment
+from lemming.kernel.base.times import format_full_moment
 from lemming.kernel.base.turn_numbers import turn_key
 from lemming.kernel.inboxes.inbox import NO_INBOX, Inbox
-from lemming.kernel.inboxes.turn_task import Task
+from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.journal.journal_file import Journal
+from lemming.kernel.journal.journal_parser import (
+    load_loop_settings,
+    recorded_agent,
+    recorded_allocation,
+    recorded_model,
+)
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.turn_report import TurnReason
-from lemming.kernel.journal.turn_start import load_loop_settings, recorded_agent, recorded_allocation, recorded_model
 from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy

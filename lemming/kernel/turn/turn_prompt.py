@@ -22,7 +22,7 @@ from lemming.kernel.base.untrusted_quoting import (
     make_marker,
     marker_from_parts,
 )
-from lemming.kernel.inboxes.turn_task import RequestOutcome, Task
+from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Message

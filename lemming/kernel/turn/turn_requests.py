@@ -8,12 +8,12 @@ from functools import partial
 
 from lemming.kernel.base.contract import NewEntry, TurnReply
 from lemming.kernel.base.errors import ContractError, LemmingError, ToolError, TurnTooLong, error_name, is_final
-from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF
 from lemming.kernel.messages import OutboxEntry, parse_targets
+from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.plugins.capability_table import REQUESTS
 from lemming.kernel.turn.current_request import MAX_FAILURES, MAX_TURNS, NOT_ANSWERED, OWN_REQUESTS, CurrentRequest
 from lemming.kernel.turn.dialogue import make_dialogue

@@ -13,7 +13,7 @@ from typing import Any
 from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, RequestOverLimit, StoppedByGate
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.journal.verdicts import GateVerdict
+from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import LemmingError, StoppedByGate, ToolError, TurnTooLong
-from lemming.kernel.base.times.parse_times import normalize_moment
+from lemming.kernel.base.times import normalize_moment
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End

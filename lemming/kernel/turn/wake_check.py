@@ -18,8 +18,8 @@ from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.llm.call_cost import check_credits
 from lemming.kernel.memory import Memories, load_memories
+from lemming.kernel.org.capability_usage import resolve_credits
 from lemming.kernel.org.config import OrgSettings
-from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits, ContextFile
 from lemming.kernel.org.schedule import Wake

@@ -12,7 +12,7 @@ from lemming.kernel.base.errors import ConfigError, CorruptState, LemmingError, 
 from lemming.kernel.base.jsontext import locate
 from lemming.kernel.base.problems import make_warning
 from lemming.kernel.files import fs
-from lemming.kernel.inboxes.misplaced_entries import future_tick_problems
+from lemming.kernel.inboxes.visibility import future_tick_problems
 from lemming.kernel.memory import load_memories
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.lock_holder import load_last_tick

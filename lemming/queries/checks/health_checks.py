@@ -19,8 +19,7 @@ from lemming.kernel.llm.circuit_breaker import open_circuits
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
-from lemming.kernel.tick.next_tick import find_next_tick
-from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.tick.tick_counter import find_next_tick, load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
 from lemming.kernel.tick.validation.checks import Check
 from lemming.libraries.concurrency.supervised_threads import list_thread_failures

@@ -13,8 +13,8 @@ from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.org.capability_usage import resolve_credits
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.credit_limits import resolve_credits
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn

@@ -11,7 +11,7 @@ from typing import Any
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.times.zones import get_zone
+from lemming.kernel.base.times import get_zone
 from lemming.kernel.journal.journal_file import started_journals
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath

@@ -12,8 +12,8 @@ from typing import Any
 
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.inboxes.entry_index import EntryIndex
-from lemming.kernel.inboxes.payload_references import parse_references
 from lemming.kernel.messages import OutboxEntry, parse_identities
+from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.org.organisation import Organisation
 
 Json = dict[str, Any]

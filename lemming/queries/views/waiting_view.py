@@ -17,7 +17,7 @@ from lemming.kernel.base.payload_text import get_payload_text
 from lemming.kernel.files.stat_cache import Identity, file_identity
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import EntryName, OutboxEntry
-from lemming.kernel.obligations.call_reviews import find_call_review
+from lemming.kernel.obligations.pending_approvals import find_call_review
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import is_channel_model, is_person_model

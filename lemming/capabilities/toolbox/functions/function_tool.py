@@ -25,7 +25,6 @@ from lemming.capabilities.toolbox.functions.worker_protocol import call_to_json
 from lemming.ext import ConfigError, LemmingError
 from lemming.kernel.access.agent_files import write_effect
 from lemming.kernel.access.allowed_paths import resolve_path
-from lemming.kernel.access.recorded_effects import require_writable as require_granted_or_memory
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, InvalidArguments
@@ -42,6 +41,7 @@ from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult
 from lemming.kernel.tools.arguments import make_arguments_hint
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.tool_decorator import TOOL_NAME, TOOL_NAME_RULE, get_declaration
+from lemming.kernel.tools.tool_definition import require_writable as require_granted_or_memory
 
 
 class FunctionTool(Tool):

@@ -23,7 +23,7 @@ from lemming.capabilities.workers.harnesses.harness_types import (
 from lemming.capabilities.workers.harnesses.output_readers import OutputReader, describe_call
 from lemming.capabilities.workers.running.api_shapes import JsonFields
 from lemming.kernel.base.errors import Unusable
-from lemming.kernel.base.optional_packages import install_command
+from lemming.libraries.optional_packages import install_command
 
 MAX_LINE_BYTES = 64 << 20
 _STOP_ERRORS: dict[str, ErrorKind] = {"max_turn_requests": "turns", "max_tokens": "model", "refusal": "model"}

@@ -27,9 +27,9 @@ from lemming.capabilities.workers.running.worker_sandbox import RELAY_PORT
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import Unusable
 from lemming.kernel.base.integers import parse_int
-from lemming.kernel.base.optional_packages import can_serve, install_command
 from lemming.kernel.files.fs import AppendFile
 from lemming.libraries.concurrency.http_server import Close, ServerLimits, bind_port, serve_in_thread
+from lemming.libraries.optional_packages import can_serve, install_command
 
 if TYPE_CHECKING:
     import httpx2

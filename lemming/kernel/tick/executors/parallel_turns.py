@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -14,7 +16,6 @@ from lemming.kernel.tick.executors.thread_pool import get_pool
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 from lemming.kernel.tick.state_merge import TurnRow
 from lemming.kernel.tick.turn_dependencies import TurnWaits
-from lemming.kernel.tick.turn_progress import TurnProgress
 from lemming.kernel.turn.guards import CallBatcher
 
 Work = Callable[[str], TurnRow | None]
@@ -260,3 +261,67 @@ class _ConcurrentRun:
         if self._batcher:
             self._batcher.add_turns()
         self._ready.add((self._rank[name], number))
+
+
+RARE = (50_000, 50, 100)
+
+_lock = threading.Lock()
+_blocks = 0
+_saved_threshold = (0, 0, 0)
+
+
+@contextmanager
+def reduce_collections() -> Iterator[None]:
+    """Run the block with rare garbage collections, unless the threshold is already higher.
+
+    Objects of hundreds of turns survive a collection and are scanned again and again without effect: half a millisecond
+    a turn with a thousand turns. Reference counting still frees the objects of a finished turn.
+
+    The setting holds for the whole process; with overlapping blocks, until the last block is over.
+    """
+    global _blocks, _saved_threshold
+    with _lock:
+        if not _blocks:
+            _saved_threshold = gc.get_threshold()
+            if 0 < _saved_threshold[0] < RARE[0]:  # 0: whoever has turned it off means that
+                gc.set_threshold(*RARE)
+        _blocks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _blocks -= 1
+            if not _blocks:
+                gc.set_threshold(*_saved_threshold)
+
+
+CHECK_STOP_S = 0.5
+
+
+class TurnProgress:
+    """Progress of a tick: the agents whose turns are over, and the agents that a call must follow.
+
+    `earlier`: by agent, the agents whose turns began before and share a resource with it.
+    """
+
+    def __init__(self, earlier: Mapping[str, Collection[str]], stop: threading.Event) -> None:
+        self._earlier, self._stop = earlier, stop
+        self._finished: set[str] = set()
+        self._changed = threading.Condition()
+
+    def finish(self, name: str) -> None:
+        """Note that all turns of an agent are over."""
+        with self._changed:
+            self._finished.add(name)
+            self._changed.notify_all()
+
+    def wait_for_earlier(self, name: str) -> bool:
+        """Wait until the turns are over that an agent's call must follow. Return False if the engine is to end."""
+        remaining = {*self._earlier.get(name, ())}
+        with self._changed:
+            while not self._stop.is_set():
+                remaining -= self._finished
+                if not remaining:
+                    return True
+                self._changed.wait(CHECK_STOP_S)
+        return False

@@ -14,7 +14,7 @@ from typing import Any
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.payload_text import quote_payload, quote_text
 from lemming.kernel.base.untrusted_quoting import escape_markers
-from lemming.kernel.inboxes.turn_task import RequestOutcome
+from lemming.kernel.inboxes.turn_agenda import RequestOutcome
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.prompt_input import PLAIN, Lines, PromptInput, PromptLabels
 from lemming.kernel.turn.tool_results import extract_notices, without_notices

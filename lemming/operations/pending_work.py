@@ -13,8 +13,7 @@ from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.open_requests import iter_person_requests
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.capability_usage import resolve_turn_policy
-from lemming.kernel.org.credit_limits import resolve_credits
+from lemming.kernel.org.capability_usage import resolve_credits, resolve_turn_policy
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.org.schedule import next_due

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
 
 from lemming.kernel.base.clock import is_representable, parse_timestamp, timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.times.zones import get_zone
+from lemming.kernel.base.jsontext import did_you_mean
 
 EXAMPLES = '"tomorrow 9:00", "17:30", "fri 8:15", "2026-12-01 12:00", "2026-12-01T12:00+01:00"'
 DURATIONS = "90s, 30m, 2h, 1h30m, 3d, 2w"
@@ -157,3 +157,82 @@ def expiry_payload(expires: Iterable[Expiry], at: str) -> dict[str, Any]:
     times = [parse_duration(value) for value in values if isinstance(value, str)]
     in_ticks: dict[str, Any] = {"deadline": min(ticks)} if ticks else {}
     return {**in_ticks, **({"not_after": timestamp(parse_timestamp(at) + min(times))} if times and at else {})}
+
+
+def zone_error(name: str) -> tuple[str, str] | None:
+    """Return the error and a suggestion for an invalid time zone name, or None for a valid name.
+
+    >>> zone_error("Europe/Berlni")
+    ('time zone "Europe/Berlni" does not exist', 'did you mean "Europe/Berlin"?')
+    """
+    import zoneinfo
+
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        names_by_lowercase = {zone_name.lower(): zone_name for zone_name in zoneinfo.available_timezones()}
+        cities = {zone_name.rpartition("/")[2]: zone_name for zone_name in names_by_lowercase}
+        hint_text = did_you_mean(name.lower(), list(names_by_lowercase)) or did_you_mean(
+            name.lower().replace(" ", "_"), list(cities)
+        )
+        suggestion = hint_text.removeprefix('did you mean "').removesuffix('"?')
+        zone_name = names_by_lowercase.get(suggestion) or names_by_lowercase.get(cities.get(suggestion, ""))
+        hint = f'did you mean "{zone_name}"?' if zone_name else "write a name such as Europe/Berlin"
+        return f'time zone "{name}" does not exist', hint
+    return None
+
+
+def get_zone(name: str) -> tzinfo:
+    """Return the time zone with a valid name, as checked by `zone_error`."""
+    from zoneinfo import ZoneInfo
+
+    return ZoneInfo(name)
+
+
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def format_moment(moment: datetime) -> str:
+    """Return a time in its own time zone.
+
+    >>> from datetime import UTC
+    >>> format_moment(datetime(2026, 11, 23, 8, tzinfo=UTC).astimezone(get_zone("Europe/Berlin")))
+    'Mon 23 Nov 2026 09:00 CET'
+    """
+    day, month = DAYS[moment.weekday()][:3], MONTHS[moment.month - 1][:3]
+    return f"{day} {moment.day} {month} {moment.year} {moment:%H:%M} {moment.tzname()}"
+
+
+def format_full_moment(moment: datetime, zone_name: str) -> str:
+    """Return a time for a prompt: weekday, date, time and time zone.
+
+    >>> from datetime import UTC
+    >>> format_full_moment(datetime(2026, 11, 23, 8, tzinfo=UTC), "Europe/Berlin")
+    'Monday, 23 November 2026, 09:00 CET (2026-11-23T09:00+01:00, Europe/Berlin)'
+    """
+    local_time = moment.astimezone(get_zone(zone_name))
+    day, month = DAYS[local_time.weekday()], MONTHS[local_time.month - 1]
+    iso = local_time.isoformat(timespec="minutes")
+    return f"{day}, {local_time.day} {month} {local_time.year}, {local_time:%H:%M} {local_time.tzname()} ({iso}, {zone_name})"
+
+
+def format_remaining_time(moment: datetime, current_time: datetime) -> str:
+    """Return the distance to a time in its largest whole unit, rounded down.
+
+    >>> from datetime import UTC, timedelta
+    >>> now = datetime(2026, 11, 22, 14, tzinfo=UTC)
+    >>> format_remaining_time(now + timedelta(hours=19, minutes=5), now), format_remaining_time(now, now)
+    ('in 19 h', 'now')
+    >>> format_remaining_time(now - timedelta(days=2), now)
+    '2 d ago'
+    """
+    seconds = int((moment - current_time).total_seconds())
+    for size, unit in _UNITS:
+        if abs(seconds) >= size:
+            return f"in {seconds // size} {unit}" if seconds > 0 else f"{-seconds // size} {unit} ago"
+    return "now"
