@@ -109,6 +109,7 @@ class _ThreadServer:
         self._app, self._listener, self._limits, self._close = app, listener, limits, close
         self._server: uvicorn.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing: asyncio.Future[None] | None = None  # kept, as a loop forgets its tasks
         self._is_stopped = False
 
     def run(self) -> None:
@@ -123,11 +124,15 @@ class _ThreadServer:
 
     def stop(self) -> None:
         self._is_stopped = True
-        if self._loop is not None and self._close is not None:
+        if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has already ended
-                asyncio.run_coroutine_threadsafe(self._close(), self._loop)
+                self._loop.call_soon_threadsafe(self._begin_close)
         if self._server is not None:
             self._server.should_exit = True
+
+    def _begin_close(self) -> None:
+        if self._close is not None:
+            self._closing = asyncio.ensure_future(self._close())
 
 
 def _make_server(app: App, limits: ServerLimits, lifespan: Literal["on", "off"] = "off") -> uvicorn.Server:
