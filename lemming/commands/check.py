@@ -48,7 +48,7 @@ Counts = dict[str, Any]
 def check(
     context: CommandContext,
     names: Annotated[list[str] | None, argument("NAME...", "Names of checks to run. Default: all.")] = None,
-    listed: Annotated[bool, option("--list", "List all checks with their cost and command.")] = False,
+    listed: Annotated[bool, option("--list", "List all checks with their cost, scope and command.")] = False,
     every: Annotated[bool, option("--all", "Check all entries and journals.")] = False,
     newest: Newest = None,
     quiet: Quiet = False,
@@ -100,8 +100,12 @@ class _ReportedProblem(NamedTuple):
 
 
 COLUMNS = {
-    "CHECK": "name", "READS": "cost", "COMMANDS": lambda check_item: ", ".join(check_item["commands"]), "CHECKS": "looks_at"
-}  # fmt: skip
+    "CHECK": "name",
+    "READS": "cost",
+    "ABOUT": "scope",
+    "COMMANDS": lambda item: ", ".join(item["commands"]),
+    "CHECKS": "looks_at",
+}
 
 
 def _list_checks(context: CommandContext) -> Iterator[dict[str, Any]]:
@@ -110,6 +114,7 @@ def _list_checks(context: CommandContext) -> Iterator[dict[str, Any]]:
         yield {
             "name": check_item.name,
             "cost": check_item.cost,
+            "scope": check_item.scope,
             "looks_at": check_item.description,
             "commands": commands,
         }

@@ -153,6 +153,7 @@ def test_its_command_is_unknown_without_the_package(base: Path) -> None:
     [
         ({"tool": {"x": object}}, 'a plugin cannot provide "tool"; did you mean "tools"'),
         ({"records": {"x": "a:b"}}, 'a plugin cannot provide "records"; use one of tools, model_providers'),
+        ({"checks": {"agents": object}}, 'a plugin has no checks of the scope "agents"; did you mean "agent"'),
         ({"facts": {"other.x": print}}, 'the name of a fact must be "mine.NAME", got "other.x"'),
         ({"commands": {"gates": print}}, 'cannot be the command "gates": that name is taken'),
     ],

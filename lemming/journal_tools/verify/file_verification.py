@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from lemming.journal_tools.verify.journal_facts import JournalFacts, WrittenFile, make_mismatch
-from lemming.journal_tools.verify.ledger_verification import verify_ledgers
 from lemming.journal_tools.verify.state_root import compute_file_digest
 from lemming.journal_tools.verify.verification_inputs import Verification, VerificationInputs
 from lemming.kernel.agents import list_agent_folders
@@ -20,8 +20,10 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, DiskError, Problem
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files import fs
+from lemming.kernel.files.json_documents import unreadable_reason
 from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_records import ToolFinished
+from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
 from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import parse_file_names
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -198,6 +200,90 @@ def _verify_tick_counter(inputs: VerificationInputs) -> Iterator[Problem]:
         yield make_mismatch(last, paths.TICK_FILE, "edited", message)
 
 
+# --- ledgers -------------------------------------------------------------------------------------
+
+
+def _verify_ledgers(inputs: VerificationInputs) -> Iterator[Problem]:
+    """Yield the mismatches of the ledgers of all agents with turns in the journals."""
+    base, facts = inputs.base, inputs.journal_facts
+    # An agent without a folder may have been renamed, and its ledger with it.
+    former_turns = [turns for agent, turns in facts.turns.items() if not (base / paths.agent_folder(agent)).is_dir()]
+    for agent, turns in facts.turns.items():
+        if agent not in facts.under_way:
+            yield from _verify_ledger(base, facts, agent, turns, former_turns)
+
+
+def _verify_ledger(
+    base: OrgPath,
+    facts: JournalFacts,
+    agent: str,
+    turns: dict[int, dict[str, Any]],
+    former_turns: list[dict[int, dict[str, Any]]],
+) -> Iterator[Problem]:
+    file, last = paths.ledger_file(agent), max(turns)
+    try:
+        raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
+    except FileNotFoundError:
+        is_error = (base / paths.agent_folder(agent)).is_dir()
+        yield make_mismatch(last, file, "missing", f"does not exist; {agent} has had turns", is_error=is_error)
+        return
+    except OSError as error:
+        yield make_mismatch(last, file, "damage", unreadable_reason(error))
+        return
+    if len(raw) > FILE_LIMIT_BYTES:
+        yield make_mismatch(
+            last, file, "damage", f"is larger than the limit of {FILE_LIMIT_BYTES >> 20} MiB for a ledger"
+        )
+        return
+    *complete_lines, surplus = raw.split(b"\n")
+    lines: dict[int, dict[str, Any]] = {}
+    for number, line in enumerate(complete_lines, 1):
+        try:
+            fields = parse(line, limit_bytes=LINE_LIMIT_BYTES)
+            lines[fields["tick"]] = fields
+        except (JsonProblem, KeyError, TypeError) as error:
+            previous_tick = max(lines, default=min(turns))
+            yield make_mismatch(
+                previous_tick, file, "damage", f"line {number}, after tick {previous_tick}, must be a turn: {error}"
+            )
+    yield from _compare_ledger(file, lines, turns, facts, former_turns)
+    if surplus and last in lines:
+        yield make_mismatch(last, file, "damage", f"{len(surplus)} bytes at its end are not a whole line")
+
+
+def _compare_ledger(
+    file: str,
+    lines: dict[int, dict[str, Any]],
+    turns: dict[int, dict[str, Any]],
+    facts: JournalFacts,
+    former_turns: list[dict[int, dict[str, Any]]],
+) -> Iterator[Problem]:
+    """Compare the lines of a ledger with the turns; `former_turns` are turns possibly taken under another name."""
+    oldest = min(lines, default=min(turns))
+    for tick, expected in turns.items():
+        if tick < oldest:  # a ledger keeps its newest lines
+            continue
+        line = lines.get(tick)
+        if line is None:
+            yield make_mismatch(tick, file, "missing", f"has no line for tick {tick}, in which there was a turn")
+            continue
+        if not _matches(line, expected):
+            key = next(key for key, value in expected.items() if line.get(key) != value)
+            message = f"{key} must be {expected[key]!r} after tick {tick} by the journals, got {line.get(key)!r}"
+            yield make_mismatch(tick, file, "edited", message)
+    for tick in lines.keys() - turns.keys():
+        if (
+            tick in facts.ticks
+            and tick not in facts.damaged
+            and not any(_matches(lines[tick], turns[tick]) for turns in former_turns if tick in turns)
+        ):
+            yield make_mismatch(tick, file, "unaccounted", f"has a line for tick {tick}, which has no turn")
+
+
+def _matches(line: dict[str, Any], expected: dict[str, Any]) -> bool:
+    return all(line.get(key) == value for key, value in expected.items())
+
+
 def _verify_merges(inputs: VerificationInputs) -> Iterator[Problem]:
     """Yield the merges of workers that their repositories do not have."""
     if find_problems := find_fact("workers.merge_problems"):
@@ -212,7 +298,7 @@ CHECKS = (
     ),
     _check("written", description="each file against the last turn that wrote it", find=_verify_files),
     _check("outboxes", description="entries not written by a turn", find=_verify_outboxes),
-    _check("ledgers", description="each ledger line against its turn", find=verify_ledgers),
+    _check("ledgers", description="each ledger line against its turn", find=_verify_ledgers),
     _check("clock", description="tick.json against the last journal", find=_verify_tick_counter),
     _check("merges", description="recorded merges of workers against their repositories", find=_verify_merges),
 )
