@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from patience import until
 from worker_runs import KEY, MODEL, REQUEST, find_price, make_run
 
 from lemming.capabilities.workers.harnesses.harness_types import ModelApi, RunTokens
+from lemming.capabilities.workers.running import relay
 from lemming.capabilities.workers.running.api_shapes import UsageCounter, build_url, parse_request
 from lemming.capabilities.workers.running.model_gateway import ModelGateway
 from lemming.kernel.base.errors import Unusable
@@ -60,6 +62,18 @@ def test_the_server_gets_the_key_and_the_harness_never_has_it(tmp_path: Path) ->
         assert "Hello." in body
         assert [request.key for request in server.requests] == [KEY]
         assert KEY not in gateway.token + gateway.url
+
+
+def test_a_confined_worker_reaches_it_through_the_relay(tmp_path: Path) -> None:
+    with ModelServer([{"say": "Hello."}]) as server, socket.create_server(("127.0.0.1", 0)) as listener:
+        run = make_run(tmp_path, api="anthropic", base_url=server.url, is_confined=True)
+        with ModelGateway(run, lambda: None) as gateway:
+            threading.Thread(target=relay._serve, args=(listener, str(gateway.socket)), daemon=True).start()
+            gateway.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            status, body = send(gateway, body={**REQUEST, "stream": True})
+            assert status == 200
+            assert "message_stop" in body
+    assert [entry["is_estimate"] for entry in read_usage(tmp_path)] == [False]
 
 
 @pytest.mark.parametrize("token", ["", "x", KEY])
