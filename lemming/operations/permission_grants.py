@@ -129,10 +129,8 @@ class PermissionGrants:
 
 
 def _parse_grants(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the grants by sentence. An older file format has a list of sentences."""
+    """Return the grants by sentence."""
     grants = record.get("agreed")
-    if isinstance(grants, list):
-        return {sentence: {} for sentence in grants if isinstance(sentence, str)}
     return grants if isinstance(grants, dict) else {}
 
 

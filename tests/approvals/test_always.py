@@ -85,13 +85,6 @@ def test_always_writes_nothing_where_the_gate_that_asked_is_gone(
     assert not [*(base / "agents/human/outbox").glob("*.json")]
 
 
-def test_what_an_earlier_version_wrote_for_always_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    old = {**RINGS, "when": {"field": "agent", "op": "is", "value": "ada"}, "then": "pass"}
-    base = make(tmp_path, gates=[{**old, "because": "human said so about 1/ada/0"}, ASKS, LOUD])
-    lemming(base, "validate")
-    assert "lets pass calls that later gates block" in capsys.readouterr().err
-
-
 def test_two_gates_that_ask_are_one_approval_of_a_person_whom_both_hear(tmp_path: Path) -> None:
     gates = [{**ASKS, "persons": ["eve", "human"]}, {**ASKS, "persons": ["human"], "because": "it is late"}]
     base = make(tmp_path / "both", ring(), people=("eve", "human"), gates=gates)

@@ -19,7 +19,7 @@ from terminal import Lemming, read_until, start
 from lemming.engine import run_once
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.operations.permission_grants import PermissionGrants, has_fetched
+from lemming.operations.permission_grants import has_fetched
 from lemming.testing import FrozenClock, make_org, resume
 
 TOOL = "from lemming.tools import tool\n\n@tool\ndef greet() -> str:\n    '''Greets.'''\n    return 'hello'\n"
@@ -195,18 +195,6 @@ def test_a_command_that_tells_of_failures_is_not_run_for_the_refusal_of_itself(b
         fs.write_atomic(base, "config/org.json", dump_pretty({"on_failure": ["touch", str(base.parent / "fired")]}))
         assert engine.wait(PATIENCE_S) == 2
     assert not fired(base)
-
-
-def test_an_agreement_of_before_contents_were_kept_asks_once_more(base: Path, lemming: Lemming) -> None:
-    with_a_tool_file(base)
-    far = {"provider": "openai", "options": {"base_url": "https://far.example"}}
-    fs.write_atomic(base, "config/models.json", dump_pretty({"far": far}))
-    assert lemming("trust", "--yes").status == 0
-    file = PermissionGrants(base).file
-    kept = json.loads(file.read_text())
-    file.write_text(json.dumps({**kept, "agreed": list(kept["agreed"])}))
-    agreed = {line["does"]: line["is_agreed"] for line in lemming("trust", "--json").objects}
-    assert agreed == {"runs the Python code in tools/greet.py": False, "sends prompts to https://far.example": True}
 
 
 def git(folder: Path, *words: str) -> None:

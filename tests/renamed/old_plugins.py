@@ -12,8 +12,8 @@ from pydantic import Field
 
 from lemming.capabilities.channels.channel import Channel, ChannelContext, Message, Outgoing, Soon
 from lemming.capabilities.gates.checks import Found, check
-from lemming.kernel.journal.events import Event, observer
-from lemming.kernel.journal.records import TurnCommitted
+from lemming.journal.events import Event, observer
+from lemming.journal.records import TurnCommitted
 from lemming.providers import LLMProvider, register_provider
 from lemming.strategies import Called, Steps, Turn, strategy
 from lemming.tools import Tool, ToolContext, ToolRegistry, ToolResult, tool

@@ -58,6 +58,16 @@ def test_an_old_module_is_the_new_one(old: str, new: str, warned: list[str]) -> 
     assert import_module(new)
 
 
+@pytest.mark.parametrize("name", alias_table.KERNEL_FOLDERS)
+def test_an_old_folder_leads_to_the_kernel_with_each_of_its_modules(name: str, warned: list[str]) -> None:
+    folder = import_module(f"lemming.kernel.{name}")
+    modules = [path.stem for path in Path(folder.__path__[0]).glob("*.py") if path.stem != "__init__"]
+    for old in (f"lemming.{name}", f"lemming.{name}.{min(modules)}"):
+        sys.modules.pop(old, None)
+        assert import_module(old).__name__ == old
+    assert f"lemming.{name}.{min(modules)} is now lemming.kernel.{name}.{min(modules)}" in warned
+
+
 @pytest.mark.parametrize("name", alias_table.MOVED)
 def test_a_module_that_was_moved_before_says_where_it_is(name: str) -> None:
     with pytest.raises(ModuleNotFoundError, match=f"{name} is now (.*)") as refused:

@@ -6,7 +6,6 @@ checks limits that cannot hold.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,12 +83,6 @@ GateProblem = tuple[str, str, str]
 def _check_gate(gate: Gate, names: Inventory, agent: Agent | None) -> Iterator[GateProblem]:
     yield from _find_unknown_tools(gate, names, agent)
     yield from _find_idle_approvals(gate, names, agent)
-    if _is_legacy_standing_approval(gate):
-        yield (
-            "",
-            "this gate of an earlier `approve --for tool` lets pass calls that later gates block",
-            'remove it, and use "approved" in the gate that asks (docs/gates.md)',
-        )
     plugins = tuple(names.config.org.plugins)
     if gate.check and not find_unimported(plugins) and gate.check not in (functions := load_checks(plugins)):
         hint = did_you_mean(gate.check, [*functions]) or "register it with @check in a plugin"
@@ -113,11 +106,6 @@ def _find_unknown_tools(gate: Gate, names: Inventory, agent: Agent | None) -> It
         elif any(is_match(name, pattern) for name in names.tool_names):
             subject = f"{agent.name} may not" if agent else "no agent may"
             yield (at, f'{subject} call "{pattern}": the gate has no effect', "grant the tool, or remove the gate")
-
-
-def _is_legacy_standing_approval(gate: Gate) -> bool:
-    has_legacy_reason = bool(re.search(r"\bsaid so about \d+/[^/ ]+/\d+$", gate.because))
-    return has_legacy_reason and (gate.at, gate.then) == ("call", "pass")
 
 
 def _find_idle_approvals(gate: Gate, names: Inventory, agent: Agent | None) -> Iterator[GateProblem]:

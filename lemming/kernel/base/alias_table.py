@@ -16,6 +16,8 @@ _MODULES = {
     "asking.people": "client.person_actions",
     "asking.questions": "client.ask_client",
     "asking.streams": "client.event_stream",
+    "base.kinds": "kernel.base.entry_kinds",
+    "base.quoting": "kernel.base.untrusted_quoting",
     "building": "builder",
     "building.organisations": "builder.org_builder",
     "building.plans": "capabilities.plans.plan_builder",
@@ -35,40 +37,37 @@ _MODULES = {
     "facts.problems": "queries.org_validation",
     "facts.views": "queries.views",
     "facts.views.dispatch": "queries.views.view_registry",
+    "files.fitting": "kernel.files.fast_decoder",
     "history": "git_history",
-    "kernel.base.kinds": "kernel.base.entry_kinds",
-    "kernel.base.quoting": "kernel.base.untrusted_quoting",
-    "kernel.files.fitting": "kernel.files.fast_decoder",
-    "kernel.journal.begun": "kernel.journal.open_requests",
-    "kernel.journal.events": "kernel.journal.engine_events",
-    "kernel.journal.file": "kernel.journal.journal_file",
-    "kernel.journal.records": "kernel.journal.journal_records",
-    "kernel.journal.report": "kernel.journal.turn_report",
-    "kernel.mail": "kernel.inboxes",
-    "kernel.mail.agenda": "kernel.inboxes.turn_agenda",
-    "kernel.mail.answers": "kernel.inboxes.answer_payload",
-    "kernel.mail.index": "kernel.inboxes.entry_index",
-    "kernel.mail.task": "kernel.inboxes.turn_agenda",
-    "kernel.mail.visibility": "kernel.inboxes.visibility",
-    "kernel.org.format": "kernel.org.organisation",
-    "kernel.org.models": "kernel.org.model_entries",
-    "kernel.plugins.capabilities": "kernel.plugins.capability_loader",
-    "kernel.plugins.registry": "kernel.plugins.plugin_registry",
-    "kernel.tick.seams": "kernel.tick.tick_hooks",
-    "kernel.tools.context": "kernel.tools.tool_context",
-    "kernel.tools.declared": "kernel.tools.tool_decorator",
-    "kernel.tools.definition": "kernel.tools.tool_definition",
-    "kernel.turn.values": "kernel.turn.turn_values",
+    "journal.begun": "kernel.journal.open_requests",
+    "journal.events": "kernel.journal.engine_events",
+    "journal.file": "kernel.journal.journal_file",
+    "journal.records": "kernel.journal.journal_records",
+    "journal.report": "kernel.journal.turn_report",
+    "mail": "kernel.inboxes",
+    "mail.agenda": "kernel.inboxes.turn_agenda",
+    "mail.answers": "kernel.inboxes.answer_payload",
+    "mail.index": "kernel.inboxes.entry_index",
+    "mail.task": "kernel.inboxes.turn_agenda",
+    "mail.visibility": "kernel.inboxes.visibility",
+    "org.format": "kernel.org.organisation",
+    "org.models": "kernel.org.model_entries",
+    "plugins.capabilities": "kernel.plugins.capability_loader",
+    "plugins.registry": "kernel.plugins.plugin_registry",
     "service": "operations",
     "telemetry.readings": "telemetry.journal_follower",
     "testing.faults": "testing.fault_injection",
     "testing.people": "testing.scripted_person",
+    "tick.seams": "kernel.tick.tick_hooks",
     "timeline": "journal_tools",
     "timeline.record": "journal_tools.recorded_tick",
+    "turn.values": "kernel.turn.turn_values",
 }
+KERNEL_FOLDERS = ("access", "base", "files", "journal", "llm", "org", "plugins", "tick", "turn")
+"""Folders that are in `kernel` now: their modules, unless listed above, kept their names."""
 NAMES = _pairs(
     "Answers=AnswerSource Beforehand=StrategyInputs "
-    "Begun=OpenRequest CallEffects=RequestedEffects Called=CallResult "
+    "Begun=OpenRequest Called=CallResult "
     ""
     "Ended=RequestOutcome Found=CheckFinding "
     "FunctionBroke=CheckFunctionError "
@@ -164,23 +163,13 @@ _MEMBERS = {
 }
 _REPLACED = {
     "kernel.turn.turn_hooks.Capability": (
-        "context_provider=prepare part=interceptor holder=intercept completes=intercept looks_at_calls=intercept "
-        "limits=intercept tracing=intercept words=trust_labeler given_up= kept_results=intercept "
-        "why_not=provides "
-        "approval_broker=intercept before_model_call=intercept taint_tracker=intercept tick_limits=intercept "
-        "tool_call_guard=intercept resume_blocker=provides on_turn_abandoned= results_after_abandon=intercept "
-        "problems=provides problems_of_org=provides problems_of_key=provides problems_of_files=provides wrong_with=provides "
-        "require_kept=provides require_held=provides validate_agent=provides validate_org=provides validate_settings=provides "
-        "validate_files=provides validate_references=provides validate_state=provides validate_pending_state=provides "
-        "shares=describe keeps=describe rest=describe note=describe tools_named=describe "
-        "roots_outside=describe files_outside=describe questions=describe "
-        "model_of=describe shared_resources=describe retention_hold=describe skip_reason=describe "
-        "call_note=describe tool_references=describe external_roots=describe "
-        "external_files=describe auxiliary_prompts=describe "
-        "status_lines=describe resolve_model=describe "
-        "reaches= awaits= decides= waiting= entries_of= required_permissions= reply_hold= can_decide= pending_approvals= "
-        "entries_from_call= raises= asked= purpose_in= limit_raises= sub_requests= parse_purpose= "
-        "habits=turn_policy gathers= renaming= call_batcher= wrap_rename= settings_in= settings_of= org_settings= agent_settings="
+        "part=interceptor holder=intercept completes=intercept looks_at_calls=intercept limits=intercept "
+        "tracing=intercept words=trust_labeler given_up= kept_results=intercept why_not=provides "
+        "problems=provides problems_of_org=provides problems_of_key=provides problems_of_files=provides "
+        "wrong_with=provides require_kept=provides require_held=provides shares=describe keeps=describe "
+        "rest=describe note=describe tools_named=describe roots_outside=describe files_outside=describe "
+        "questions=describe model_of=describe reaches= awaits= decides= waiting= entries_of= raises= asked= "
+        "purpose_in= habits=turn_policy gathers= renaming= settings_in= settings_of="
     ),
 }
 _KEYWORDS = {
@@ -193,7 +182,6 @@ _KEYWORDS = {
     "telemetry.journal_follower.iter_events": "told=printed",
 }
 _MOVED = {
-    "access": "kernel.access",
     "approvals": "capabilities.approvals",
     "arguments": "kernel.tools.arguments",
     "channels": "capabilities.channels",
@@ -202,33 +190,26 @@ _MOVED = {
     "contract": "kernel.base.contract",
     "declared": "kernel.tools.tool_decorator",
     "events": "kernel.journal.engine_events",
-    "files": "kernel.files",
     "gates": "capabilities.gates",
-    "journal": "kernel.journal",
-    "kernel.turn.draft": "ext",
-    "kernel.turn.moments": "ext",
-    "kernel.turn.places": "ext",
-    "kernel.turn.preparing": "ext",
-    "kernel.turn.seams": "ext",
+    "turn.draft": "ext",
+    "turn.moments": "ext",
+    "turn.places": "ext",
+    "turn.preparing": "ext",
+    "turn.seams": "ext",
     "kinds": "kernel.base.entry_kinds",
-    "llm": "kernel.llm",
-    "mail": "kernel.inboxes",
     "mcp": "capabilities.mcp",
     "models": "kernel.org.model_entries",
     "organisation": "kernel.org.organisation",
     "paths": "kernel.base.paths",
     "plans": "capabilities.plans",
-    "plugins": "kernel.plugins",
     "quoting": "kernel.base.untrusted_quoting",
     "report": "kernel.journal.turn_report",
     "resume": "kernel.org.resume",
     "schedule": "kernel.org.schedule",
     "skills": "capabilities.skills",
-    "tick": "kernel.tick",
     "toolbox": "capabilities.toolbox",
     "toolset": "kernel.tools.toolset",
     "trust": "capabilities.trust",
-    "turn": "kernel.turn",
     "when": "libraries.conditions.predicates",
 }
 
@@ -249,7 +230,7 @@ A plugin with such a hook is refused.
 KEYWORDS = {_full(name): _pairs(text) for name, text in _KEYWORDS.items()}
 """New names of the keyword arguments of each function. The fields of a value are in `MEMBERS`."""
 MOVED = {_full(old): _full(new) for old, new in _MOVED.items()}
-"""Current path of each module that was moved before 0.2.0. The old path does not work."""
+"""Current path of each module that is gone, or was moved before 0.2.0. The old path does not work."""
 _PLACES = {
     "kernel.inboxes.visibility.ReaderView": "kernel.inboxes.reader_view",
     "kernel.journal.journal_file.JournalContents": "kernel.journal.journal_parser",

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
@@ -46,7 +47,7 @@ class _OldModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        new_module = import_module(_table().MODULES[self.__name__])
+        new_module = import_module(find_new_module(self.__name__))
         if hasattr(new_module, name):
             return getattr(new_module, name)
         return find_renamed(new_module.__name__, name)
@@ -61,7 +62,7 @@ class _OldModuleLoader:
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        warn_once(module.__name__, _table().MODULES[module.__name__], depth=1)
+        warn_once(module.__name__, find_new_module(module.__name__), depth=1)
 
 
 def find_old_module(name: str) -> ModuleSpec | None:
@@ -71,9 +72,18 @@ def find_old_module(name: str) -> ModuleSpec | None:
     """
     if new_path := _table().MOVED.get(name):
         raise ModuleNotFoundError(f"{name} is now {new_path}", name=name)
-    if name in _table().MODULES:
+    if find_new_module(name):
         return ModuleSpec(name, _OldModuleLoader, is_package=True)  # type: ignore[arg-type]
     return None
+
+
+def find_new_module(name: str) -> str:
+    """Return the path of a module that had another one in 0.2.0, or an empty text."""
+    if name in _table().MODULES:
+        return str(_table().MODULES[name])
+    _, folder, *inner = name.split(".")
+    new = ".".join((_PACKAGE, "kernel", folder, *inner))
+    return new if folder in _table().KERNEL_FOLDERS and find_spec(new) else ""
 
 
 def find_renamed(module: str, name: str) -> Any:
