@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.output_schemas.payload_coercion import repair_answer
-from lemming.capabilities.output_schemas.payload_validation import build_payload_schemas, collect_answer_schemas
+from lemming.capabilities.output_schemas.payload_validation import (
+    build_payload_schemas,
+    collect_answer_schemas,
+    repair_answer,
+)
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.agents import load_agent

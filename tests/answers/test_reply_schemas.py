@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lemming.capabilities.output_schemas.closed_schemas import MAX_ENUM_VALUES, close_payload_schema, closing_blocker
-from lemming.capabilities.output_schemas.payload_coercion import repair_payload
+from lemming.capabilities.output_schemas.payload_validation import repair_payload
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.turn.reply_schemas import PayloadSchema, closed_object, limit_properties, reply_schema
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.capabilities.output_schemas.payload_coercion import RepairedAnswer
+from lemming.capabilities.output_schemas.payload_validation import RepairedAnswer
 from lemming.capabilities.plans.foreach_step import (
     NotAList,
     collect_answers,

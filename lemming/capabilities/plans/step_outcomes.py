@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.capabilities.output_schemas.payload_coercion import (
+from lemming.capabilities.output_schemas.payload_validation import (
     RepairedAnswer,
     extract_json_object,
     normalize_word,

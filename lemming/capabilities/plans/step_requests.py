@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from lemming.capabilities.output_schemas.payload_coercion import RepairedAnswer
+from lemming.capabilities.output_schemas.payload_validation import RepairedAnswer
 from lemming.capabilities.plans.plan_format import AgentPlan, StepAction, VerifySettings, WaitSettings
 from lemming.capabilities.plans.plan_run import ActionState, PlanRun, run_key
 from lemming.capabilities.plans.run_values import ANSWERS_KEY, find_referenced_agents

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lemming.capabilities.requests.sub_request_tracker import load_entry
+from lemming.capabilities.requests.request_resolver import load_entry
 from lemming.ext import TickContext
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.turn_numbers import list_turn_keys

@@ -13,8 +13,12 @@ from heapq import merge
 from itertools import islice
 from operator import itemgetter
 
-from lemming.capabilities.requests.request_resolver import RequestResolver, iter_affecting_entries
-from lemming.capabilities.requests.sub_request_tracker import SubRequestTracker, load_entry
+from lemming.capabilities.requests.request_resolver import (
+    RequestResolver,
+    SubRequestTracker,
+    iter_affecting_entries,
+    load_entry,
+)
 from lemming.kernel.inboxes.entry_index import EntryNames
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import (

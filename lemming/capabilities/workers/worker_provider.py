@@ -11,7 +11,7 @@ import socket
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,18 +24,55 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     PermissionQuestion,
     RunTokens,
 )
-from lemming.capabilities.workers.recorded_runs import load_recorded_runs
 from lemming.capabilities.workers.repositories.collector import load_bundle, make_clone, open_collector, patch_clone
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
 from lemming.capabilities.workers.running.worker_run import run_harness
+from lemming.ext import ConfigError, describe_field, make_field
 from lemming.kernel.base.errors import RequestRejected, Unavailable, Unusable
 from lemming.kernel.base.integers import clamp_int
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
+from lemming.kernel.files.json_documents import parse_document
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.providers import Backend, Message, Reply, Request
+
+_LIMIT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """One run of a recording: its task, text and patch."""
+
+    contains: str = field(metadata=describe_field("Text of the task that this run answers.", min_length=1))
+    text: str = field(metadata=describe_field("Text that the worker answers."))
+    patch: str = make_field("", "File with the patch; empty: nothing was changed.")
+
+    def load_patch(self, base: Path) -> bytes:
+        """Return the patch; `base` is the organisation. Raises `ConfigError` for an unreadable file."""
+        return _read_file(base, self.patch) if self.patch else b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """Recorded runs, of which the first that fits a task is replayed."""
+
+    runs: list[RecordedRun] = field(metadata=describe_field("Runs, of which the first that fits is replayed."))
+
+
+def load_recorded_runs(base: Path, file: str) -> list[RecordedRun]:
+    """Return the runs of a recording. Raises `ConfigError` for an unreadable file or wrong content."""
+    return parse_document(_read_file(base, file), file, Recording, unknown_key_policy="none").value.runs
+
+
+def _read_file(base: Path, file: str) -> bytes:
+    try:
+        return fs.read_bytes(base / file, _LIMIT_BYTES)
+    except OSError as error:
+        message = f"recording must be a readable file, got {error.strerror or error}"
+        raise ConfigError(message, where=file, hint="check options.file in config/models.json") from error
+
 
 MAX_FILES = 20_000
 CONTINUE = "You were interrupted. Your changes so far are in this folder. Go on with the task."
