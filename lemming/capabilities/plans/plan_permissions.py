@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from lemming.capabilities.judges.judges_validation import validate_judge_in_file
 from lemming.capabilities.plans.plan_format import (
     END,
     FAIL,
@@ -15,23 +16,54 @@ from lemming.capabilities.plans.plan_format import (
     StepDefinition,
     is_planner,
     load_plan,
+    plan_file,
 )
+from lemming.capabilities.plans.plan_rules import locate_problems, validate_plan
 from lemming.capabilities.plans.reference_validation import iter_references
 from lemming.capabilities.plans.step_graph import iter_explicit_transitions, successors
 from lemming.capabilities.plans.value_paths import find_references, split_reference
-from lemming.ext import ConfigError, Problem
+from lemming.ext import AgentSubject, ConfigError, Problem, make_warning
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import find_unimported
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tools import get_toolset
 from lemming.libraries.conditions.predicates import MISSING, compile_condition, get_field, validate_condition
+
+
+def find_plan_problems(subject: AgentSubject) -> Iterator[Problem]:
+    """Yield problems of an agent's plan: of the file, the plan, and its permissions."""
+    org, agent, config = subject.org, subject.agent, subject.config
+    file = plan_file(agent.name)
+    if not is_planner(agent, config):
+        if path_exists(f"{org.base}/{file}"):
+            message = f'the plan has no effect: the model key of {agent.name} is "{agent.model.key}"'
+            hint = f'set "model": {{"key": "plan"}} in agents/{agent.name}/resume.json, or remove the file'
+            yield make_warning(message, hint=hint, file=file)
+        return
+    try:
+        document = load_plan(org, agent.name)
+    except ConfigError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            hint = "write it; see its format with `lemming export schema plan`"
+            yield Problem(f"the plan of {agent.name} does not exist", file, hint=hint)
+        else:
+            yield from error.problems
+        return
+    yield from document.warnings
+    context = PlanValidationContext(agent, config, org)
+    problems = [*validate_plan(document.value), *validate_permissions(document.value, agent, context)]
+    yield from locate_problems(problems, file, document.raw)
+    for author, judge_settings, pointer in document.value.iter_judges():
+        yield from validate_judge_in_file(org, agent, author, judge_settings, file, pointer, config)
+
 
 DANGEROUS_CLASSES = ("send", "execute", "administer")
 """Tool classes (`lemming.tools.ToolClass`) that no unanswered approval may allow."""

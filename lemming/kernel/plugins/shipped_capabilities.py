@@ -231,7 +231,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             provides={
                 "in_ticks": {"plans": ""},
                 "computed_providers": {"plan": ".plan_provider:PlanProvider"},
-                "checks": {"agent": ".plans_validation:find_plan_problems"},
+                "checks": {"agent": ".plan_permissions:find_plan_problems"},
                 "permissions": {"plans": ".plans_capability:iter_permissions"},
                 "formats": {"plan": ".plan_format:AgentPlan"},
                 "commands": {"plans": ".plans_command:app"},
@@ -366,7 +366,7 @@ BUILT_IN: Mapping[str, CapabilitySpec] = {
                     "file_append": ".file_tools:FileAppendTool",
                     "file_move": ".file_tools:FileMoveTool",
                     "file_search": ".file_search:FileSearchTool",
-                    "search": ".search_tool:SearchTool",
+                    "search": ".file_search:SearchTool",
                     "shell": ".shell_tool:ShellTool",
                     "memory_read": ".memory_tools:MemoryReadTool",
                     "memory_write": ".memory_tools:MemoryWriteTool",
