@@ -1,4 +1,4 @@
-"""docs/concepts.md: one meaning each, here and in the code."""
+"""The glossary in docs/concepts.md: one meaning each, here and in the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "lemming"
-GLOSSARY = (REPOSITORY / "docs/concepts.md").read_text("utf-8")
+CONCEPTS, _, GLOSSARY = (REPOSITORY / "docs/concepts.md").read_text("utf-8").partition("\n## Glossary\n")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")] for line in GLOSSARY.splitlines() if line.startswith("| **")
 ]
@@ -79,10 +79,10 @@ def _definitions() -> Iterator[str]:
 
 @cache
 def other_text() -> str:
-    """Return the text of all code and all other pages, in lower case."""
-    pages = [page for page in (REPOSITORY / "docs").glob("*.md") if page.name != "glossary.md"]
+    """Return the text of all code, all other pages, and the page before the glossary, in lower case."""
+    pages = [page for page in (REPOSITORY / "docs").glob("*.md") if page.name != "concepts.md"]
     files = [*PACKAGE.rglob("*.py"), *pages, REPOSITORY / "README.md"]
-    return "\n".join(file.read_text("utf-8").lower() for file in files)
+    return "\n".join((CONCEPTS.lower(), *(file.read_text("utf-8").lower() for file in files)))
 
 
 def test_every_type_says_what_it_is() -> None:
