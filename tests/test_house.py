@@ -111,7 +111,7 @@ SDKS: dict[str, str | set[str]] = {
         "capabilities/hosted_models/sdk_common.py",
         "capabilities/mcp/mcp_session.py",
         "capabilities/toolbox/http_fetch.py",
-        "telemetry/otlp_client.py",
+        "telemetry/otlp.py",
     },
     "huggingface_hub": "capabilities/embedded_models/hub_download.py",
     "jsonschema": "kernel/base/json_schema/bounded_validator.py",
@@ -132,7 +132,7 @@ SDKS: dict[str, str | set[str]] = {
     "tenacity": {
         "capabilities/toolbox/functions/function_call.py",
         "kernel/llm/retrying_provider.py",
-        "telemetry/otlp_client.py",
+        "telemetry/otlp.py",
     },
     "yaml": {"libraries/front_matter.py", "import_export/org_export.py"},
     "xllamacpp": "capabilities/embedded_models/llama_provider.py",
@@ -141,7 +141,7 @@ SDKS: dict[str, str | set[str]] = {
 STARTS_PROCESSES = {
     "libraries/processes/supervised_process.py", "capabilities/embedded_models/model_weights.py", "commands/chaos.py",
     "libraries/sandbox/sandbox_runner.py", "git_history/git_repository.py",
-    "operations/alert_command.py",
+    "operations/alerts.py",
     "capabilities/toolbox/document_tool.py",
     "capabilities/workers/running/relay.py",
     "capabilities/workers/running/worker_sandbox.py",
@@ -359,7 +359,6 @@ SEARCHES = {
     "kernel/files/field_types.py": "the tables of our own formats",
     "capabilities/hosted_models/provider_http.py": "our own words, put together",
     "journal_tools/agent_rename.py": "a name, escaped",
-    "operations/naming.py": "a name, escaped",
     "capabilities/toolbox/functions/tool_files.py": "a name, escaped",
 }
 SEARCHING = {"compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"}

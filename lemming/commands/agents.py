@@ -35,7 +35,13 @@ from lemming.commands.terminal import (
     style_text,
 )
 from lemming.git_history.rewind import make_archive_folder_name
-from lemming.journal_tools.agent_rename import remove_standing_approvals, rename_agent, replace_creator
+from lemming.journal_tools.agent_rename import (
+    find_referring_agents,
+    remove_references,
+    remove_standing_approvals,
+    rename_agent,
+    replace_creator,
+)
 from lemming.kernel.agents import list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
@@ -45,7 +51,6 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import format_pause
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.operations.naming import find_referring_agents, remove_references
 from lemming.operations.pending_rename import find_pending_rename, require_no_rename
 from lemming.queries.credit_accounts import AgentDetails, load_agent_details
 from lemming.queries.screens.agents_screen import AGENTS, describe_interval

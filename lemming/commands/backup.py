@@ -8,8 +8,8 @@ from typing import Annotated
 
 from lemming.commands.command_context import CommandContext, argument, option, parse_seconds
 from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice
+from lemming.operations.backup_archive import restore_backup as put_in_place
 from lemming.operations.backup_writer import create_backup, resolve_archive_path
-from lemming.operations.restore import restore_backup as put_in_place
 
 _MAX_OMISSIONS_SHOWN = 10
 WAIT_S = 60.0

@@ -22,7 +22,7 @@ from lemming.commands.command_context import CommandContext, option
 from lemming.commands.run_output import Narrator
 from lemming.commands.terminal import format_count, print_data, print_notice
 from lemming.commands.trust import require_workspace_trust
-from lemming.evals.stand_in_copy import BILL_FILE, copy_org
+from lemming.evals.case_copy import BILL_FILE, copy_org
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import LemmingError, UsageError

@@ -32,7 +32,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.queries.case_format import Case, case_file, list_case_names, select_cases
 
 if TYPE_CHECKING:
-    from lemming.evals.eval_results import Result, RunTally
+    from lemming.evals.suite import Result, RunTally
 
 _LINE_WIDTH = 400
 _MAX_REASONS_SHOWN = 5
@@ -95,9 +95,8 @@ def eval(
       lemming eval --model fast --model full --record
       lemming eval --json | jq -c 'select(.type == "eval_run") | [.case, .arm, .passed, .state_root]'
     """
-    from lemming.evals.eval_results import to_junit
     from lemming.evals.rehearsal.spending_budget import SpendingBudget
-    from lemming.evals.suite import RunOptions, build_arms, run_suite
+    from lemming.evals.suite import RunOptions, build_arms, run_suite, to_junit
 
     base = context.org
     output_paths = _resolve_output_paths(out, junit_file)
@@ -190,7 +189,7 @@ def _print_run(result: Result) -> None:
 
 
 def _print_results(results: Sequence[Result], *, quiet: bool) -> None:
-    from lemming.evals.eval_results import tally_results
+    from lemming.evals.suite import tally_results
 
     for result in results:
         if not result.is_passed:
@@ -241,7 +240,7 @@ def _print_failures(result: Result, *, quiet: bool) -> None:
 
 
 def _print_tallies_as_json(results: Sequence[Result]) -> None:
-    from lemming.evals.eval_results import tally_results
+    from lemming.evals.suite import tally_results
 
     for (case, arm), tally in tally_results(results).items():
         print_json("eval", {"case": case, "arm": arm, **tally.as_json()})

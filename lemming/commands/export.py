@@ -34,7 +34,7 @@ from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.tick.firing_plan import has_model_turns
 
 if TYPE_CHECKING:
-    from lemming.telemetry.otlp_client import Collector
+    from lemming.telemetry.otlp import Collector
 
 A2A_VERSION = "1.0"
 """Version of the protocol for agent cards: a2aproject/A2A, `specification/a2a.proto`."""
@@ -209,8 +209,7 @@ def export_otel(
     """
     from lemming.journal_tools.recorded_tick import to_recorded_tick
     from lemming.telemetry.journal_follower import is_finished
-    from lemming.telemetry.otlp import build_requests, get_service_name
-    from lemming.telemetry.otlp_client import Collector
+    from lemming.telemetry.otlp import Collector, build_requests, get_service_name
     from lemming.telemetry.span_links import SpanLinkFinder
     from lemming.telemetry.spans import SpanBuilder
 

@@ -86,7 +86,7 @@ def _set_history_mode(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
 def _rebuild_history(base: OrgPath) -> int:
     """Rebuild a missing history from the journals; return the number of rebuilt ticks, 0 while an engine runs."""
     from lemming.git_history.recorder import Recorder
-    from lemming.journal_tools.git_history_rebuild import rebuild_history
+    from lemming.journal_tools.journal_history import rebuild_history
     from lemming.journal_tools.tick_ranges import list_journals
 
     try:

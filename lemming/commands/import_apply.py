@@ -25,10 +25,16 @@ from lemming.import_export.apply_document import (
 )
 from lemming.import_export.apply_document import apply_writes as write_changes
 from lemming.import_export.claude_importer import import_claude
-from lemming.import_export.document_lines import locate_by_line
-from lemming.import_export.import_source import ImportResult, ImportSource, ImportTarget, open_source
-from lemming.import_export.import_writer import ImportFiles, build_import_files, write_files
-from lemming.import_export.org_document import LIMIT_BYTES, OrgDocument, parse_document, parse_org
+from lemming.import_export.import_source import (
+    ImportFiles,
+    ImportResult,
+    ImportSource,
+    ImportTarget,
+    build_import_files,
+    open_source,
+    write_files,
+)
+from lemming.import_export.org_document import LIMIT_BYTES, OrgDocument, locate_by_line, parse_document, parse_org
 from lemming.import_export.template_files import load_template
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError

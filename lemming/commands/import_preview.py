@@ -10,9 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from lemming.import_export.apply_document import PlannedWrite
+from lemming.import_export.apply_document import PlannedWrite, list_loosened_guards
 from lemming.import_export.apply_document import apply_writes as write_changes
-from lemming.import_export.loosened import list_loosened_guards
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError, Problem

@@ -9,7 +9,7 @@ from typing import Annotated
 from lemming.commands.command_context import CommandContext, Quiet, argument, option
 from lemming.commands.terminal import format_count, print_data, print_json, print_notice, print_text
 from lemming.commands.trust import load_settings
-from lemming.journal_tools.replay.replay_mismatch import ReplayMismatch
+from lemming.journal_tools.replay.replay_runtime import ReplayMismatch
 from lemming.journal_tools.replay.tick_replay import ReplayResult, list_replayable_ticks, replay_into
 from lemming.journal_tools.replay.tick_replay import replay_ticks as replay_in_place
 from lemming.journal_tools.tick_ranges import list_journals

@@ -36,7 +36,7 @@ from lemming.obligations.current_requests import (
 )
 from lemming.obligations.request_costs import RequestCosts, compute_request_costs
 from lemming.obligations.request_entries import choose_answerer, describe_fields, write_answer, write_cancel
-from lemming.obligations.request_goals import count_goal_turns
+from lemming.obligations.request_json import count_goal_turns
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import describe_deadline
 from lemming.obligations.write_decisions import decide, find_pending_request

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.evals.rehearsal.recorded_prompts import hash_prompt
+from lemming.evals.rehearsal.rehearsal_runtime import hash_prompt
 from lemming.evals.rehearsal.spending_budget import SpendingBudget
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import NoAnswer

@@ -22,7 +22,7 @@ from lemming.kernel.turn.guards import VERDICT_SCHEMA
 from lemming.libraries.conditions import predicates
 from lemming.libraries.conditions.regex_search import compile_regex
 from lemming.obligations.current_requests import load_requests
-from lemming.operations.alert_command import run_command
+from lemming.operations.alerts import run_command
 from lemming.queries.case_format import (
     CommandCheck,
     Expectation,

@@ -12,8 +12,11 @@ The document becomes the files of an organisation. Files without an entry in the
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
 
@@ -21,10 +24,10 @@ from lemming.import_export.resume_shorthand import ShorthandDefaults, expand_sho
 from lemming.kernel.agents import decode_resume
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
-from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_pretty, parse
+from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_pretty, escape_pointer_key, locate, parse
 from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 from lemming.kernel.plugins.capability_loader import require_fact
-from lemming.libraries.front_matter import InvalidFrontMatter, parse_yaml
+from lemming.libraries.front_matter import InvalidFrontMatter, find_yaml_line, parse_yaml
 
 LIMIT_BYTES = 1 << 20
 TOOL_FILES_PATTERN = "tools/*.py"
@@ -294,3 +297,48 @@ def _to_list(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list) else [value]
+
+
+# --- lines of errors ------------------------------------------------------------------------------
+
+
+_QUOTED = re.compile(r'"([^"]+)"')
+
+
+@contextmanager
+def locate_by_line(raw: bytes, file: str) -> Iterator[None]:
+    """Add the line number to the location of errors raised about a document within the block."""
+    try:
+        yield
+    except (ConfigError, UsageError) as error:
+        error_file, _, path = error.where.partition(": ")
+        if error_file == file and path and (line := _find_line(raw, file, path, error.message)):
+            old_location, error.where = error.where, f"{file}:{line}: {path}"
+            if isinstance(error, ConfigError):
+                problems = (
+                    replace(problem, file=error.where) if problem.file == old_location else problem
+                    for problem in error.problems
+                )
+                error.problems = tuple(problems)
+        raise
+
+
+def _find_line(raw: bytes, file: str, path: str, message: str) -> int:
+    """Return the line of a path, or of a child key quoted in the message, or 0."""
+    text = raw.decode("utf-8", "replace").removeprefix("\ufeff")
+    parts = path.split(".", 1)  # a file's name has dots, an agent's has none
+    parts = parts if parts[0] == "files" else path.split(".")
+    keys = _QUOTED.findall(message)[:1]
+    candidate_paths = ([*parts, *keys], parts)
+    if file.endswith(".json"):
+        return next(
+            (
+                line
+                for candidate in candidate_paths
+                if (line := locate(text, "".join(f"/{escape_pointer_key(key)}" for key in candidate))[0])
+            ),
+            0,
+        )
+    if file.endswith(".toml"):
+        return 0
+    return next((line for candidate in candidate_paths if (line := find_yaml_line(text, candidate))), 0)

@@ -13,9 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from lemming.journal_tools.file_changes import TickChanges, load_file_changes
 from lemming.journal_tools.recorded_tick import RecordedTick, load_tick_record
-from lemming.journal_tools.replay.external_arrivals import Arrivals, find_arrivals
+from lemming.journal_tools.replay.external_arrivals import Arrivals, TickChanges, find_arrivals, load_file_changes
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError

@@ -18,8 +18,8 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.obligations.all_requests import build_requests
 from lemming.obligations.request_index import RequestEntryIndex
+from lemming.obligations.request_outcome import build_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 
 SHOWN_WHEN_AMBIGUOUS = 10

@@ -23,7 +23,7 @@ from lemming.kernel.files.stat_cache import has_stable_mtime, open_folder, to_id
 from lemming.kernel.inboxes.entry_index import NO_NAMES, EntryIndex, EntryNames
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, parse_file_names
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.obligations.all_requests import concerns_requests, may_concern_requests
+from lemming.obligations.request_outcome import concerns_requests, may_concern_requests
 
 
 class RequestEntryIndex:

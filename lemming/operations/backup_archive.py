@@ -1,26 +1,36 @@
-"""Format of a backup: a .tar.gz of an organisation's files with a manifest at the end.
+"""Format of a backup, a .tar.gz of an organisation's files with a manifest at the end, and its restoration.
 
-Pure except for reading.
-
-Format: docs/formats.md, "Backup". The manifest proves completeness: a truncated archive has none.
+Format: docs/formats.md, "Backup". The manifest proves completeness: a truncated archive has none. A restoration
+unpacks to a staging folder, compares with the manifest, then renames. An archive may come from an arbitrary author:
+Python's tarfile filter "data" refuses members outside the folder, devices and hard links are refused, and every file
+must be covered by the manifest.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.kernel.base.errors import CorruptState, DiskError
+from lemming.kernel.agents import survey_agents
+from lemming.kernel.base.errors import CorruptState, DiskError, UsageError
 from lemming.kernel.base.jsontext import dump_pretty_flat, parse
+from lemming.kernel.files import fs
+from lemming.kernel.files.descriptors import open_regular
 from lemming.kernel.files.disk_errors import write_error
 from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.files.safe_folder import is_temporary
+from lemming.kernel.org.organisation import Organisation, require_known_format
+from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.atomic_folder import stage_org
 
 MANIFEST = ".lemming-backup.json"
 SUFFIXES = (".tar.gz", ".tgz")
@@ -150,3 +160,151 @@ def make_read_error(base: Path, name: str, error: OSError) -> DiskError:
     """Return the error for an unreadable file of the organisation."""
     refusal: Any = write_error(base, name, error)
     return DiskError(f"cannot read: {error.strerror or error}", where=refusal.where, hint=refusal.hint)
+
+
+# --- restoring ------------------------------------------------------------------------------------
+
+
+NOTHING_RESTORED = "nothing was restored"
+_MANIFEST_LIMIT_BYTES, _MAX_MEMBERS = 64 << 20, 20_000_000
+_MAX_DEPTH, _MAX_NAME_CHARS = 200, 4096  # the longest path on Linux
+_RESERVED_BYTES = 16 << 20
+
+
+DEFAULT_MAX_BYTES, DEFAULT_MAX_RATIO = 256 << 20, 100
+"""Limit of decompression: texts shrink ten to thirty times; a thousand times means a decompression bomb."""
+
+
+@dataclass(frozen=True)
+class RestoreResult:
+    """A restored organisation. `broken`: errors of invalid resumes by agent."""
+
+    folder: Path
+    tick: int
+    manifest: Manifest
+    broken: dict[str, str]
+
+
+def restore_backup(file: Path, folder: Path, *, max_bytes: int | None = None) -> RestoreResult:
+    """Restore the organisation of a backup into an empty or new folder.
+
+    `max_bytes` limits the unpacked size. The default is `DEFAULT_MAX_BYTES` plus `DEFAULT_MAX_RATIO` times
+    the size of the archive.
+
+    Raises: UsageError for another folder, CorruptState for an incomplete backup, DiskError. The folder then
+    stays unchanged.
+    """
+    with stage_org(folder, "restore") as staged:
+        manifest = _unpack(file, staged, max_bytes)
+        tick, broken = _inspect_staged_org(staged)
+    return RestoreResult(folder, tick, manifest, broken)
+
+
+def _inspect_staged_org(staged: Path) -> tuple[int, dict[str, str]]:
+    """Return the tick and the errors of invalid resumes. Raises: CorruptState for a folder without an organisation."""
+    if not (staged / "agents").is_dir():
+        raise damaged_archive_error("it has no agents/ folder")
+    require_known_format(staged)
+    org = Organisation(staged)
+    return load_tick(org), {name: str(error) for name, error in survey_agents(org).broken.items()}
+
+
+def _unpack(file: Path, staged: Path, max_bytes: int | None) -> Manifest:
+    if not hasattr(tarfile, "data_filter"):
+        raise UsageError("this Python cannot unpack archives safely", hint="use Python 3.11.4 or newer")
+    try:
+        with open_regular(file) as raw, tarfile.open(fileobj=raw, mode="r|gz", errorlevel=2) as archive:
+            archive_bytes = os.fstat(raw.fileno()).st_size
+            limit_bytes = DEFAULT_MAX_BYTES + DEFAULT_MAX_RATIO * archive_bytes if max_bytes is None else max_bytes
+            return _unpack_members(archive, staged, limit_bytes)
+    except FileNotFoundError as error:
+        raise UsageError("the file does not exist", where=str(file), hint="name a backup") from error
+    except tarfile.FilterError as error:
+        raise damaged_archive_error(f"{error.tarinfo.name!r} must be a regular file inside the archive") from error
+    except (tarfile.TarError, zlib.error, EOFError, UnicodeError) as error:
+        raise damaged_archive_error(str(error) or "the file is truncated") from error
+    except CorruptState as error:
+        raise CorruptState(error.message, where=str(file), hint=error.hint) from error
+    except OSError as error:
+        if isinstance(error, DiskError):
+            raise
+        raise _to_restore_error(file, error) from error
+
+
+def _to_restore_error(file: Path, error: OSError) -> CorruptState | DiskError:
+    """Convert an OSError. gzip also raises OSError for data in another format."""
+    if error.errno is None:
+        return damaged_archive_error(str(error))
+    location = os.fsdecode(error.filename) if error.filename else str(file)
+    return DiskError(f"{error.strerror}", where=location, hint="check the disk and the file; nothing was restored")
+
+
+def _unpack_members(archive: tarfile.TarFile, staged: Path, max_bytes: int) -> Manifest:
+    """Unpack all members up to the manifest at the end, and compare."""
+    unpacker, manifest = _Unpacker(archive, staged, max_bytes), None
+    while (info := archive.next()) is not None:
+        archive.members.clear()  # type: ignore[attr-defined]  # or it keeps all of them
+        if manifest is not None:
+            raise damaged_archive_error("there is data after the manifest")
+        if info.name == MANIFEST and info.isreg() and info.size <= _MANIFEST_LIMIT_BYTES:
+            content = archive.extractfile(info)
+            manifest = parse_manifest(content.read() if content else b"")
+        else:
+            unpacker.add_member(info)
+    if manifest is None:
+        raise damaged_archive_error("it has no manifest: it is truncated, or not a backup")
+    if (manifest.files, manifest.root) != (unpacker.digest.files, unpacker.digest.hexdigest()):
+        raise damaged_archive_error("its files differ from its manifest")
+    return manifest
+
+
+class _Unpacker:
+    """Writer of archive members into a folder; `digest` covers all written members."""
+
+    def __init__(self, archive: tarfile.TarFile, staged: Path, max_bytes: int) -> None:
+        self._max_bytes = self._allowed_bytes = max_bytes
+        self._archive, self._staged = archive, staged
+        self._free_bytes = shutil.disk_usage(staged).free - _RESERVED_BYTES
+        self._names: set[str] = set()
+        self._folder = ""
+        self.digest = ArchiveDigest()
+
+    def add_member(self, info: tarfile.TarInfo) -> None:
+        """Write a member. Raises: CorruptState and tarfile.FilterError for a forbidden member."""
+        if info.name.split("/")[0] in EXCLUDED_NAMES or not (info.isreg() or info.isdir() or info.issym()):
+            raise damaged_archive_error(f"{info.name!r} is not allowed in a backup")
+        if info.name.count("/") > _MAX_DEPTH or len(info.name) > _MAX_NAME_CHARS:
+            raise damaged_archive_error(f"{info.name[:60]!r}... is nested too deep")
+        if info.name in self._names or len(self._names) > _MAX_MEMBERS:
+            raise damaged_archive_error(f"{info.name!r} appears twice")
+        self._names.add(info.name)
+        if info.isdir():
+            tarfile.data_filter(info, str(self._staged))
+            fs.make_folder(self._staged, info.name)  # with the usual mode of an organisation's folder
+            return
+        self._allowed_bytes -= info.size
+        if self._allowed_bytes < 0:
+            hint = f"if you trust it, run `lemming restore --max-bytes N`; {NOTHING_RESTORED}"
+            message = f"the backup must unpack to at most {self._max_bytes} bytes, got more"
+            raise UsageError(message, hint=hint)
+        self._free_bytes -= info.size
+        if self._free_bytes < 0:
+            hint = f"free some space; {NOTHING_RESTORED}"
+            raise DiskError("the disk does not have enough space for the backup", where=str(self._staged), hint=hint)
+        self._write_file(info)
+
+    def _write_file(self, info: tarfile.TarInfo) -> None:
+        folder = info.name.rpartition("/")[0]
+        if folder != self._folder:
+            tarfile.data_filter(info, str(self._staged))
+            fs.make_folder(self._staged, folder or ".")
+            self._folder = folder
+        self._archive.extract(info, self._staged, filter="data")
+        if info.issym():
+            link = os.fsencode(os.readlink(self._staged / info.name))
+            self.digest.add(info.name, 0, sha256(link).digest())
+            self._folder = ""  # check the folder of the next member again
+            return
+        with open_regular(self._staged / info.name) as file:
+            size = os.fstat(file.fileno()).st_size
+            self.digest.add(info.name, size, file_digest(file, "sha256").digest())

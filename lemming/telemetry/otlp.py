@@ -1,22 +1,31 @@
-"""OTLP, the trace format of collectors, as JSON and as protobuf.
+"""OTLP, the trace format of collectors, as JSON and as protobuf, and its transport over HTTP.
 
 In JSON, ids are hex, and whole numbers and times (nanoseconds since 1970) are texts. Format:
-opentelemetry-proto, opentelemetry/proto/collector/trace/v1.
+opentelemetry-proto, opentelemetry/proto/collector/trace/v1. A collector that is down, or asks to wait, is retried
+with growing pauses. Sending twice is harmless, so an interrupted export can be repeated from any point.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
-from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.redaction.secrets import redact_json
+from lemming.kernel.base.errors import NotSent, TimedOut, UsageError
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo
 from lemming.kernel.base.version import __version__
 from lemming.libraries.optional_packages import install_command
 from lemming.telemetry import semconv as names
 from lemming.telemetry.step_timings import StepTiming
+
+if TYPE_CHECKING:
+    import httpx2
+    from tenacity import RetryCallState
+
 
 Json = dict[str, Any]
 
@@ -140,3 +149,164 @@ def _to_any_value(value: Any) -> Json:
 
 def _to_nanoseconds(moment_ms: int) -> str:
     return str(moment_ms * 1_000_000)
+
+
+# --- collectors -----------------------------------------------------------------------------------
+
+
+ATTEMPTS = 6
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+DEADLINE_S = 30.0
+HEADERS_ENV = "OTEL_EXPORTER_OTLP_HEADERS"
+
+_JSON, _PROTOBUF = "application/json", "application/x-protobuf"
+_RETRY_STATUSES = frozenset({429, 502, 503, 504})
+_UNSUPPORTED_MEDIA_TYPE = 415
+
+
+class _CollectorUnavailable(NotSent):
+    """The collector is temporarily unavailable; `retry_after_s` holds its requested delay, if any."""
+
+    retry_after_s: float | None = None
+
+
+def resolve_endpoint(url: str) -> str:
+    """Return the address for traces; an address without a path gets the default path.
+
+    >>> resolve_endpoint("http://127.0.0.1:4318")
+    'http://127.0.0.1:4318/v1/traces'
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(
+            f'--endpoint must be an http or https address, got "{url[:100]}"',
+            hint="write --endpoint http://127.0.0.1:4318",
+        )
+    return urlunsplit(parts._replace(path="/v1/traces")) if parts.path in ("", "/") else url
+
+
+def parse_headers(text: str) -> dict[str, str]:
+    """Return the headers in a variable's value, in OpenTelemetry's format.
+
+    >>> parse_headers("Authorization=Basic%20abc,x-team=news")
+    {'Authorization': 'Basic abc', 'x-team': 'news'}
+    """
+    pairs = (pair.partition("=") for pair in text.split(",") if pair.strip())
+    return {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+
+
+class Collector:
+    """A trace collector. `is_patient`: retry until `stop` is set. `tell`: gets the reason for retries once."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        stop: threading.Event,
+        tell: Callable[[str], None],
+        is_patient: bool = False,
+        first_pause_s: float = FIRST_PAUSE_S,
+    ) -> None:
+        self.address = resolve_endpoint(url)
+        self._stop, self._tell, self._is_patient = stop, tell, is_patient
+        self._first_pause_s = first_pause_s
+        self._form = _JSON
+        self._is_down = False
+
+    def send(self, request: Json) -> None:
+        """Send a request. Raises `NotSent` for a rejected request or a long outage."""
+        from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_when_event_set
+        from tenacity.nap import sleep_using_event
+
+        when_stopped = stop_when_event_set(self._stop)
+        retrying = Retrying(
+            retry=retry_if_exception_type(_CollectorUnavailable),
+            wait=self._pause_s,
+            stop=when_stopped if self._is_patient else when_stopped | stop_after_attempt(ATTEMPTS),
+            sleep=sleep_using_event(self._stop),
+            before_sleep=self._report_outage,
+            reraise=True,
+        )
+        retrying(self._send_once, request)
+        if self._is_down:
+            self._is_down = False
+            self._tell(f"{self._redacted_address} takes traces again")
+
+    def _send_once(self, request: Json) -> None:
+        response = self._post(dump_compact(request) if self._form == _JSON else to_protobuf(request))
+        if response.status_code == _UNSUPPORTED_MEDIA_TYPE and self._form == _JSON:  # kept for the next ones
+            self._form = _PROTOBUF
+            response = self._post(to_protobuf(request))
+        if response.status_code in _RETRY_STATUSES:
+            outage = _CollectorUnavailable(f"{self._redacted_address} answered {response.status_code}", hint=_FIX_HINT)
+            outage.retry_after_s = _parse_delay(response.headers.get("Retry-After", ""))
+            raise outage
+        if not response.is_success:
+            response_text = response.text[:300].strip()
+            raise NotSent(f"{self._redacted_address} answered {response.status_code}: {response_text}", hint=_FIX_HINT)
+        if rejection := _find_rejection(response):
+            raise NotSent(
+                f"{self._redacted_address} rejected part of the data: {rejection}", hint="read the log of the collector"
+            )
+
+    def _post(self, body: bytes) -> httpx2.Response:
+        import httpx2
+
+        from lemming.libraries.concurrency.async_calls import run_async
+
+        headers = {"Content-Type": self._form, **parse_headers(os.environ.get(HEADERS_ENV, ""))}
+
+        async def post() -> httpx2.Response:
+            async with httpx2.AsyncClient(timeout=None) as client:
+                return await client.post(self.address, content=body, headers=headers)
+
+        try:
+            return run_async(post, DEADLINE_S)
+        except TimedOut as error:
+            late = f"{self._redacted_address} did not answer completely within {DEADLINE_S:g} s"
+            raise _CollectorUnavailable(late, hint=_FIX_HINT) from error
+        except httpx2.InvalidURL as error:
+            raise UsageError(f"{self._redacted_address} is not a valid address: {error}") from error
+        except httpx2.HTTPError as error:
+            raise _CollectorUnavailable(
+                f"{self._redacted_address} cannot be reached: {error}", hint=_FIX_HINT
+            ) from error
+
+    def _pause_s(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, _CollectorUnavailable) and error.retry_after_s is not None:
+            return min(error.retry_after_s, 10 * LONGEST_PAUSE_S)
+        return float(min(self._first_pause_s * 2.0 ** (state.attempt_number - 1), LONGEST_PAUSE_S))
+
+    def _report_outage(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if not self._is_down and isinstance(error, NotSent):
+            self._is_down = True
+            self._tell(f"{error.message}; it is asked again")
+
+    @property
+    def _redacted_address(self) -> str:
+        return strip_userinfo(self.address)
+
+
+_FIX_HINT = f"check that it is an OTLP/HTTP collector, and put required headers into {HEADERS_ENV}"
+
+
+def _parse_delay(retry_after: str) -> float | None:
+    """Return the delay in seconds requested by a server; None for a date or an empty value."""
+    return float(retry_after) if retry_after.strip().isdecimal() else None
+
+
+def _find_rejection(response: httpx2.Response) -> str:
+    """Return the reason a collector rejected spans despite a success status, or an empty text."""
+    if _PROTOBUF in response.headers.get("Content-Type", ""):
+        return parse_rejection(response.content)
+    try:
+        response_body: Any = parse(response.content) if response.content.strip() else {}
+    except JsonProblem:
+        return ""
+    partial = response_body.get("partialSuccess") if isinstance(response_body, Mapping) else None
+    if not isinstance(partial, Mapping):
+        return ""
+    count = str(partial.get("rejectedSpans", "0"))
+    return format_rejection(int(count) if count.isdecimal() else 0, str(partial.get("errorMessage", "")))

@@ -13,7 +13,7 @@ from model_server import ModelServer
 from terminal import Lemming
 
 from lemming.kernel.turn.forms.form_choice import ModelFeatures
-from lemming.operations.trial_questions import TRIAL_PROMPTS, build_prompt
+from lemming.operations.trial_forms import TRIAL_PROMPTS, build_prompt
 from lemming.testing import journal_lines, make_org, resume
 
 KINDS = ["answer", "form", "tool", "send"]

@@ -11,7 +11,7 @@ from corpus import plain
 from lemming.cli import run
 from lemming.commands.chaos import ChaosResult, count_concurrent_turns
 from lemming.engine import run_once
-from lemming.evals.stand_in_copy import ANSWERS_FILE, copy_org
+from lemming.evals.case_copy import ANSWERS_FILE, copy_org
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.testing import make_org, resume, say, tree, write_script

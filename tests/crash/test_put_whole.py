@@ -12,8 +12,8 @@ from lemming.journal_tools.fork import fork
 from lemming.journal_tools.journal_history import open_past
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.org.organisation import Organisation
+from lemming.operations.backup_archive import restore_backup
 from lemming.operations.backup_writer import create_backup
-from lemming.operations.restore import restore_backup
 from lemming.testing import FrozenClock, fault_injection, make_org, resume, tree
 
 

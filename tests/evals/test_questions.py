@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lemming.evals.rehearsal.recorded_prompts import hash_prompt
+from lemming.evals.rehearsal.rehearsal_runtime import hash_prompt
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Image, Request
 

@@ -14,14 +14,14 @@ from patience import until
 from terminal import Lemming
 
 from lemming.engine import run_once, ticks
-from lemming.evals.stand_in_copy import copy_org
+from lemming.evals.case_copy import copy_org
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.base.redaction.secrets import refresh
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
-from lemming.operations.alert_command import run_command
+from lemming.operations.alerts import run_command
 from lemming.queries.org_validation import validate_config
 from lemming.testing import Crash, crash_at, make_org, resume, say, write_script
 

@@ -24,9 +24,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import open_org
 from lemming.libraries.atomic_folder import STAGING_FOLDERS
-from lemming.operations.backup_archive import MANIFEST
+from lemming.operations.backup_archive import MANIFEST, restore_backup
 from lemming.operations.backup_writer import Backup, create_backup
-from lemming.operations.restore import restore_backup
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
 
 WITHOUT = (".lemming", ".git")

@@ -20,8 +20,8 @@ from lemming.kernel.base.errors import NotSent, UsageError
 from lemming.kernel.journal.journal_packing import seal_old_journals
 from lemming.kernel.org.organisation import Organisation
 from lemming.telemetry.journal_follower import get_upcoming_ticks, iter_journals
+from lemming.telemetry.otlp import Collector as Client
 from lemming.telemetry.otlp import parse_rejection
-from lemming.telemetry.otlp_client import Collector as Client
 from lemming.testing import Crash, make_org, resume
 
 

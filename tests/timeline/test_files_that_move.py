@@ -11,7 +11,7 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.git_history.history_reader import GitHistory
 from lemming.journal_tools.fork import fork
-from lemming.journal_tools.replay.replay_mismatch import OUTSIDE
+from lemming.journal_tools.replay.replay_runtime import OUTSIDE
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.clock import FrozenClock

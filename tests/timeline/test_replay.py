@@ -14,7 +14,7 @@ from recorded import TICKS, Bell, Refusing, busy_org, call, edit, refuse_models,
 
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
-from lemming.journal_tools.replay.replay_mismatch import OUTSIDE, ReplayMismatch
+from lemming.journal_tools.replay.replay_runtime import OUTSIDE, ReplayMismatch
 from lemming.journal_tools.replay.tick_replay import ReplayResult, list_replayable_ticks, replay_into, replay_ticks
 from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.base.clock import FrozenClock

@@ -9,7 +9,7 @@ from skilled_corpus import skilled
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.evals.stand_in_copy import copy_org
+from lemming.evals.case_copy import copy_org
 from lemming.git_history.git_repository import BRANCH, Repository
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into
 from lemming.kernel.base.clock import FrozenClock

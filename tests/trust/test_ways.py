@@ -24,8 +24,8 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.operations.backup_archive import restore_backup
 from lemming.operations.backup_writer import create_backup
-from lemming.operations.restore import restore_backup
 from lemming.testing import make_org, resume, say, tree
 
 TICKS = 32

@@ -1,7 +1,6 @@
 """Resolve single requests as an agent may see them in a turn, from the entries that concern each request.
 
-`lemming.obligations.all_requests` builds all requests at once. Both modules apply events with
-`lemming.obligations.request_outcome`.
+`lemming.obligations.request_outcome` builds all requests at once, and applies the events for both.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ from typing import Any
 from lemming.capabilities.trust.author_labels import EndorsementLog
 from lemming.capabilities.trust.sidecar_labels import get_label_path
 from lemming.ext import find_people
-from lemming.journal_tools.provenance.trust_steps import TrustStep
-from lemming.journal_tools.provenance.write_log import WriteLog
+from lemming.journal_tools.provenance.write_log import TrustStep, WriteLog
 from lemming.journal_tools.recorded_tick import TurnRecord
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths

@@ -16,8 +16,7 @@ from typing import Any
 
 from lemming.engine import run_opened
 from lemming.evals.rehearsal.org_comparison import EntryDifference, diff_entries
-from lemming.evals.rehearsal.recorded_prompts import RecordedPrompts
-from lemming.evals.rehearsal.rehearsal_runtime import RehearsalRuntime, SkippedCall, UnaskedQuestion
+from lemming.evals.rehearsal.rehearsal_runtime import RecordedPrompts, RehearsalRuntime, SkippedCall, UnaskedQuestion
 from lemming.evals.rehearsal.spending_budget import SpendingBudget
 from lemming.git_history.history_reader import FileChange
 from lemming.journal_tools.file_history import FileHistory, iter_tracked_files, load_current_file

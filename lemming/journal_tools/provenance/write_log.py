@@ -1,10 +1,10 @@
-"""The turns that wrote each file, from the read model; contents come from the journals."""
+"""The turns that wrote each file, from the read model; contents come from the journals. Also the steps that lost trust."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise
 from typing import Any
@@ -19,6 +19,7 @@ from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import make_prompt_reader
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.read_model.read_model import Progress, ReadModel
 from lemming.read_model.tick_queries import load_tick_list, load_ticks, no_progress
 
@@ -176,3 +177,33 @@ class WriteLog:
         except CorruptState:
             self.damaged.add(tick)
             return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustStep:
+    """A step of a trust trace: an item with trust label `trust`, because its turn read `because`.
+
+    Without a tick no turn wrote the item, which is then the origin. `vouched`: the entries of people who
+    endorsed the item.
+    """
+
+    what: str
+    trust: str
+    tick: int | None = None
+    agent: str = ""
+    because: str = ""
+    vouched: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {**asdict(self), "vouched": [*self.vouched]}
+
+
+def load_trust_steps(write_log: WriteLog, path: str) -> list[TrustStep]:
+    """Return the trust trace of a file, a memory or an entry, beginning with the item.
+
+    The trace is empty if no turn lowered the trust, and if the capability of trust is not installed.
+    """
+    trace_trust = find_fact("trust.trace")
+    steps: list[TrustStep] = trace_trust(write_log, path) if trace_trust else []
+    return steps

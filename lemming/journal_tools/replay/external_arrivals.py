@@ -1,4 +1,4 @@
-"""Files that came from people, each with the tick of its arrival.
+"""Files that came from people, each with the tick of its arrival, and the file changes in the journals.
 
 A replay starts from files not written in any turn: resumes, settings, shared files, people's entries. Each file is put
 in place before the tick with its first evidence in the journals: an agent's files before the first plan with the agent,
@@ -14,19 +14,31 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from lemming.git_history.external_files import list_external_files
-from lemming.journal_tools.file_changes import FileChanges, load_file_changes
 from lemming.journal_tools.verify.state_root import list_counted_files
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
-from lemming.kernel.base.errors import ConfigError, DiskError
+from lemming.kernel.base.errors import ConfigError, CorruptState, DiskError
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files import fs
+from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import unreadable_reason
-from lemming.kernel.journal.journal_file import read_journal
-from lemming.kernel.journal.journal_records import TurnStarted
+from lemming.kernel.journal.journal_file import journal_ticks, make_prompt_reader, read_journal
+from lemming.kernel.journal.journal_records import (
+    EntriesExpired,
+    Record,
+    TickCommitted,
+    TickStarted,
+    TurnCommitted,
+    TurnEnded,
+    TurnStarted,
+    TurnTold,
+)
+from lemming.kernel.journal.read_cursor import ReadMark
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_file_names, read_entry
 from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.firing_plan import TickPlan
 
 FILE_LIMIT_BYTES = 1 << 30
 _TRUST = re.compile(r'^\{"trust": "[a-z][a-z0-9_-]*", ')
@@ -148,3 +160,93 @@ def _load_file(base: OrgPath, file: str) -> bytes:
         return fs.read_bytes(base / file, FILE_LIMIT_BYTES)
     except OSError as error:
         raise DiskError(unreadable_reason(error), where=file, hint="check its owner and mode") from error
+
+
+# --- what the journals say about files ------------------------------------------------------------
+
+
+@dataclass
+class TickChanges:
+    """The file changes of a tick, in order: the author of each written file, or None for a removed file.
+
+    `states`: the state of each agent before its first turn in the tick, in the form of the ledger.
+    """
+
+    at: str = ""
+    changes: dict[str, str | None] = field(default_factory=dict)
+    states: dict[str, Json] = field(default_factory=dict)
+    reports: list[TurnReport] = field(default_factory=list)
+    is_committed: bool = False
+
+
+@dataclass
+class FileChanges:
+    """The file changes of all journals, oldest first.
+
+    `written`: all files ever written in turns. `expired`: entries removed by retention and not written in any turn.
+    `first_planned`: the first tick with an agent in its plan. `first_shown`: the first tick with an entry in a prompt.
+    """
+
+    ticks: dict[int, TickChanges] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
+    expired: set[str] = field(default_factory=set)
+    first_planned: dict[str, int] = field(default_factory=dict)
+    first_shown: dict[str, int] = field(default_factory=dict)
+
+    def first_visible_tick(self, name: EntryName) -> int | None:
+        """Return the first tick with the entry in a prompt, or None if no prompt contained the entry."""
+        return self.first_shown.get(name.identity, self.first_shown.get(name.id))
+
+
+def load_file_changes(base: OrgPath, *, despite_damage: bool = False) -> FileChanges:
+    """Load the file changes of all journals. A damaged journal is skipped, or raises `CorruptState`."""
+    changes, prompts = FileChanges(), make_prompt_reader(base)
+    for tick in journal_ticks(base):
+        try:
+            records = read_journal(base, tick, prompts=prompts)
+        except CorruptState:
+            if not despite_damage:
+                raise
+            continue  # the past with a hole in it, where that is better than none
+        changes.ticks[tick] = TickChanges()
+        for record in records:
+            _add_record(changes, tick, record)
+    changes.expired -= changes.written  # files written by turns are already listed
+    return changes
+
+
+def _add_record(file_changes: FileChanges, tick: int, record: Record) -> None:
+    tick_changes, first_shown = file_changes.ticks[tick], file_changes.first_shown
+    match record:
+        case TickStarted():
+            tick_changes.at = record.at
+            for name in TickPlan.from_record(record).all_agents:
+                file_changes.first_planned.setdefault(name, tick)
+        case TurnStarted():
+            tick_changes.states.setdefault(record.agent, record.state)  # as its first turn in the tick found it
+            # by its whole name where the mark tells it: an id that a person gave may come twice
+            names_by_id = {
+                entry_id.partition("_")[2]: entry_id
+                for entry_id in ReadMark.from_json(record.read).also
+                if "/" in entry_id
+            }
+            for identity in (
+                *names_by_id.values(),
+                *(entry_id for entry_id in record.entries if entry_id not in names_by_id),
+            ):
+                first_shown[identity] = min(tick, first_shown.get(identity, tick))
+        case TurnTold():  # it came while the tick ran: no prompt of the tick had it from the beginning
+            for identity in record.entries:
+                first_shown.setdefault(identity, tick + 1)
+        case TurnEnded(report=report):
+            tick_changes.reports.append(report)
+            if isinstance(record, TurnCommitted):
+                files = [*report.written_ahead, *(file["path"] for file in report.files)]
+                file_changes.written.update(files)
+                tick_changes.changes |= dict.fromkeys(files, report.turn_key)
+                tick_changes.changes |= dict.fromkeys(report.removed)
+        case EntriesExpired():
+            file_changes.expired.update(record.files)
+            tick_changes.changes |= dict.fromkeys(record.files)
+        case TickCommitted():
+            tick_changes.is_committed = True

@@ -16,8 +16,13 @@ from lemming.engine import run_opened
 from lemming.journal_tools.recorded_tick import RecordedTick
 from lemming.journal_tools.repair.unknown_calls import without_notes
 from lemming.journal_tools.replay.external_arrivals import Arrivals, find_arrivals
-from lemming.journal_tools.replay.replay_mismatch import NOT_REPEATABLE, missing_answer_error, require_equal
-from lemming.journal_tools.replay.replay_runtime import ReplayRuntime, to_recorded_format
+from lemming.journal_tools.replay.replay_runtime import (
+    NOT_REPEATABLE,
+    ReplayRuntime,
+    missing_answer_error,
+    require_equal,
+    to_recorded_format,
+)
 from lemming.journal_tools.turn_replay import RecordedAnswers, RecordingExhausted
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
