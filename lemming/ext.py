@@ -52,8 +52,7 @@ __all__ = [*_MODULES]  # for `import *`
 if TYPE_CHECKING:  # the same names, for editors and type checkers
     from lemming.kernel.base.contract import NewEntry as NewEntry, ToolCall as ToolCall, TurnReply as TurnReply
     from lemming.kernel.base.errors import (
-        ConfigError as ConfigError, ContractError as ContractError, LemmingError as LemmingError, Problem as
-        Problem,
+        ConfigError as ConfigError, ContractError as ContractError, LemmingError as LemmingError, Problem as Problem,
     )
     from lemming.kernel.base.paths import resume_file as resume_file
     from lemming.kernel.base.problems import make_warning as make_warning
@@ -71,43 +70,40 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     )
     from lemming.kernel.tick.clock_reading import find_first_reading as find_first_reading
     from lemming.kernel.tick.tick_counter import load_tick as load_tick
-    from lemming.kernel.turn.approved_calls import list_grants as list_grants
     from lemming.kernel.tick.validation.checks import (
         AgentSubject as AgentSubject, CheckSubject as CheckSubject, Inventory as Inventory, TurnSubject as TurnSubject,
     )
+    from lemming.kernel.turn.approved_calls import list_grants as list_grants
     from lemming.kernel.turn.descriptions import (
         AuxiliaryPrompt as AuxiliaryPrompt, ClockSchedule as ClockSchedule, DescribeQuery as DescribeQuery,
-        ExpiredMemory as ExpiredMemory, OptionalReadPath as OptionalReadPath, OrgQuery as OrgQuery, OutsideFile
-        as OutsideFile, OutsideRoot as OutsideRoot, ReadPath as ReadPath, ScheduleQuery as ScheduleQuery,
+        ExpiredMemory as ExpiredMemory, OptionalReadPath as OptionalReadPath, OrgQuery as OrgQuery,
+        OutsideFile as OutsideFile, OutsideRoot as OutsideRoot, ReadPath as ReadPath, ScheduleQuery as ScheduleQuery,
         TickView as TickView, ToolReference as ToolReference,
     )
     from lemming.kernel.turn.effect_chain import Interceptor as Interceptor
     from lemming.kernel.turn.forms.form_user_message import describe_task as describe_task
-    from lemming.kernel.turn.guards import SharedResource as SharedResource
+    from lemming.kernel.turn.guards import SharedResource as SharedResource, VERDICT_SCHEMA as VERDICT_SCHEMA
     from lemming.kernel.turn.live_phase import (
-        CheckResult as CheckResult, RunTool as RunTool, SendRequest as SendRequest, StartTool as StartTool,
+        CheckResult as CheckResult, LivePhase as LivePhase, RunTool as RunTool, SendRequest as SendRequest,
+        StartTool as StartTool, TickScope as TickScope,
     )
-    from lemming.kernel.turn.live_phase import LivePhase as LivePhase, TickScope as TickScope
     from lemming.kernel.turn.preparation import (
-        Block as Block, Continue as Continue, Due as Due, Preparation as Preparation, Wake as Wake, Watch as
-        Watch,
+        Block as Block, CapabilityStatus as CapabilityStatus, Continue as Continue, Due as Due,
+        Preparation as Preparation, RetentionHold as RetentionHold, RunTurn as RunTurn, SkipReason as SkipReason,
+        TurnContext as TurnContext, Wake as Wake, Watch as Watch,
     )
     from lemming.kernel.turn.preparation_effects import (
-        BuildPrompt as BuildPrompt, LabelPrompt as LabelPrompt, ReceiveEntry as ReceiveEntry, SelectContext as
-        SelectContext, ShowEarlierResult as ShowEarlierResult, ShowEntry as ShowEntry, ShowFile as ShowFile,
-        ShowMemory as ShowMemory,
+        BuildPrompt as BuildPrompt, LabelPrompt as LabelPrompt, ReceiveEntry as ReceiveEntry,
+        SelectContext as SelectContext, ShowEarlierResult as ShowEarlierResult, ShowEntry as ShowEntry,
+        ShowFile as ShowFile, ShowMemory as ShowMemory,
     )
     from lemming.kernel.turn.prompt_input import PLAIN as PLAIN, PromptLabels as PromptLabels
     from lemming.kernel.turn.prompt_prefix import TickContext as TickContext
     from lemming.kernel.turn.tool_results import render_result as render_result
-    from lemming.kernel.turn.preparation import (
-        CapabilityStatus as CapabilityStatus, RetentionHold as RetentionHold, RunTurn as RunTurn, SkipReason as
-        SkipReason, TurnContext as TurnContext,
-    )
     from lemming.kernel.turn.turn_effects import (
-        Allowed as Allowed, AskModel as AskModel, AskPerson as AskPerson, BindFiles as BindFiles, CallTool as
-        CallTool, CarriedOut as CarriedOut, CarryOut as CarryOut, CheckEntries as CheckEntries, Deferred as
-        Deferred, Effect as Effect, EffectFinished as EffectFinished, EffectPerformed as EffectPerformed,
+        Allowed as Allowed, AskModel as AskModel, AskPerson as AskPerson, BindFiles as BindFiles, CallTool as CallTool,
+        CarriedOut as CarriedOut, CarryOut as CarryOut, CheckEntries as CheckEntries, Deferred as Deferred,
+        Effect as Effect, EffectFinished as EffectFinished, EffectPerformed as EffectPerformed,
         EffectStarted as EffectStarted, EndTurn as EndTurn, Event as Event, Interception as Interception,
         LiveEffect as LiveEffect, Outcome as Outcome, Rejected as Rejected, Replaced as Replaced, Seal as Seal,
         ShowResult as ShowResult, Suspended as Suspended, TakeReply as TakeReply, TakeResult as TakeResult,
@@ -117,7 +113,6 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from lemming.kernel.turn.turn_hooks import Capability as Capability
     from lemming.kernel.turn.turn_values import Steps as Steps, TurnInputs as TurnInputs
     from lemming.kernel.turn.turn_view import TurnView as TurnView
-    from lemming.kernel.turn.guards import VERDICT_SCHEMA as VERDICT_SCHEMA
 # isort: on
 # fmt: on
 
