@@ -138,8 +138,9 @@ def _limit_calls(reply: TurnReply, max_calls: int) -> TurnReply:
     excess = len(reply.tool_calls) - max_calls
     if excess <= 0:
         return reply
-    omission = f"tool_calls: {excess} of {max_calls + excess} were left out"
-    remark = f"{omission}, the limit is {max_calls} (turn.max_tool_calls)"
+    remark = (
+        f"tool_calls: {excess} of {max_calls + excess} were left out, the limit is {max_calls} (turn.max_tool_calls)"
+    )
     return reply._replace(tool_calls=reply.tool_calls[:max_calls], left_out=(*reply.left_out, remark))
 
 

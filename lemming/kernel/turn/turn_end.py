@@ -128,8 +128,6 @@ def _report(
 def _last_model(turn_state: TurnState) -> str:
     """Return the model of the last reply."""
     # The model of the agent's own answers; capabilities may have asked another.
-    if not turn_state.auxiliary_answers:
-        return turn_state.answers[-1].model if turn_state.answers else ""
     auxiliary_ids = {id(answer) for answers in turn_state.auxiliary_answers.values() for answer in answers}
     return next((answer.model for answer in reversed(turn_state.answers) if id(answer) not in auxiliary_ids), "")
 

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply
+from lemming.kernel.base.contract import Keep, ToolCall, TurnReply
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, RequestOverLimit, StoppedByGate
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.journal.write_offs import WriteOff
-from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.listing import load_found_tools
@@ -127,7 +126,7 @@ class TurnState(TurnWrites):
     def _ask_about_call(self, question: AskPerson, effect: CallTool) -> Outcome:
         """Ask persons about a call. The call then carries the question, and waits or is made with their approval."""
         self.call_questions = (*self.call_questions, question)
-        number, staged = self.call_numbers.peek(len(self.results)), self._staged_with_labels()
+        number, staged = self.call_numbers.peek(len(self.results)), self.stage_labels()
         if self.source.is_approved(number, effect.call, effect.at, staged, self.call_questions):
             self.approved_questions += 1
             return Allowed(question)
@@ -188,7 +187,7 @@ class TurnState(TurnWrites):
             # Where a capability decides about calls, none may start before the earlier ones have their results.
             if index + 1 < len(reply.tool_calls) and (self.chain is None or CallTool not in self.chain):
                 parallel_calls = self.call_numbers.get_recorded_number(number, len(self.results))
-                self.source.start_calls(parallel_calls, reply.tool_calls[index:], at, self._staged_with_labels)
+                self.source.start_calls(parallel_calls, reply.tool_calls[index:], at, self.stage_labels)
             self.call_tool(call, at, number)
         is_observed = self.chain is not None and CarryOut in self.chain
         files_before, memories_before = ({**self.staged}, {**self.memory}) if is_observed else ({}, {})
@@ -281,7 +280,7 @@ class TurnState(TurnWrites):
 
     def _make_call(self, call: ToolCall, at: str) -> ToolResult:
         """Return the result of a call, recorded or live. Until persons approve, that of a call that waits."""
-        staged, number = self._staged_with_labels(), self.call_numbers.assign(len(self.results))
+        staged, number = self.stage_labels(), self.call_numbers.assign(len(self.results))
         if self.call_questions:
             result = self.source.call_tool(number, call, at, staged, self.call_questions, self.approved_questions)
         else:
@@ -338,29 +337,6 @@ class TurnState(TurnWrites):
             assert self.make_requests, "the turn has not begun"
             self.requests = self.make_requests(self)
         return self.requests
-
-    def fail_request(self, reason: str) -> None:
-        """Answer the turn's request with the reason for its failure."""
-        self.require_requests().abandon(reason)
-
-    def write_for_capability(self, new: NewEntry, at: str, asked_by: ToolCall | None) -> OutboxEntry | None:
-        """Write an entry for a capability; a question waits for the answer as the result of a call."""
-        entry = self.stage_entry(new, at)
-        if "hands_on" in new.payload:
-            self.is_handed_off = self.require_requests().has_handoff
-        if entry is not None and asked_by is not None:
-            self.add_result(asked_by.tool, asked_by.args, ToolResult(True), asked_by.id, is_entry=True)
-            self.pending_indexes[entry.identity] = len(self.results)
-        return entry
-
-    def call_for_capability(self, call: ToolCall, at: str) -> ToolResult:
-        """Make a call that a capability needs, and return its result. The model is told of it only if it fails."""
-        index, has_more_to_show = len(self.results), bool(self.actionable_results)
-        self.call_tool(call, at)
-        result = self.source.call_tool(self.call_numbers.last, call, at, {})
-        if self.results[index]["success"] and not has_more_to_show:
-            self.shown_count = len(self.results)  # nothing to tell: it is no reason to ask the model once more
-        return result
 
     def refuse_call(self, call: ToolCall, refusal: ToolResult) -> None:
         """Record a refused call, and inform the model and the observers of the turn."""

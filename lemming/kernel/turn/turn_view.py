@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.live_phase import LivePhase
+from lemming.kernel.turn.tool_results import render_result
 from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
 
 if TYPE_CHECKING:
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
     from lemming.kernel.journal.turn_report import End
     from lemming.kernel.messages import OutboxEntry
     from lemming.kernel.providers import Message
-    from lemming.kernel.tools import ToolResult
     from lemming.kernel.tools.tool_context import ToolContext
     from lemming.kernel.turn.current_request import CurrentRequest
     from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
@@ -192,7 +194,7 @@ class TurnView:
 
     def fail_request(self, reason: str) -> None:
         """Answer the turn's request with the reason for its failure."""
-        self._state.fail_request(reason)
+        self._state.require_requests().abandon(reason)
 
     # --- writes ---------------------------------------------------------------------------------------
 
@@ -201,7 +203,14 @@ class TurnView:
 
         `asked_by`: a call whose result is the answer to the entry, a question.
         """
-        return self._state.write_for_capability(new, at, asked_by)
+        state = self._state
+        entry = state.stage_entry(new, at)
+        if "hands_on" in new.payload:
+            state.is_handed_off = state.require_requests().has_handoff
+        if entry is not None and asked_by is not None:
+            state.add_result(asked_by.tool, asked_by.args, ToolResult(True), asked_by.id, is_entry=True)
+            state.pending_indexes[entry.identity] = len(state.results)
+        return entry
 
     def remember(self, key: str, value: Any, at: str) -> None:
         """Write a memory, which passes the interceptors as any does."""
@@ -215,15 +224,20 @@ class TurnView:
 
     def tag_entries(self, entries: Collection[str], tag: str) -> None:
         """Add a tag to entries of the turn, by their identities."""
-        self._state.tag_entries(entries, tag)
+        self._change_entries(entries, lambda entry: replace(entry, tags=[*dict.fromkeys([*entry.tags, tag])]))
 
     def extend_payloads(self, entries: Collection[str], values: Json) -> None:
         """Set keys in the payloads of entries of the turn, by their identities."""
-        self._state.extend_payloads(entries, values)
+        self._change_entries(entries, lambda entry: replace(entry, payload={**entry.payload, **values}))
+
+    def _change_entries(self, identities: Collection[str], change: Callable[[OutboxEntry], OutboxEntry]) -> None:
+        entries = self._state.entries
+        self._state.entries = [change(entry) if entry.identity in identities else entry for entry in entries]
 
     def leave_result(self, tool: str, text: str) -> None:
         """Leave a text for the next turn for the same request, as the result of a call that failed."""
-        self._state.leave_result(tool, text)
+        self._state.results.append(render_result(tool, {}, ToolResult(False, text)))
+        self._state.call_ids.append("")
 
     def insert_message(self, message: Message) -> None:
         """Insert a message before the last one of the turn's prompt."""
@@ -241,7 +255,13 @@ class TurnView:
 
     def call_tool(self, tool: str, args: Json, at: str) -> ToolResult:
         """Make a call for the capability itself. The model is told of it only if it fails."""
-        return self._state.call_for_capability(ToolCall(tool, args), at)
+        state, call = self._state, ToolCall(tool, args)
+        index, has_more_to_show = len(state.results), bool(state.actionable_results)
+        state.call_tool(call, at)
+        result = state.source.call_tool(state.call_numbers.last, call, at, {})
+        if state.results[index]["success"] and not has_more_to_show:
+            state.shown_count = len(state.results)  # nothing to tell: it is no reason to ask the model once more
+        return result
 
     def allow_silence(self) -> None:
         """Let the turn end without a reply, and leave its request open."""
@@ -259,7 +279,13 @@ class TurnView:
 
         A run that a kill cut off is made again.
         """
-        return self._state.run_check(name, run)
+        state, staged = self._state, self._state.stage_labels()
+        number, state.check_count = state.check_count, state.check_count + 1
+        at = state.answers[-1].at if state.answers else ""
+        finding = state.source.run_check(number, name, run, at, staged)
+        state.written_ahead.update(staged)  # they are on the disk: a later change is not the tools'
+        state.staged.clear()
+        return finding
 
     def ask(
         self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None, *, by: str = ""

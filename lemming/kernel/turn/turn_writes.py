@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import LemmingError, StoppedByGate, ToolError, TurnTooLong
 from lemming.kernel.base.times import normalize_moment
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import decode_memory, make_memory_effect
 from lemming.kernel.messages import (
@@ -41,9 +40,7 @@ from lemming.kernel.turn.turn_effects import (
 from lemming.kernel.turn.turn_state_values import TurnStateValues
 
 if TYPE_CHECKING:
-    from lemming.kernel.tools.tool_context import ToolContext
     from lemming.kernel.turn.effect_chain import EffectChain
-    from lemming.kernel.turn.guards import CheckFinding
 
 
 class TurnWrites(TurnStateValues):
@@ -194,7 +191,7 @@ class TurnWrites(TurnStateValues):
                 refusal = ToolResult(False, written.reason, outcome="refused")
                 self.add_result("file", {"path": file.path_key}, refusal)
 
-    def _staged_with_labels(self) -> dict[str, FileEffect]:
+    def stage_labels(self) -> dict[str, FileEffect]:
         """Return the staged files as a call sees and may write them, with label files."""
         staged = {**self.staged}
         return staged if self.chain is None else {**self._seal(Seal(files=staged)).files}
@@ -218,34 +215,6 @@ class TurnWrites(TurnStateValues):
             if path not in self.written_ahead:
                 del self.memory[path]
         return True
-
-    def tag_entries(self, identities: Collection[str], tag: str) -> None:
-        """Add a tag to entries of the turn."""
-        self.entries = [
-            replace(entry, tags=[*dict.fromkeys([*entry.tags, tag])]) if entry.identity in identities else entry
-            for entry in self.entries
-        ]
-
-    def run_check(self, name: str, run: Callable[[ToolContext], CheckFinding]) -> CheckFinding:
-        """Run a program that sees the turn's files, and return its finding, recorded or live."""
-        number, self.check_count = self.check_count, self.check_count + 1
-        staged = self._staged_with_labels()
-        finding = self.source.run_check(number, name, run, self.answers[-1].at if self.answers else "", staged)
-        self.written_ahead.update(staged)  # they are on the disk: a later change is not the tools'
-        self.staged.clear()
-        return finding
-
-    def leave_result(self, tool: str, text: str) -> None:
-        """Leave a text for the next turn for the same request, as the result of a call that failed."""
-        self.results.append(render_result(tool, {}, ToolResult(False, text)))
-        self.call_ids.append("")
-
-    def extend_payloads(self, identities: Collection[str], values: Json) -> None:
-        """Set keys in the payloads of entries of the turn."""
-        self.entries = [
-            replace(entry, payload={**entry.payload, **values}) if entry.identity in identities else entry
-            for entry in self.entries
-        ]
 
     def discard_writes(self) -> None:
         """Drop the entries, files and memories of the turn."""
