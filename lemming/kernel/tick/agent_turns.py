@@ -62,7 +62,8 @@ def take_turns(tick: Tick) -> None:
                 order = [name for name in order if name not in idle]
             waits = find_waits(order, dependencies)
             if begun := {name: wait.begun for name, wait in waits.items() if wait.begun}:
-                tick.scope.progress = progress = TurnProgress(begun, runtime.stop)
+                progress = TurnProgress(begun, runtime.stop)
+                tick.scope.wait_for_earlier = progress.wait_for_earlier
         run_turns(
             order,
             waits,

@@ -182,11 +182,11 @@ class LiveCalls:
     def _wait_for_earlier(self, call: ToolCall) -> None:
         """Before a call that runs in turn order, wait for the turns before it. Raises `EngineStopped`."""
         tool = self._toolset.allowed_tools(self._inputs.agent, self._settings).get(call.tool)
-        progress = self._phase.tick.progress if self._phase.tick else None
-        if tool is None or not tool.runs_in_order or progress is None:
+        wait = self._phase.tick.wait_for_earlier if self._phase.tick else None
+        if tool is None or not tool.runs_in_order or wait is None:
             return
         with self._runtime.release_turn_lock():
-            has_ended = progress.wait_for_earlier(self._name)
+            has_ended = wait(self._name)
         if not has_ended:
             raise EngineStopped
 

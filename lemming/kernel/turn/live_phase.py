@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.turn.turn_effects import Effect, LiveEffect
@@ -92,24 +92,18 @@ LIVE_EFFECTS: Sequence[type[Effect]] = (RunTool, StartTool, CheckResult, SendReq
 T = TypeVar("T")
 
 
-class EarlierTurns(Protocol):
-    """The turns that a call of a tool with `runs_in_order` must follow."""
-
-    def wait_for_earlier(self, name: str) -> bool:
-        """Wait until these turns of other agents are over. Return False if the engine is to end."""
-
-
 @dataclass
 class TickScope:
     """A tick in progress, for limits of all its turns: its journal, and the agents with a turn in order.
 
-    `progress`: the turns that are over, where turns of the tick wait for each other only in certain calls.
+    `wait_for_earlier`: waits until earlier turns of other agents are over, for calls of tools with `runs_in_order`;
+    returns False if the engine is to end. None where turns do not wait for each other in calls.
     """
 
     tick_context: TickContext
     journal: Journal
     order: Sequence[str]
-    progress: EarlierTurns | None = None
+    wait_for_earlier: Callable[[str], bool] | None = None
     _caches: dict[object, Any] = field(default_factory=dict)
 
     def get_cache(self, kind: Callable[[TickScope], T]) -> T:

@@ -51,7 +51,7 @@ class PreparationChain:
         self._by_name, self._agent_name = by_name, agent_name
         self.names = by_name.keys()
         links = [capability.preparer(turn) for capability, turn in by_name.values()]
-        self._chain = EffectChain(links, _perform, _forget) if links else NO_CHAIN
+        self._chain = EffectChain(links, _ignore, _ignore) if links else NO_CHAIN
         self.can_withhold = ReceiveEntry in self._chain
         self.may_change = any(
             name not in LISTED and (type(item).due is not Capability.due or ReceiveEntry in item.handles)
@@ -195,15 +195,11 @@ def _checked(capability: Capability, snapshot: Any) -> Json | None:
     return checked
 
 
-def _perform(effect: Effect) -> None:
-    """Do nothing: an effect of a turn in preparation is only decided."""
+def _ignore(item: Effect | Event) -> None:
+    """Do nothing: an effect of a turn in preparation is only decided, and nothing is recorded yet."""
 
 
-def _forget(event: Event) -> None:
-    """Record nothing: a turn in preparation has no record."""
-
-
-NO_CHAIN = EffectChain((), _perform, _forget)
+NO_CHAIN = EffectChain((), _ignore, _ignore)
 NO_PREPARATION = PreparationChain({})
 """The chain of a turn without capabilities."""
 

@@ -101,18 +101,6 @@ class WriteEntry(Effect):
     is_independent: bool = False
     written: OutboxEntry | None = None
 
-    @classmethod
-    def from_new(
-        cls, new: NewEntry, at: str, *, grant: Mapping[str, Any] | None = None, is_independent: bool = False
-    ) -> WriteEntry:
-        """Return the effect of a new entry."""
-        return cls(kind=new.kind, payload=new.payload, tags=new.tags, at=at, grant=grant, is_independent=is_independent)
-
-    @classmethod
-    def from_written(cls, entry: OutboxEntry, at: str) -> WriteEntry:
-        """Return the effect of an entry that a tool wrote."""
-        return cls(kind=entry.kind, payload=entry.payload, tags=entry.tags, at=at, written=entry)
-
     @property
     def new(self) -> NewEntry:
         """The entry without id and author."""

@@ -79,7 +79,9 @@ class TurnWrites(TurnStateValues):
             new = completed
         if self.chain is None or by_engine:
             return self._write_entry(new, at)
-        outcome = self.chain.dispatch(WriteEntry.from_new(new, at, grant=grant, is_independent=alone))
+        kind, payload, tags = new
+        effect = WriteEntry(kind=kind, payload=payload, tags=tags, at=at, grant=grant, is_independent=alone)
+        outcome = self.chain.dispatch(effect)
         if isinstance(outcome, Allowed):
             entry: OutboxEntry = outcome.answer
             return entry
@@ -168,7 +170,7 @@ class TurnWrites(TurnStateValues):
         assert chain is not None, "a turn without capabilities asks none"
         for file in files:
             if entry := parse_entry_file(file, name):
-                effect = WriteEntry.from_written(entry, at)
+                effect = WriteEntry(kind=entry.kind, payload=entry.payload, tags=entry.tags, at=at, written=entry)
                 passed = chain.decide(effect)
                 if not isinstance(passed, WriteEntry):
                     self._report_stopped_entry(effect.new, passed)
