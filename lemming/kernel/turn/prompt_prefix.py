@@ -23,7 +23,7 @@ from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.providers import LLMProvider, Message, available_providers, get_provider_class, make_provider
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool, list_tools
-from lemming.kernel.tools.toolset import FOR_EVERYBODY, Toolset
+from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.forms.form_choice import (
     FORM_PROMPTS,
     FormChoice,
@@ -31,7 +31,7 @@ from lemming.kernel.turn.forms.form_choice import (
     choose_form,
     make_first_messages,
 )
-from lemming.kernel.turn.forms.reply_form import MEMORY_READ, ReplyForm, TurnFacts, is_granted
+from lemming.kernel.turn.forms.reply_form import ReplyForm, TurnFacts, is_described
 from lemming.kernel.turn.loop_breaker import loop_limits
 from lemming.kernel.turn.reply_schemas import Action, PayloadSchema, make_native_names, reply_schema
 from lemming.kernel.turn.turn_prompt import full_prefix
@@ -194,7 +194,7 @@ def _build_prefix(
         messages = make_first_messages(instructed_agent, choice)
         is_native, actions = choice.form.style == "native", choice.actions
     else:
-        tools = tuple(tool for tool in tools if _is_in_contract(tool, agent))
+        tools = tuple(tool for tool in tools if is_described(tool.name, agent, needs_memory_read=True))
         is_program, is_native = features.prompt == "values", features.prompt == "full"
         messages = [] if is_program else full_prefix(instructed_agent, None if features.calls_tools else tools)
         actions = [*map(_to_action, tools)]
@@ -229,14 +229,6 @@ def _build_prefix(
         encoded=dump_compact({"prompt": messages, **fields}),
         toolset=tick_context.toolset,
     )
-
-
-def _is_in_contract(tool: Tool, agent: Agent) -> bool:
-    """Return True if the full-contract prompt describes a tool; a tool for everybody needs a grant.
-
-    `memory_read` is always described, because truncated memories are read with this tool.
-    """
-    return tool.name not in FOR_EVERYBODY or tool.name == MEMORY_READ or is_granted(agent, tool.name)
 
 
 def _contract_schema(

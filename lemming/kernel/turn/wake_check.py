@@ -94,10 +94,8 @@ def check_wake(
         context_texts.append(_visible_context(item, text, state.turns))
     turn_context = TurnContext(tick_context, expanded_agent, entry, state, unwritten_files, memories)
     view = ReaderView(tick_context.mail, agent, state.read)
-    chain, (_, policy) = (
-        prepare_context(turn_context, view),
-        org.get_cache(UsageCache).get_usage(expanded_agent, config),
-    )
+    chain = prepare_context(turn_context, view)
+    _, policy = org.get_cache(UsageCache).get_usage(expanded_agent, config)
     chain.ask_due()
     if chain.may_change:
         tick_context.mail.changing.add(agent.name)  # it must not be remembered as an agent without news

@@ -15,12 +15,11 @@ from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool
-from lemming.kernel.tools.toolset import FOR_EVERYBODY, TOOL_SEARCH
+from lemming.kernel.tools.toolset import TOOL_SEARCH
 from lemming.kernel.turn.forms.reply_form import (
     ANSWER,
     DONE,
     ENGINE_ACTIONS,
-    MEMORY_READ,
     MEMORY_WRITE,
     NO_FIELDS,
     SEND,
@@ -29,7 +28,7 @@ from lemming.kernel.turn.forms.reply_form import (
     ReplyForm,
     Style,
     TurnFacts,
-    is_granted,
+    is_described,
     list_engine_actions,
     list_readers,
     list_send_kinds,
@@ -109,7 +108,12 @@ def choose_form(
         engine_actions, tools = [action for action in engine_actions if action.name in (ANSWER, SEND)][:1], ()
         if not engine_actions or not _is_text(engine_actions[0]):
             return None
-    listed = [_to_action(tool, is_small=is_small) for tool in tools if _is_listed(tool, agent, facts)]
+    listed = [
+        _to_action(tool, is_small=is_small)
+        for tool in tools
+        if tool.name != MEMORY_WRITE  # `remember` is offered instead
+        and is_described(tool.name, agent, needs_memory_read=facts.has_long_memories)
+    ]
     style: Style = "native" if features.calls_tools else "actions"
     schema: Json | None = None
     if features.answers_by_text or (not listed and _is_one_text(engine_actions, facts, is_small=is_small)):
@@ -167,15 +171,6 @@ def _get_text_fields(engine_actions: Sequence[Action], facts: TurnFacts) -> Mapp
 
 def _is_text(action: Action) -> bool:
     return action.name in (ANSWER, SEND) and [*action.properties] == ["text"]
-
-
-def _is_listed(tool: Tool, agent: Agent, facts: TurnFacts) -> bool:
-    """Return True if the model is told about a tool. A tool for everybody needs a grant."""
-    if tool.name == MEMORY_WRITE:
-        return False  # `remember` is offered instead
-    if tool.name == MEMORY_READ and facts.has_long_memories:
-        return True
-    return tool.name not in FOR_EVERYBODY or is_granted(agent, tool.name)
 
 
 def _to_action(tool: Tool, *, is_small: bool) -> Action:

@@ -13,6 +13,7 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS, MessageKind
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.inboxes.answer_payload import ANSWER_KEY, needs_answer_key
+from lemming.kernel.tools.toolset import FOR_EVERYBODY
 from lemming.kernel.turn.reply_schemas import Action, Json, PayloadSchema, closed_object
 
 Style = Literal["text", "fields", "actions", "native"]
@@ -108,6 +109,14 @@ def is_granted(agent: Agent, tool: str) -> bool:
     """Return True if the resume grants a tool by name or by a pattern."""
     permissions = agent.permissions
     return tool in permissions.tools or any(is_match(tool, pattern) for pattern in permissions.tool_patterns)
+
+
+def is_described(tool: str, agent: Agent, *, needs_memory_read: bool) -> bool:
+    """Return True if a prompt describes an allowed tool: a tool for everybody needs a grant.
+
+    `needs_memory_read`: some memories are too long to show, and are read with `memory_read`.
+    """
+    return tool not in FOR_EVERYBODY or (tool == MEMORY_READ and needs_memory_read) or is_granted(agent, tool)
 
 
 def list_send_kinds(agent: Agent) -> tuple[MessageKind, ...]:
