@@ -175,7 +175,9 @@ class Turn:
         self._state.conversation = messages
         # Not only for unshown results: a provider requires a result for each of its calls.
         if self._state.has_unshown_results or self._has_continuation:
-            messages += self._with_found(self.append_results(messages))
+            found_tools = self._state.found_tools
+            messages += attach_found_tools(self.append_results(messages), found_tools[self._found_count :])
+            self._found_count = len(found_tools)
         urgent = self._append_urgent(messages) if self._state.answers else ()
         problem: ContractError | None = None
         form, schema = self._state.inputs.form, self._state.inputs.schema
@@ -193,9 +195,7 @@ class Turn:
                 self._state.told_entries += urgent
                 urgent = ()
             try:
-                reply = (
-                    TurnReply() if self._is_silence(answer) else self._state.read_reply(self._with_last_text(answer))
-                )
+                reply = self._read_reply(answer)
             except ContractError as error:
                 if not corrections_left or answer.acted:
                     return self._salvage_reply(messages)
@@ -238,20 +238,19 @@ class Turn:
         messages.append(to_assistant_message(answer, self._state.inputs.agent.turn.max_tool_calls))
         return answer
 
-    def _is_silence(self, answer: Answer) -> bool:
-        """Return True if a tool-calling backend says nothing more and nobody waits for an answer."""
-        form = self._state.inputs.form
-        is_over = form is not None and form.style == "native" and not self._state.task and self._state.accepted_count
-        return bool(is_over) and answer.finish == "stop" and not (answer.calls or answer.text.strip())
+    def _is_empty(self, answer: Answer) -> bool:
+        """Return True if a tool-calling backend says nothing more."""
+        form, has_content = self._state.inputs.form, answer.calls or answer.text.strip()
+        return form is not None and form.style == "native" and answer.finish == "stop" and not has_content
 
-    def _with_last_text(self, answer: Answer) -> Answer:
-        """Return an answer. An empty answer gets the text that came with the previous memory calls."""
-        form = self._state.inputs.form
-        has_last_text = (
-            self._has_continuation and form is not None and form.style == "native" and answer.finish == "stop"
-        )
-        is_empty = not (answer.calls or answer.text.strip())
-        return replace(answer, text=self._last_text) if has_last_text and is_empty else answer
+    def _read_reply(self, answer: Answer) -> TurnReply:
+        """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
+        if self._is_empty(answer):
+            if not self._state.task and self._state.accepted_count:  # nobody waits for an answer
+                return TurnReply()
+            if self._has_continuation:  # the text came with the memory calls before
+                answer = replace(answer, text=self._last_text)
+        return self._state.read_reply(answer)
 
     def _repeats_memories(self, reply: TurnReply) -> bool:
         """Record the memories of a reply; return True if the model stored the same memories too often.
@@ -271,11 +270,6 @@ class Turn:
         form = self._state.inputs.form
         is_awaited = form is not None and form.is_answer
         return bool(self.results) or (self._has_continuation and (is_awaited or self.replies_left > 0))
-
-    def _with_found(self, messages: list[Message]) -> list[Message]:
-        """Return the messages with results, with the newly found tools attached."""
-        new_tools, self._found_count = (self._state.found_tools[self._found_count :], len(self._state.found_tools))
-        return attach_found_tools(messages, new_tools) if new_tools else messages
 
     def _narrow_prompt(self, messages: list[Message]) -> ReplyPrompt:
         """Return the prompt with found tools added and repeating tools removed."""

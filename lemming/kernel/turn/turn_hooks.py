@@ -68,10 +68,34 @@ class Capability:
         if "describe" in vars(cls) and not cls.describes:
             raise TypeError(f"{cls.__name__}.describes must list the kinds that describe yields, got none")
 
-    @classmethod
-    def check_declaration(cls, capability: Capability) -> None:
+    @staticmethod
+    def check_declaration(capability: Capability) -> None:
         """Raise `TypeError` for a misspelled hook, a hook with other parameters, or a wrong attribute."""
-        _check_declaration(capability)
+        from difflib import get_close_matches  # only imported with a plugin
+
+        kind, base = type(capability), Capability
+        own_classes = [item for item in reversed(kind.__mro__) if item not in base.__mro__]
+        members = {name: value for item in own_classes for name, value in vars(item).items()}
+        public = [name for name in vars(base) if not name.startswith("_")] + ["name"]
+        for name, value in members.items():
+            if name.startswith("_") or name in public:
+                continue
+            if matches := get_close_matches(name, public, 1, 0.8):
+                raise _declaration_error(kind, f"has no hook {name!r}: did you mean {matches[0]!r}?", value)
+        if not isinstance(getattr(capability, "name", None), str):
+            raise _declaration_error(kind, 'must have a name: write `name = "..."` in the class')
+        for name in ("handles", "after", "facts", "reads", "describes"):
+            if not isinstance(value := getattr(capability, name), (tuple, list)):
+                raise _declaration_error(kind, f"must have a tuple as `{name}`, got {value!r}: write `({value!r},)`")
+        for effect in capability.handles:
+            if not (isinstance(effect, type) and issubclass(effect, Effect)):
+                raise _declaration_error(kind, f"must list classes of effects in `handles`, got {effect!r}")
+        _check_parameters(kind, base, members)
+        overrides = members.keys() & {"intercept", "interceptor", "preparer"}
+        if overrides == {"intercept"} and not capability.handles:
+            raise _declaration_error(kind, "has `intercept` and no `handles`: list the effects that it gets")
+        if capability.handles and not overrides and not (members.keys() & {"wrap_turn", "reduce"}):
+            raise _declaration_error(kind, "has `handles` and no `intercept`: the hook that gets these effects")
 
     def due(self, turn: Preparation) -> Iterable[Due]:
         """Yield reasons for a turn, requests that wait or continue, and files whose change is news.
@@ -147,41 +171,6 @@ class Capability:
     def describe(self, query: DescribeQuery) -> Iterator[Any]:
         """Yield descriptions of the kind that an `OrgQuery` or a `StateQuery` asks for, one of `describes`. Read-only."""
         yield from ()
-
-
-def _check_declaration(capability: Capability) -> None:
-    """Check the class of a plugin's capability.
-
-    Raises:
-        TypeError: A hook or attribute is misspelled, has other parameters, or an attribute has a wrong type.
-    """
-    from difflib import get_close_matches  # only imported with a plugin
-
-    kind: Any = type(capability)
-    base = Capability
-    members = {
-        name: vars(item)[name] for item in reversed(kind.__mro__) if item not in base.__mro__ for name in vars(item)
-    }
-    public = [name for name in vars(base) if not name.startswith("_")] + ["name"]
-    for name, value in members.items():
-        if name.startswith("_") or name in public:
-            continue
-        if matches := get_close_matches(name, public, 1, 0.8):
-            raise _declaration_error(kind, f"has no hook {name!r}: did you mean {matches[0]!r}?", value)
-    if not isinstance(getattr(capability, "name", None), str):
-        raise _declaration_error(kind, 'must have a name: write `name = "..."` in the class')
-    for name in ("handles", "after", "facts", "reads", "describes"):
-        if not isinstance(value := getattr(capability, name), (tuple, list)):
-            raise _declaration_error(kind, f"must have a tuple as `{name}`, got {value!r}: write `({value!r},)`")
-    for effect in capability.handles:
-        if not (isinstance(effect, type) and issubclass(effect, Effect)):
-            raise _declaration_error(kind, f"must list classes of effects in `handles`, got {effect!r}")
-    _check_parameters(kind, base, members)
-    overrides = members.keys() & {"intercept", "interceptor", "preparer"}
-    if overrides == {"intercept"} and not capability.handles:
-        raise _declaration_error(kind, "has `intercept` and no `handles`: list the effects that it gets")
-    if capability.handles and not overrides and not (members.keys() & {"wrap_turn", "reduce"}):
-        raise _declaration_error(kind, "has `handles` and no `intercept`: the hook that gets these effects")
 
 
 def _check_parameters(kind: type, base: type, members: Mapping[str, Any]) -> None:
