@@ -192,7 +192,9 @@ def _reader_path(base: Path, path: str) -> str:
     return f"{base}/{path}" if path.startswith("agents/") else path
 
 
-# --- the tool `attach`: files attached to an entry, each with the SHA-256 digest -----------------
+# --- the tool `attach` ---------------------------------------------------------------------------
+# The files of an entry are read when the entry is staged. This is an ordinary call: recorded, and read from the record on
+# a replay.
 
 FILES_LIMIT = 20
 KEY = "attachments"

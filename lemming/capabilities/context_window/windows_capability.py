@@ -158,7 +158,9 @@ class _Window:
         )
 
 
-# --- selection of earlier messages for a prompt: the newest entries, and a summary of a ----------
+# --- selection of earlier messages ---------------------------------------------------------------
+# The newest entries are shown, and a summary of the older part of a conversation. The agent's own model makes it, in one
+# call before the turn's first; the summary is a memory, and the entries stay in place.
 
 PREFIX = "summary."
 MAX_NAME_CHARS = 80

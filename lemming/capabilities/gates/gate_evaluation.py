@@ -341,7 +341,7 @@ def _find_disallowed_argument(gate: Gate, args: Any, call_args: Any) -> CheckFin
     return None
 
 
-# --- functions that gates call by name (`"check": "no_prices"`). A plugin registers each ---------
+# --- functions that gates call by name -----------------------------------------------------------
 
 DEADLINE_S = 10.0
 NO_SHIPPED_CHECKS: Mapping[str, str] = {}

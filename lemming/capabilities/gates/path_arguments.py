@@ -93,7 +93,7 @@ def _iter_paths(values: Iterable[Any]) -> Iterator[str]:
             yield from _iter_paths([value.get("path")])
 
 
-# --- paths in gates, resolved like the path arguments of tools, for comparisons between ----------
+# --- paths in gates, resolved like the path arguments of tools -----------------------------------
 
 ResolvePath = Callable[[str], str]
 

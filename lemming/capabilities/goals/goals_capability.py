@@ -166,7 +166,9 @@ class TurnGoal:
         return {**record, "judge": judge, "shown": shown[:40_000]}, [*iter_judge_files(tick_context, settings, owner)]
 
 
-# --- the end of a turn for a request with a goal: checks and judge decide if the answer ----------
+# --- the end of a turn for a request with a goal -------------------------------------------------
+# An answer that has not reached the goal is withdrawn, and its request stays open: the reasons are what the agent's next
+# turn for it is shown. All questions are answered from the journal first.
 
 REASON_CHARS = 8000
 _GIVEN_UP = ("failed", "refused")

@@ -317,6 +317,8 @@ def _decoded_size(base64: Any) -> int:
 
 
 # --- elicitation: a server's question in the middle of a call becomes a request to a person ------
+# The request is an entry of the calling agent. Its `payload.call` identifies the call; after the answer, the same tool is
+# called again with the answer. Format: `InputRequiredResult` of the protocol.
 
 MAX_BYTES = 64 << 10
 FORM = "elicitation/create"

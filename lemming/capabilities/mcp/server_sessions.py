@@ -261,6 +261,8 @@ async def _close_all(sessions: Iterable[McpSession], ending: Iterable[asyncio.Ta
 
 
 # --- scan of MCP servers at the start of a tick: current tools compared with the lock ------------
+# The scan runs before the first turn, once for all turns, and only if an agent with a turn may call a server's tools. The
+# result is part of the tick's first record, so a second attempt does not scan again.
 
 ScanResult = dict[str, Any]
 """By server: `tools` (the hash of each that is offered), `withheld` (why others are not), `problem`."""

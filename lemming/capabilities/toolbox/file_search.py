@@ -191,7 +191,8 @@ def _compile_test(regex: str) -> Test:
         raise ToolError(f"{FileSearchTool.name}: the regular expression cannot be used: {error}") from error
 
 
-# --- the tool `search`: find the most relevant sections of text files, using SQLite's ------------
+# --- the tool `search`, by SQLite's full-text search ---------------------------------------------
+# Each call builds the index in memory from the files and discards it afterwards. Queries: sqlite.org/fts5.html.
 
 TERMS_LIMIT = 40
 RESULTS_LIMIT = 50

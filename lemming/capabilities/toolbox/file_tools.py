@@ -124,7 +124,7 @@ def make_write_effect(
     return write_effect(allowed_path, raw, context.staged, limits=limits, removed=all_removed)
 
 
-# --- the tools `file_edit`, `file_append` and `file_move`: change parts of text files, and -------
+# --- the tools `file_edit`, `file_append` and `file_move` ----------------------------------------
 
 _LINES_COMPARED = 5000
 _LINES_NAMED = 10

@@ -86,7 +86,7 @@ def _list_keys(context: ToolContext) -> list[str]:
     return sorted(staged.union(list_memories(context.base, context.agent.name)))
 
 
-# --- the tools `store_read` and `store_write`: values shared by several agents, with a -----------
+# --- the tools `store_read` and `store_write` ----------------------------------------------------
 
 
 class _StoreTool(EngineTool):

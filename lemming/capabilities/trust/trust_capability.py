@@ -147,7 +147,7 @@ class TurnLabels:
         )
 
 
-# --- validate trust rules: report rules without an author or a tool. Only certain problems -------
+# --- rules without an author or a tool -----------------------------------------------------------
 
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
 """Fields verified by the shipped channels (docs/security.md); a plugin's channel may verify anything."""

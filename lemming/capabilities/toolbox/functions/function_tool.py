@@ -240,7 +240,8 @@ def can_share_state(function: Callable[..., Any], contexts: Collection[str]) -> 
     return any(id(node) not in harmless for node in names)
 
 
-# --- attach the effects of a function call: memories, entries, and the full text of a long -------
+# --- the effects of a call: memories, entries, and a long result as a file -----------------------
+# Results may be cached for some ticks. The cache is a memory of the agent, `cache.<tool>`, which a person can read and delete.
 
 RESULTS_FOLDER = "tool_results"
 SAVED_LIMIT_BYTES = 1 << 20
