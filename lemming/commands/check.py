@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -38,6 +37,7 @@ from lemming.queries.checks.check_registry import (
     run_checks,
     select_checks,
 )
+from lemming.queries.screens.screen import Column, Screen, ScreenResult
 
 if TYPE_CHECKING:
     from lemming.journal_tools.verify.verification_inputs import Verification
@@ -72,7 +72,7 @@ def check(
       lemming check --json | jq 'select(.type == "checked")'
     """
     if listed:
-        return context.print_list("check", [*_list_checks(context)], COLUMNS)
+        return context.print_screen(CHECKS, ScreenResult([*map_all_checks(_make_run(context)).items()]))
     with show_progress_bar("checking") as steps:
         run = CheckRun(context.org, load_settings, every=every, newest=newest, uses_all_cores=True, steps=steps)
         results = _run_named_checks(names, run) if names else _run_all_checks(run)
@@ -99,25 +99,18 @@ class _ReportedProblem(NamedTuple):
     problem: Problem
 
 
-COLUMNS = {
-    "CHECK": "name",
-    "READS": "cost",
-    "ABOUT": "scope",
-    "COMMANDS": lambda item: ", ".join(item["commands"]),
-    "CHECKS": "looks_at",
-}
-
-
-def _list_checks(context: CommandContext) -> Iterator[dict[str, Any]]:
-    """Yield all checks; checks of capabilities appear only inside an organisation."""
-    for check_item, commands in map_all_checks(_make_run(context)).items():
-        yield {
-            "name": check_item.name,
-            "cost": check_item.cost,
-            "scope": check_item.scope,
-            "looks_at": check_item.description,
-            "commands": commands,
-        }
+CHECKS = Screen(
+    "checks",
+    kind="check",
+    title="Checks",
+    columns=(
+        Column("name", "CHECK", value=lambda row: row[0].name),
+        Column("cost", "READS", value=lambda row: row[0].cost),
+        Column("scope", "ABOUT", value=lambda row: row[0].scope),
+        Column("commands", "COMMANDS", value=lambda row: row[1]),
+        Column("looks_at", "CHECKS", value=lambda row: row[0].description),
+    ),
+)
 
 
 def _make_run(context: CommandContext, *, connect: bool = False) -> CheckRun:

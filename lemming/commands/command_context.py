@@ -18,7 +18,6 @@ from lemming.commands.terminal import (
     one_line,
     print_data,
     print_json,
-    print_list,
     print_notice,
     print_table,
     print_text,
@@ -67,18 +66,6 @@ class CommandContext:
         """Return the first `limit` items; the number of omitted items is printed at the end of the command."""
         self._omitted = 0 if limit is None else max(0, len(items) - limit)
         return items[:limit]
-
-    def print_list(
-        self,
-        kind: str,
-        items: Sequence[Any],
-        columns: Mapping[str, Any],
-        limit: int | None = None,
-        *,
-        empty_text: str = "",
-    ) -> None:
-        """Print the first items, a line or an object each; see `print_list`."""
-        print_list(kind, self.limit_rows(items, limit), columns, as_json=self.as_json, empty_text=empty_text)
 
     def print_screen(self, screen: Screen, result: ScreenResult, limit: int | None = None) -> None:
         """Print a declared list: problems, a table row or an object for each row, and notes."""

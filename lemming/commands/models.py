@@ -30,18 +30,18 @@ from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.paths import resume_file
-from lemming.kernel.org.config import MODELS_FILE, Config, load_config
+from lemming.kernel.org.config import MODELS_FILE, load_config
 from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.firing_plan import small_model_warning
 from lemming.libraries.model_catalogue import get_models_folder, get_weights, is_on_this_machine
-from lemming.libraries.model_price import ModelPrice
-from lemming.operations.model_prices import find_price, find_shutdown_date
-from lemming.queries.model_readiness import check_readiness, check_served_model, describe_limitations
+from lemming.queries.model_readiness import check_readiness, describe_limitations
+from lemming.queries.screens.models_screen import MODELS, list_model_rows
+from lemming.queries.screens.screen import ScreenResult
 
 if TYPE_CHECKING:
-    from lemming.operations.served_models import KeylessServer, ServedModels
+    pass
 
 Agents = Annotated[
     list[str] | None, option("--agent AGENT", "Change only this agent. Repeatable.", completes_agents=True)
@@ -190,7 +190,6 @@ def try_model(
     raise typer.Exit(0 if trial.is_usable or is_written else 1)
 
 
-_READINESS_TEXT = {True: "ready", False: "not ready", None: "unchecked"}
 _UPDATE_INTERVAL_S = 0.2
 
 app = make_command_group("List, choose, test and download models.")
@@ -216,36 +215,8 @@ def list_models(
     queries_servers = not no_servers and has_workspace_trust(context.org)
     servers = {} if not queries_servers else {key: get_server(entry) for key, entry in config.models.items()}
     served = ask_servers(server for server in servers.values() if server)
-    rows = []
-    for key in sorted(config.models):
-        server = servers.get(key)
-        rows.append(_build_model_row(context.org, config, key, server and (server, served[server])))
-    context.print_list("model", rows, COLUMNS, limit)
-
-
-COLUMNS = {
-    "KEY": "key", "PROVIDER": "provider", "MODEL": lambda model_row: model_row["model"] or "-",
-    "STATUS": lambda model_row: _READINESS_TEXT[model_row["is_ready"]], "": lambda model_row: _format_remark(model_row),
-}  # fmt: skip
-
-
-def _build_model_row(
-    org: Organisation, config: Config, key: str, answer: tuple[KeylessServer, ServedModels] | None
-) -> dict[str, Any]:
-    entry = config.models[key]
-    readiness, price = check_readiness(entry, Path(org), config.org.plugins), find_price(entry)
-    if answer and readiness.is_ready is None:
-        readiness = check_served_model(*answer, entry.model)
-    identity = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": readiness.is_ready}
-    details = {"shutdown": find_shutdown_date(entry) or None, "price": price._asdict() if price else None}
-    return {**identity, "remark": readiness.remark, "fix": readiness.fix, **details}
-
-
-def _format_remark(row: dict[str, Any]) -> str:
-    price = ModelPrice(**row["price"]) if row["price"] else None
-    remark = f"{row['remark']}: {row['fix']}" if row["fix"] and not row["is_ready"] else row["remark"]
-    remark += f"; shut down on {row['shutdown']}" if row["shutdown"] else ""
-    return remark + (f"; {price}" if price and (price.input or price.output) else "")
+    answers = {key: (server, served[server]) for key, server in servers.items() if server}
+    context.print_screen(MODELS, ScreenResult(list_model_rows(context.org, config, answers)), limit)
 
 
 @app.subcommand("pull")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from lemming.commands.command_context import CommandContext, option
-from lemming.commands.terminal import one_line, print_columns, print_data, print_json, print_list, style_text
+from lemming.commands.terminal import one_line, print_data, print_json, style_text
 from lemming.commands.trust import load_settings
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.times import format_moment, format_remaining_time, parse_moment
@@ -15,6 +16,8 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.turn_dependencies import TurnWaits
 from lemming.obligations.waiting_items import list_person_inbox, summarize_inbox
 from lemming.queries.forecast import TickForecast, explain_wait, forecast_tick, list_upcoming
+from lemming.queries.screens.coming_screen import COMING
+from lemming.queries.screens.screen import ScreenResult
 
 NAMES_SHOWN = 6
 
@@ -50,7 +53,7 @@ def schedule(
         _print_dependency(org, config, *why, as_json=context.as_json)
         return
     if until is not None:
-        _print_upcoming(org, config, until, as_json=context.as_json)
+        _print_upcoming(context, org, config, until)
         return
     first = load_tick(org) if start is None else start
     for tick in range(first, first + ticks):
@@ -63,27 +66,14 @@ def schedule(
             print_data(style_text(f"  {one_line(waits, 400)}", "yellow"))
 
 
-def _print_upcoming(org: Organisation, config: Config, until: str, *, as_json: bool) -> None:
+def _print_upcoming(context: CommandContext, org: Organisation, config: Config, until: str) -> None:
     """Print turns, jobs and entries scheduled by the clock until a given time."""
     current_time = SystemClock().now()
     is_duration = until[:1].isdigit() and until[-1:] in "smhdw"
     end_time = parse_moment(f"in {until}" if is_duration else until, current_time, config.org.timezone or "UTC")
     events = list_upcoming(org, config, end_time)
-    if as_json or not events:
-        empty_text = f"nothing is scheduled by the clock until {format_moment(end_time)}"
-        print_list("coming", events, {}, as_json=as_json, empty_text=empty_text)
-    else:
-        print_columns(
-            [
-                [
-                    format_moment(event.at),
-                    format_remaining_time(event.at, current_time),
-                    event.agent,
-                    one_line(event.description, 200),
-                ]
-                for event in events
-            ]
-        )
+    empty = f"nothing is scheduled by the clock until {format_moment(end_time)}"
+    context.print_screen(replace(COMING, empty=empty), ScreenResult(events))
 
 
 def _print_tick_plan(upcoming_tick: TickForecast) -> None:

@@ -236,40 +236,6 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     print_text("\n".join((style_text(heading_line, "bold"), *data_lines)))
 
 
-def print_list(
-    kind: str, facts: Sequence[Any], columns: Mapping[str, Any], *, as_json: bool, empty_text: str = ""
-) -> None:
-    """Print facts: a table row each, or `empty_text` if there are none; with --json, an object each.
-
-    A column names an attribute or a key of the fact, or is a function of the fact. The object of a fact is
-    the result of `as_json`, or the fields.
-    """
-    if as_json:
-        for fact in facts:
-            print_json(kind, to_json_object(fact))
-    elif facts or not empty_text:
-        print_table([*columns], [[_format_cell(fact, column) for column in columns.values()] for fact in facts])
-    else:
-        print_notice(empty_text)
-
-
-def to_json_object(fact: Any) -> Mapping[str, Any]:
-    """Convert a fact to a mapping of JSON values."""
-    if isinstance(fact, Mapping):
-        return fact
-    mapping: Mapping[str, Any] = fact.as_json() if hasattr(fact, "as_json") else vars(fact)
-    return mapping
-
-
-def _format_cell(fact: Any, column: Any) -> str:
-    if callable(column):
-        return str(column(fact))
-    value = fact[column] if isinstance(fact, Mapping) else getattr(fact, column)
-    if value is None:
-        return "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def print_columns(rows: Sequence[Sequence[str]]) -> None:
     """Print aligned columns without headings, cut like tables."""
     if rows:

@@ -36,11 +36,13 @@ from lemming.kernel.plugins.plugin_registry import load_installed_plugins
 from lemming.kernel.tick.firing_plan import WITH_TOOLS, has_model_turns, small_model_warning
 from lemming.kernel.tick.runtime import Runtime, open_org
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.kernel.tools import SHIPPED, Tool, ToolResult, get_toolset
+from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_call import call_tool
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
 from lemming.operations.settings_lists import append_to_resume, append_to_settings
+from lemming.queries.screens.screen import ScreenResult
+from lemming.queries.screens.tools_screen import TOOLS, ToolRow, can_call, format_origin, list_tool_rows
 
 _TOOL_FILES_PATTERN = "tools/*.py"
 _TEMPLATE = '''\
@@ -114,11 +116,6 @@ app = make_command_group("List, show, call and create tools.")
 Name = Annotated[str, argument("NAME", "Name of the tool.")]
 AsAgent = Annotated[str | None, option("--agent AGENT", "Agent whose permissions apply.", completes_agents=True)]
 
-COLUMNS = {
-    "TOOL": "tool", "CLASS": "class", "SOURCE": "from", "AGENTS": lambda tool_row: ", ".join(tool_row["agents"]),
-    "DESCRIPTION": "description",
-}  # fmt: skip
-
 
 @app.subcommand("list")
 def list_tools(context: CommandContext, agent: AsAgent = None, limit: Limit = None) -> None:
@@ -130,15 +127,7 @@ def list_tools(context: CommandContext, agent: AsAgent = None, limit: Limit = No
       lemming tools list --agent planner
     """
     base, settings = _open_org(context)
-    agents = survey_agents(base).agents
-    selected_agents = [_require_agent(base, agent)] if agent else list(agents.values())
-    toolset = get_toolset(settings, base)
-    available = _collect_tools(toolset, [agent] if agent else list(agents))
-    callers = [
-        [agent.name for agent in selected_agents if _can_call(tool, agent, toolset, settings)] for tool in available
-    ]
-    rows = [tool_to_json(*pair) for pair in zip(available, callers, strict=True) if pair[1] or not agent]
-    context.print_list("tool", rows, COLUMNS, limit)
+    context.print_screen(TOOLS, ScreenResult(list_tool_rows(base, settings, agent)), limit)
 
 
 @app.subcommand("show")
@@ -147,8 +136,8 @@ def show_tool(context: CommandContext, name: Name, agent: AsAgent = None) -> Non
     base, settings = _open_org(context)
     toolset, agents = get_toolset(settings, base), survey_agents(base).agents
     tool = _require_tool(toolset, name, _require_agent(base, agent) if agent else None)
-    callers = [tool_row.name for tool_row in agents.values() if _can_call(tool, tool_row, toolset, settings)]
-    if context.print_as_json("tool", tool_to_json(tool, callers)):
+    callers = [tool_row.name for tool_row in agents.values() if can_call(tool, tool_row, toolset, settings)]
+    if context.print_as_json("tool", TOOLS.to_json(ToolRow(tool, callers))):
         return
     limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
     repeat_text = "may be repeated after a crash" if tool.repeatable else "is not repeated after a crash"
@@ -250,27 +239,6 @@ def _require_agent(base: Organisation, name: str) -> Agent:
     return load_agent(base, name)
 
 
-def _collect_tools(toolset: Toolset, agents: list[str]) -> list[Tool]:
-    """Return the shared tools and the tools of these agents, sorted by name."""
-    tools = {id(tool): tool for tool in toolset.values()}
-    for name in agents:
-        agent_tools = toolset.for_agent(name)
-        tools.update(
-            {
-                id(agent_tools[tool_name]): agent_tools[tool_name]
-                for tool_name in agent_tools
-                if tool_name not in toolset
-            }
-        )
-    return sorted(tools.values(), key=lambda tool: (tool.name, tool.origin))
-
-
-def _can_call(tool: Tool, agent: Agent, toolset: Toolset, settings: OrgSettings) -> bool:
-    agent_tool = toolset.for_agent(agent.name).get(tool.name)
-    is_same = agent_tool is not None and agent_tool.origin == tool.origin
-    return is_same and not tool.refusal_reason(agent, settings)
-
-
 def _require_tool(toolset: Toolset, name: str, agent: Agent | None) -> Tool:
     if agent is not None:
         return toolset.for_agent(agent.name).find(name)
@@ -362,26 +330,6 @@ def _print_result(result: ToolResult, *, is_applied: bool) -> None:
 
 
 # --- objects of --json ----------------------------------------------------------------------------
-
-
-def format_origin(tool: Tool) -> str:
-    """Return the place where a tool comes from."""
-    return "LeMMing" if tool.name in SHIPPED else tool.origin
-
-
-def tool_to_json(tool: Tool, callers: list[str]) -> dict[str, Any]:
-    """Convert a tool to the object printed by `--json`. `callers`: the agents that may call it."""
-    return {
-        "tool": tool.name,
-        "class": tool.tool_class,
-        "description": tool.description,
-        "from": format_origin(tool),
-        "repeatable": tool.repeatable,
-        "parallel": tool.parallel,
-        "timeout_s": tool.timeout_s,
-        "parameters": tool.parameters,
-        "agents": callers,
-    }
 
 
 def result_to_json(name: str, result: ToolResult) -> dict[str, Any]:

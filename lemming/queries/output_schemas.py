@@ -75,7 +75,6 @@ OUTPUT_TYPES: Mapping[str, Any] = {
         order=_make_list_type(_make_typed_dict(agent=str, fire_point=Number, waits_for=Names, why=str, reason=str, note=str)),
     ),
     "plan_why": _make_typed_dict(agent=str, before_it=str, reasons=Names),
-    "coming": _make_typed_dict(at=str, agent=str, what=str),
     "tick": _make_typed_dict(
         tick=int, at=str, is_committed=bool, engine_starts=int, order=Names, expired=Names,
         expired_unread=dict[str, int], totals=Json, turns=_make_list_type(_TURN), **_PLANNED,

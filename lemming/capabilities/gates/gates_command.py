@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from lemming.capabilities.gates.default_gates import standard_gates
-from lemming.capabilities.gates.gate_format import Gate, GateRule
-from lemming.capabilities.gates.gate_settings import get_gates, iter_rules
-from lemming.commands.command_context import CommandContext, Limit, argument, make_command_group, option
-from lemming.commands.terminal import one_line, print_columns, print_data, print_notice, print_pretty_json, style_text
+from lemming.capabilities.gates.gate_settings import get_gates
+from lemming.capabilities.gates.gates_screen import GATES
+from lemming.commands.command_context import CommandContext, argument, make_command_group, make_screen_command, option
+from lemming.commands.terminal import one_line, print_data, print_notice, print_pretty_json, style_text
 from lemming.commands.tools import parse_arguments
 from lemming.commands.trust import load_settings
 from lemming.kernel.agents import Survey, survey_agents
@@ -18,7 +17,7 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse, to_line
 from lemming.kernel.journal.turn_report import Then
 from lemming.kernel.org.changing import edit_file
-from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings, load_config
+from lemming.kernel.org.config import ORG_FILE, Config, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
 
@@ -46,38 +45,8 @@ _SENTENCE_WIDTH = 300
 AgentName = Annotated[str, argument("AGENT", "Agent that makes the call.", completes_agents=True)]
 
 
-def list_gates(
-    context: CommandContext,
-    agent: Annotated[
-        str | None, option("--agent AGENT", "Show gates that apply to this agent only.", completes_agents=True)
-    ] = None,
-    limit: Limit = None,
-) -> None:
-    """List gates in evaluation order.
-
-    Gates of config/org.json come first and apply to all agents; gates of a resume follow and apply to the
-    agent.
-
-    \b
-    Examples:
-      lemming gates list
-      lemming gates list --agent ada
-    """
-    base = context.org
-    settings, survey = load_config(base).org, survey_agents(base)
-    rows = []
-    for rule, owner in context.limit_rows([*_iter_gates(settings, survey, agent)], limit):
-        if not context.print_as_json("gate", {**rule.as_json(), "agent": owner}):
-            rows.append([rule.line, rule.gate.at, _format_gate_scope(rule.gate), rule.gate.then, rule.gate.because])
-    if context.as_json:
-        return
-    print_columns(rows)
-    if not rows:
-        print_notice("no gates: every call is allowed. `lemming gates defaults` prints recommended gates")
-
-
-app = make_command_group("List gates and explain what they decide about a call.", default=list_gates)
-app.subcommand("list")(list_gates)
+app = make_command_group("List gates and explain what they decide about a call.", default=make_screen_command(GATES))
+app.add_screen("list", GATES)
 
 
 @app.subcommand("explain")
@@ -149,24 +118,6 @@ def _open_survey(context: CommandContext) -> tuple[Organisation, Config, Survey]
     config = load_settings(base)
     load_installed_plugins()
     return base, config, survey_agents(base)
-
-
-def _iter_gates(settings: OrgSettings, survey: Survey, agent: str | None) -> Iterator[tuple[GateRule, str | None]]:
-    """Yield gates in evaluation order, each with the agent whose resume defines the gate, or None."""
-    from lemming.capabilities.gates.call_explanation import find_agent
-
-    agents = [find_agent(survey, agent)] if agent else survey.agents.values()
-    for rule in iter_rules(settings):
-        yield rule, None
-    for owner in agents:
-        for rule in iter_rules(owner):
-            yield rule, owner.name
-
-
-def _format_gate_scope(gate: Gate) -> str:
-    """Return the conditions of a gate as written in its file."""
-    conditions = {key: value for key, value in gate.file_value.items() if key not in ("at", "then", "because")}
-    return to_line(conditions) if conditions else "all"
 
 
 def _parse_arguments(typed_args: list[str]) -> dict[str, Any]:

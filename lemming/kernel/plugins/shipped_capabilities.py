@@ -135,6 +135,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 | _in("gates_capability", turn="find_added_gates"),
                 "permissions": {"gates": ".gates_capability:iter_permissions"},
                 "commands": {"gates": ".gates_command:app"},
+                "screens": {"gates": ".gates_screen:GATES"},
                 "facts": {
                     "gates.spending_limits": ".gate_settings:list_spending_limits",
                     "gates.add_standing_approval": ".standing_approvals:add_standing_approval",

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.agents import Agent, Survey
-from lemming.kernel.base.clock import timestamp
 from lemming.kernel.inboxes.capability_state import D, Query, StateQuery
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.config import Config, load_config
@@ -143,7 +142,3 @@ class UpcomingEvent(NamedTuple):
     at: datetime
     agent: str
     description: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the event as JSON values."""
-        return {"at": timestamp(self.at), "agent": self.agent, "what": self.description}
