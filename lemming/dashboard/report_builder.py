@@ -16,7 +16,7 @@ from lemming.kernel.base.html_tables import escape_cell, render_table
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.messages import entry_id
 from lemming.kernel.org.organisation import Organisation
-from lemming.queries.screens.screen_registry import list_screen_names
+from lemming.queries.screens.screen_registry import iter_screens
 from lemming.queries.views.agent_view import load_workspace_text
 from lemming.queries.views.tick_view import MAX_ROWS, load_recorded_tick, turn_to_full_json
 from lemming.queries.views.view_registry import build_view
@@ -94,7 +94,8 @@ class _ReportBuilder:
         self._write_threads()
         self.folder.write_data("overview", overview)
         self.folder.write_data(
-            "lists", self._load_views(*(("screen", {"screen": name}) for name in list_screen_names()))
+            "lists",
+            self._load_views(*(("screen", {"screen": screen.name}) for screen in iter_screens() if screen.query)),
         )
         self._write_ticks()
         self._write_agents()

@@ -14,6 +14,7 @@ from terminal import Lemming, typed_at
 from docs.reference import render_columns
 from lemming.capabilities.mcp.mcp_server import make_server
 from lemming.commands.command_context import CommandContext
+from lemming.commands.terminal import one_line
 from lemming.engine import run_once
 from lemming.kernel.org.organisation import Organisation
 from lemming.queries.format_schemas import get_schema
@@ -65,7 +66,9 @@ def test_the_command_and_the_page_show_the_same_table(newsroom: Path, lemming: L
     words = [word for column in shown["columns"] for word in (column["header"] or "").split()]
     lines = printed.out.splitlines()
     (start,) = (number for number, line in enumerate(lines) if line.split() == words)
-    rows = [" ".join(" ".join(row).split()) for row in shown["rows"]]
+    widths = {column.header: column.width for column in screen.columns}
+    cuts = [widths[column["header"]] for column in shown["columns"]]
+    rows = [" ".join(" ".join(map(one_line, row, cuts)).split()) for row in shown["rows"]]
     assert [" ".join(line.split()) for line in lines[start + 1 :][: len(rows)]] == rows
 
 

@@ -128,7 +128,7 @@ class Screen:
     def load(self, org: Any, parameters: Mapping[str, Any]) -> ScreenResult:
         """Run the query."""
         if self.query is None:
-            raise TypeError(f"screen {self.name} has no query of its own")
+            raise UsageError(f"{self.name} is only a part of the command", hint=f"lemming {self.command or self.name}")
         result = self.query(org, **parameters)
         return result if isinstance(result, ScreenResult) else ScreenResult(result)
 
