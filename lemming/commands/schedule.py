@@ -9,7 +9,7 @@ from lemming.commands.command_context import CommandContext, option
 from lemming.commands.terminal import one_line, print_data, print_json, style_text
 from lemming.commands.trust import load_settings
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.base.times import format_moment, format_remaining_time, parse_moment
+from lemming.kernel.base.times import format_moment, parse_moment
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
