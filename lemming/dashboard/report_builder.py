@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from lemming.dashboard.report_folder import ReportFolder, make_view_key, resolve
 from lemming.journal_tools.tick_ranges import list_journals, select_ticks
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.html_tables import escape_cell, render_table
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.messages import entry_id
@@ -93,10 +95,7 @@ class _ReportBuilder:
         self._progress("threads, agents, ticks")
         self._write_threads()
         self.folder.write_data("overview", overview)
-        self.folder.write_data(
-            "lists",
-            self._load_views(*(("screen", {"screen": screen.name}) for screen in iter_screens() if screen.query)),
-        )
+        self.folder.write_data("lists", self._build_lists())
         self._write_ticks()
         self._write_agents()
         omissions = "; ".join(self.left_out)
@@ -135,6 +134,17 @@ class _ReportBuilder:
             strip = {**strip, "ticks": rows, "older": False, "is_running": False}
         lists = {"agents": agents, "ticks": strip}
         return {**values, **{key: value for key, value in lists.items() if value is not None}}
+
+    def _build_lists(self) -> Json:
+        """Return the tables of the declared screens, without those that this organisation has not."""
+        tables = {}
+        for screen in iter_screens():
+            with suppress(LemmingError):
+                if screen.query:
+                    tables[make_view_key("screen", screen=screen.name)] = build_view(
+                        self._org, "screen", {"screen": screen.name}
+                    )
+        return tables
 
     def _build_agents(self) -> Json | None:
         listing: Json | None = self._load_view("agents", "agents", limit=AGENTS_PER_PAGE)
