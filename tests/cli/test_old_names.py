@@ -103,3 +103,25 @@ def test_only_a_person_at_a_terminal_is_told_the_new_name(
     assert "`lemming prune --journals` is now `lemming prune --keep-ticks`" in (lemming("prune", "--journals", "5").err)
     assert lemming("plan", "--json").err == ""
     assert lemming("schedule").err == ""
+
+
+NAMES_OF_0_2_0 = """
+agents answer apply approvals approve ask backup bisect calendar cancel channels chaos chat check compare cost
+credits dash deny diff doctor eval events export findings fork gates graph history import inbox init logs mcp
+memory metrics models outbox pause plan plans prompt prune rehearse repair replay report requests restore
+resume rewind run-forever run-once schema send serve service show skills status tick tools trust upgrade
+validate verify vouch waiting watch why
+"""
+GONE = {"bisect"}
+
+
+@pytest.mark.parametrize("name", NAMES_OF_0_2_0.split())
+def test_each_command_of_0_2_0_leads_to_a_command_or_says_what_to_use(name: str, bare: Lemming) -> None:
+    command, _, _ = find_command([name])
+    assert is_listed(command) == (name not in GONE)
+    if name in GONE:
+        assert "fix: " in bare(name).err
+
+
+def test_there_are_at_most_sixty_commands() -> None:
+    assert sum(map(len, COMMANDS.values())) <= 60
