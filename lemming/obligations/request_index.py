@@ -1,13 +1,12 @@
 """Index the entries about requests in all outboxes; later reads cover only new entries.
 
-Most entries are irrelevant, and their bytes show this before parsing. The relevant file names are cached in
-`.lemming/requests.json`, which may be deleted at any time. A cached outbox is valid only if each file still
-has the same identity: an in-place edit invalidates the cache, and so does a copy of the folder.
+Most entries are irrelevant, and their bytes show this before parsing. The relevant file names are cached in the
+read model. A cached outbox is valid only if each file still has the same identity: an in-place edit invalidates
+the cache, and so does a copy of the folder.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,22 +14,21 @@ from hashlib import sha256
 from pathlib import Path
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, DiskError
-from lemming.kernel.base.jsontext import dump_compact, parse
+from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files import fs
-from lemming.kernel.files.descriptors import MAX_LINE_BYTES
 from lemming.kernel.files.stat_cache import has_stable_mtime, open_folder, to_identity
 from lemming.kernel.inboxes.entry_index import NO_NAMES, EntryIndex, EntryNames
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, parse_file_names
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.obligations.request_outcome import concerns_requests, may_concern_requests
+from lemming.read_model.read_model import ReadModel
 
 
 class RequestEntryIndex:
     """The entries about requests in all outboxes, for one thread at a time: `org.own(RequestEntryIndex)`."""
 
     def __init__(self, org: Organisation) -> None:
-        self._base, self._index = org.base, org.get_cache(EntryIndex)
+        self._base, self._index, self._model = org.base, org.get_cache(EntryIndex), org.get_cache(ReadModel)
         self._outboxes: dict[str, _OutboxScan] = {}
         self._all: dict[EntryName, OutboxEntry] = {}
 
@@ -67,7 +65,7 @@ class RequestEntryIndex:
     def _scan_all_outboxes(self, authors: Sequence[str]) -> None:
         """Read all outboxes and cache the relevant files. Of unchanged outboxes, read only the cached files."""
         # the time before the scan: later changes must count as doubtful
-        started_ns, cache, rescanned = time.time_ns(), load_cache(self._base), list[str]()
+        started_ns, cache, rescanned = time.time_ns(), self._model.load_outboxes(), list[str]()
         for author in authors:
             digest = outbox_stamp(self._base, author) if author in cache else ""
             if digest and cache[author][0] == digest:
@@ -81,7 +79,9 @@ class RequestEntryIndex:
         if sum(len(self._outboxes[author].names.all) for author in rescanned) >= MIN_ENTRIES_TO_CACHE:
             stamps = {author: outbox_stamp(self._base, author, since_ns=started_ns) for author in rescanned}
             fresh = {name: (digest, self._outboxes[name].relevant_files) for name, digest in stamps.items() if digest}
-            save_cache(self._base, {name: cached for name, cached in cache.items() if name in self._outboxes} | fresh)
+            self._model.save_outboxes(
+                {name: cached for name, cached in cache.items() if name in self._outboxes} | fresh
+            )
 
     def _read_outbox(self, author: str, names: EntryNames, previous: _OutboxScan | None) -> _OutboxScan:
         """Read the new entries of an outbox. If the names are unchanged, an entry was replaced under its name."""
@@ -158,9 +158,6 @@ class _OutboxScan:
 MIN_ENTRIES_TO_CACHE = 1000
 """Number of entries that are faster to read than to check for changes."""
 
-CACHE_FORMAT = b"1"
-"""Version of the cached form. A cache of another version is rebuilt."""
-
 
 def outbox_stamp(base: Path, author: str, *, since_ns: int | None = None) -> str:
     """Return a digest of an outbox's files, "" if unreliable: with `since_ns`, if a file may have changed since."""
@@ -174,25 +171,3 @@ def outbox_stamp(base: Path, author: str, *, since_ns: int | None = None) -> str
     if since_ns is not None and not all(has_stable_mtime(identity, since_ns) for identity in identities):
         return ""
     return sha256(repr((files, identities)).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def load_cache(base: Path) -> dict[str, tuple[str, list[str]]]:
-    """Return the cache: each author's outbox digest and relevant file names. Empty without a valid cache."""
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, DiskError):
-        raw = fs.read_bytes(base / paths.REQUESTS_FILE, MAX_LINE_BYTES)
-        checksum, _, body = raw.partition(b"\n")
-        if checksum == _cache_checksum(body):  # torn or edited, it is not believed
-            outboxes = parse(body, limit_bytes=MAX_LINE_BYTES)
-            return {author: (str(digest), [*map(str, files)]) for author, (digest, files) in outboxes.items()}
-    return {}
-
-
-def save_cache(base: Path, outboxes: Mapping[str, tuple[str, list[str]]]) -> None:
-    """Save the cache. Ignore disk errors."""
-    body = dump_compact(outboxes)
-    with contextlib.suppress(OSError, DiskError):
-        fs.write_atomic(base, paths.REQUESTS_FILE, b"%b\n%b" % (_cache_checksum(body), body))
-
-
-def _cache_checksum(body: bytes) -> bytes:
-    return sha256(CACHE_FORMAT + body).hexdigest().encode()

@@ -93,6 +93,26 @@ class ReadModel:
                     self._in_memory = self._in_memory or is_last
             return self._refresh(progress).execute(sql, parameters).fetchall()
 
+    def load_outboxes(self) -> dict[str, tuple[str, list[str]]]:
+        """Return each author's outbox stamp and the names of its files about requests; empty without a file."""
+        with self._lock, contextlib.suppress(sqlite3.Error, OSError, DiskError):
+            if not self._in_memory and path_exists(f"{self._org.base}/{MODEL_FILE}"):
+                with self._locked(lambda *_: None):
+                    rows = self._open_file().execute("SELECT author, stamp, files FROM outbox").fetchall()
+                return {author: (stamp, files.split("/") if files else []) for author, stamp, files in rows}
+        return {}
+
+    def save_outboxes(self, outboxes: Mapping[str, tuple[str, Sequence[str]]]) -> None:
+        """Replace the stamps and names of all outboxes. Errors of the disk are ignored."""
+        rows = [(author, stamp, "/".join(files)) for author, (stamp, files) in outboxes.items()]
+        with self._lock, contextlib.suppress(sqlite3.Error, OSError, DiskError):
+            if not self._in_memory:
+                with self._locked(lambda *_: None), self._open_file() as connection:
+                    connection.execute("DELETE FROM outbox")
+                    connection.executemany("INSERT INTO outbox VALUES (?, ?, ?)", rows)
+                    connection.commit()
+                    self._save_stamp()
+
     # --- the file -------------------------------------------------------------------------------
 
     def _refresh(self, progress: Progress) -> sqlite3.Connection:
@@ -140,8 +160,14 @@ class ReadModel:
             yield
 
     def _refresh_file(self, sources: Mapping[str, _Source], progress: Progress) -> sqlite3.Connection:
-        base = self._org.base
-        stamp = self._load_stamp()
+        connection = self._open_file()
+        if self._apply_changes(connection, sources, progress):
+            self._save_stamp()
+        return connection
+
+    def _open_file(self) -> sqlite3.Connection:
+        """Return the connection to the file, a new one if the file is not as this user left it."""
+        base, stamp = self._org.base, self._load_stamp()
         if stamp is None or self._is_replaced(stamp):
             self._discard()
         if stamp is None:
@@ -149,8 +175,8 @@ class ReadModel:
             fs.remove(base, STAMP_FILE)
         if self._connection is None:
             self._connection = _connect(f"file:{base / MODEL_FILE}?mode=rw")
-        self._identity = file_identity(f"{base}/{MODEL_FILE}")[:1]
-        if self._apply_changes(self._connection, sources, progress) or stamp is None:
+            self._identity = file_identity(f"{base}/{MODEL_FILE}")[:1]
+        if stamp is None:
             self._save_stamp()
         return self._connection
 

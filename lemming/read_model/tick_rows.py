@@ -21,6 +21,7 @@ from lemming.read_model.tick_facts import (
 
 SCHEMA = """
 CREATE TABLE source (path TEXT PRIMARY KEY, identity TEXT, digest TEXT) WITHOUT ROWID;
+CREATE TABLE outbox (author TEXT PRIMARY KEY, stamp TEXT, files TEXT) WITHOUT ROWID;
 CREATE TABLE tick (tick INTEGER PRIMARY KEY, source TEXT, at TEXT, after INTEGER, whole INTEGER, facts TEXT);
 CREATE INDEX tick_source ON tick (source);
 CREATE TABLE turn (tick INTEGER, key TEXT, rank INTEGER, agent TEXT, request TEXT, costs TEXT, facts TEXT,
@@ -35,8 +36,8 @@ CREATE INDEX removal_tick ON removal (tick);
 CREATE TABLE tool (agent TEXT, tick INTEGER, tool TEXT, PRIMARY KEY (agent, tick, tool)) WITHOUT ROWID;
 CREATE INDEX tool_tick ON tool (tick);
 """
-"""The tables. `source`: files with journals, and the digest behind their rows. `whole`: all
-lines could be read and follow from each other. `removal`: files removed by a
+"""The tables. `source`: files with journals, and the digest behind their rows. `outbox`: files about requests of
+outboxes with this stamp. `whole`: all lines could be read and follow from each other. `removal`: files removed by a
 turn, or without an agent by expiry. `tool`: tools started with side effects. `costs`, `report` and `facts` are JSON;
 values with a column of their own are in none."""
 

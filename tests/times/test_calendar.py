@@ -19,8 +19,9 @@ from lemming.kernel.messages import OutboxEntry, read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.obligations.current_requests import load_requests
-from lemming.obligations.request_index import outbox_stamp, save_cache
+from lemming.obligations.request_index import outbox_stamp
 from lemming.queries.org_validation import validate_config
+from lemming.read_model.read_model import ReadModel
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
 
 START = datetime(2026, 11, 23, 7, tzinfo=UTC)  # Monday, 08:00 in Berlin
@@ -114,7 +115,7 @@ def test_what_was_kept_of_requests_hides_no_open_job(base: Path, has_looked: boo
     org = Watched(base, script=[away], page={**NINE, "cron": "0 * * * *"})
     assert org.asks(hours=1) == ["page"]
     forged = {author: (outbox_stamp(base, author), list[str]()) for author in ("calendar", "dan", "eve")}
-    save_cache(base, forged)  # what it would be if no entry were about requests
+    Organisation(base).get_cache(ReadModel).save_outboxes(forged)  # what it would be if no entry were about requests
     org.base = Organisation.from_path(base)
     if has_looked:
         assert [*load_requests(org.base).requests] == []
