@@ -80,9 +80,9 @@ def test_a_request_with_a_schema_that_is_none_is_refused_or_told_of(
 UNUSABLE_GATES: list[tuple[dict[str, Any], str]] = [
     ({"schema": UNUSABLE["doubling"][0]}, "more than 10000 parts"),
     ({"schema": UNUSABLE["a property that is none"][0]}, "/gates/0/schema/patternProperties: expected a JSON Schema"),
-    ({"deny": [r"\p{Foo}"]}, r"bad escape \p"),
+    ({"deny": [r"\p{Foo}"]}, "Unicode property not found"),
     ({"deny": ["(?=a)b"]}, "look-ahead and look-behind"),
-    ({"when": {"field": "payload.text", "op": "matches", "value": r"\p{Foo}"}}, r"bad escape \p"),
+    ({"when": {"field": "payload.text", "op": "matches", "value": r"\p{Foo}"}}, "Unicode property not found"),
 ]
 
 
