@@ -27,15 +27,16 @@ def load_ticks(
     progress: Progress = no_progress,
 ) -> list[JournalTick]:
     """Return the ticks with a journal in a range (`last` included), with turns, oldest first."""
-    model = _model(base)
-    bounds = first, LAST_TICK if last is None else last
-    rows = model.query(
-        "SELECT tick, at, after, facts FROM tick WHERE tick BETWEEN ? AND ? ORDER BY tick", bounds, progress
-    )
-    ticks = {tick: restore_tick(tick, at, after, _parse(facts)) for tick, at, after, facts in rows}
+    model, bounds = _model(base), (first, LAST_TICK if last is None else last)
     columns = "costs, facts, report" if with_reports else "costs, '{}', '{}'"
-    sql = f"SELECT tick, key, agent, request, {columns} FROM turn WHERE tick BETWEEN ? AND ? ORDER BY tick, rank"  # noqa: S608
-    for tick, key, agent, request, *texts in model.query(sql, bounds):
+    turn_sql = f"SELECT tick, key, agent, request, {columns} FROM turn WHERE tick BETWEEN ? AND ? ORDER BY tick, rank"  # noqa: S608
+    with model.hold():
+        rows = model.query(
+            "SELECT tick, at, after, facts FROM tick WHERE tick BETWEEN ? AND ? ORDER BY tick", bounds, progress
+        )
+        turn_rows = model.query(turn_sql, bounds)
+    ticks = {tick: restore_tick(tick, at, after, _parse(facts)) for tick, at, after, facts in rows}
+    for tick, key, agent, request, *texts in turn_rows:
         if tick in ticks:  # another process may have read a tick in between
             ticks[tick].turns[key] = restore_turn(agent, request, *map(_parse, texts))
     return [*ticks.values()]
