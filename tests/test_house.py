@@ -126,7 +126,7 @@ SDKS: dict[str, str | set[str]] = {
     "ollama": "capabilities/hosted_models/ollama_provider.py",
     "opentelemetry": "telemetry/otlp.py",
     "openai": "capabilities/hosted_models/openai_provider.py",
-    "starlette": {"dashboard/routes.py", "capabilities/channels/http_routes.py", "operations/health.py"},
+    "starlette": {"dashboard/routes.py", "capabilities/channels/http_routes.py", "operations/systemd_notify.py"},
     "structlog": "kernel/logging_config.py",
     "uvicorn": "libraries/concurrency/http_server.py",
     "tenacity": {
@@ -168,7 +168,7 @@ EDGES = {
     "dashboard/live_state.py": 1,
     "kernel/base/blocking_deadline.py": 1,
     "kernel/tick/executors/parallel_turns.py": 1,
-    "operations/engine_session.py": 1,  # what somebody's own observer does
+    "engine.py": 1,  # what somebody's own observer does
     "kernel/tick/parallel_calls.py": 1,  # the edge of a thread: raised by who waits for it
     "libraries/sandbox/sandbox_launcher.py": 1,
     "kernel/plugins/provider_errors.py": 1,

@@ -7,7 +7,7 @@ import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -39,9 +39,6 @@ from lemming.libraries.model_catalogue import get_models_folder, get_weights, is
 from lemming.queries.model_readiness import check_readiness, describe_limitations
 from lemming.queries.screens.models_screen import MODELS, list_model_rows
 from lemming.queries.screens.screen import ScreenResult
-
-if TYPE_CHECKING:
-    pass
 
 Agents = Annotated[
     list[str] | None, option("--agent AGENT", "Change only this agent. Repeatable.", completes_agents=True)
@@ -209,7 +206,7 @@ def list_models(
     --no-servers skips
     the queries, and an organisation without workspace trust (`lemming trust`) skips the queries too.
     """
-    from lemming.operations.served_models import ask_servers, get_server
+    from lemming.operations.model_detection import ask_servers, get_server
 
     config = load_settings(context.org)
     queries_servers = not no_servers and has_workspace_trust(context.org)

@@ -35,7 +35,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tick.validation.checks import AgentSubject
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
-from lemming.operations.settings_lists import append_to_resume
+from lemming.operations.choose_model import append_to_resume
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.org_validation import run_capability_check
 from lemming.queries.structure_validation import find_order_conflicts

@@ -19,9 +19,8 @@ from lemming.commands.terminal import (
     style_text,
 )
 from lemming.commands.trust import require_workspace_trust
-from lemming.journal_tools.repair.call_retry import plan_retry, retry_call
 from lemming.journal_tools.repair.damage_repair import Repair, find_repairs, make_repairs
-from lemming.journal_tools.repair.unknown_calls import mark_call
+from lemming.journal_tools.repair.unknown_calls import mark_call, plan_retry, retry_call
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import OrgBusy, UsageError
 from lemming.kernel.org.config import load_config

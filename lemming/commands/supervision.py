@@ -11,8 +11,16 @@ from lemming.commands.terminal import print_notice
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.journal.engine_events import Event, Observer
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.operations.health import HOST, PATH, Health, serve_health
-from lemming.operations.systemd_notify import EngineProgress, SystemdNotifier, SystemdStatusReporter, run_watchdog
+from lemming.operations.systemd_notify import (
+    HOST,
+    PATH,
+    EngineProgress,
+    Health,
+    SystemdNotifier,
+    SystemdStatusReporter,
+    run_watchdog,
+    serve_health,
+)
 from lemming.queries.checks.health_checks import make_issue
 from lemming.queries.org_status import load_org_status
 from lemming.queries.screens.status_screen import status_to_json

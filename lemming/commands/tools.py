@@ -40,7 +40,7 @@ from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_call import call_tool
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
-from lemming.operations.settings_lists import append_to_resume, append_to_settings
+from lemming.operations.choose_model import append_to_resume, append_to_settings
 from lemming.queries.screens.screen import ScreenResult
 from lemming.queries.screens.tools_screen import TOOLS, ToolRow, can_call, format_origin, list_tool_rows
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from lemming.git_history.external_files import list_external_files
-from lemming.git_history.journal_copies import copy_journals
+from lemming.git_history.rewind import copy_journals
 from lemming.journal_tools.fork import SettingOverride, apply_override, fork, require_effect
 from lemming.journal_tools.journal_history import open_past
 from lemming.journal_tools.verify.state_root import COUNTED_FOLDERS

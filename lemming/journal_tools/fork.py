@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.git_history.history_reader import PastState
-from lemming.git_history.journal_copies import copy_journals
+from lemming.git_history.rewind import copy_journals
 from lemming.journal_tools.journal_history import PastStates
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import Problem, UsageError

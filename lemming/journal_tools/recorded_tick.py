@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from lemming.journal_tools.missing_journals import missing_journal_error
+from lemming.journal_tools.tick_ranges import missing_journal_error
 from lemming.journal_tools.tick_records import TickRecords
 from lemming.kernel.base.errors import OUTCOME_CODES, Outcome
 from lemming.kernel.base.turn_numbers import split_key, turn_key

@@ -1,6 +1,7 @@
-"""Change the model of agents: `default` in `config/models.json`, or `model.key` in resumes.
+"""Change values in settings and resumes: the model of agents, and items of lists.
 
-Only the value is replaced in the text; all other text of the user, including spaces, stays unchanged.
+The model is `default` in `config/models.json`, or `model.key` in a resume. Only the value is replaced in the text; all
+other text of the user, including spaces, stays unchanged.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lemming.kernel.agents import load_agent
+from lemming.kernel.agents import decode_resume, load_agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.jsontext import locate, parse, preserve_layout, to_line
+from lemming.kernel.base.jsontext import dump_pretty, locate, parse, preserve_layout, to_line
 from lemming.kernel.org.changing import edit_file
-from lemming.kernel.org.config import MODELS_FILE, load_config
+from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
 
 DEFAULT_KEY = "default"
@@ -126,3 +127,38 @@ def get_builtin_entry(base: OrgPath, key: str) -> dict[str, Any]:
         for field in fields(entry)
         if (value := getattr(entry, field.name)) != (field.default if field.default is not MISSING else {})
     }
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+def append_to_resume(base: OrgPath, agent: str, keys: tuple[str, ...], item: str) -> str:
+    """Append an item to a list of a resume, unless the list contains the item or `*`.
+
+    Returns: the changed file, or an empty string for no change.
+
+    Raises: ConfigError if the resulting resume would be invalid.
+    """
+    return _insert_item(base, agent, paths.resume_file(agent), keys, item)
+
+
+def append_to_settings(base: OrgPath, keys: tuple[str, ...], item: str) -> str:
+    """Append an item to a list of `config/org.json`, as `append_to_resume` does."""
+    return _insert_item(base, "", ORG_FILE, keys, item)
+
+
+def _insert_item(base: OrgPath, agent: str, file: str, keys: tuple[str, ...], item: str) -> str:
+    with edit_file(base, file) as locked_file:
+        document: dict[str, Any] = parse(locked_file.raw, allow_bom=True)
+        parent = document
+        for key in keys[:-1]:
+            parent[key] = parent = dict(parent.get(key) or {})
+        items = parent.get(keys[-1]) or []
+        if item in items or "*" in items:
+            return ""
+        parent[keys[-1]] = [*items, item]
+        content = dump_pretty(document)
+        if agent:
+            decode_resume(agent, content)
+        locked_file.publish(content)
+    return file

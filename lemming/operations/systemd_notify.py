@@ -1,8 +1,8 @@
-"""Notifications for systemd: ready, stopping, alive.
+"""Supervision of an engine: notifications for systemd (ready, stopping, alive), and `GET /healthz` on the loopback address.
 
-The sd_notify protocol sends a datagram per notification.
-
-Protocol: sd_notify(3), sd_watchdog_enabled(3). Without `NOTIFY_SOCKET` in the environment nothing is sent.
+Protocol: sd_notify(3), sd_watchdog_enabled(3). Without `NOTIFY_SOCKET` in the environment nothing is sent. A client of
+/healthz must be on this machine, by address and by the host name in the request: a web page that uses another host
+name is refused.
 """
 
 from __future__ import annotations
@@ -12,19 +12,24 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from threading import Lock
+from typing import Any, NamedTuple
 
 from lemming.kernel.base.blocking_deadline import Deadline, MonotonicClock
-from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.errors import ConfigError, LemmingError, UsageError
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.redaction.secrets import redact_bytes, redact_json
 from lemming.kernel.journal.engine_events import Event, Sleeping, TickBegins, TickEnds
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.config import Config, OrgSettings, load_config
-from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tools import get_toolset
 from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
+from lemming.libraries.optional_packages import require_server
 from lemming.libraries.sandbox.sandbox_settings import get_shell_settings
 
 READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
@@ -185,3 +190,76 @@ def compute_max_silence_s(config: Config, *, batch: bool) -> float:
     deadlines += [entry.deadline_s for entry in config.models.values()]
     deadlines += [entry.batch_deadline_s for entry in config.models.values() if batch]
     return max(deadlines) + MARGIN_S
+
+
+# --- the health endpoint --------------------------------------------------------------------------
+
+
+HOST, PATH = "127.0.0.1", "/healthz"
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Health(NamedTuple):
+    """Result of a health check, with facts as JSON values."""
+
+    is_well: bool
+    facts: dict[str, Any]
+
+
+HealthCheck = Callable[[dict[str, str]], Health]
+"""Looks at the organisation; it is given the words after "?" in the address."""
+
+
+@contextlib.contextmanager
+def serve_health(port: int, check: HealthCheck, base: OrgPath) -> Iterator[int]:
+    """Serve /healthz on a loopback port for the length of the block (0: any free port), and yield the port.
+
+    The status is 200 for a healthy organisation and 503 otherwise, both with the facts. Raises: UsageError if the port
+    or the server's packages are not available.
+    """
+    require_server("/healthz")
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    from lemming.libraries.concurrency.http_server import bind_port, serve_in_thread
+
+    check_lock = threading.Lock()  # a single check at a time
+
+    async def answer(request: Request) -> Response:
+        host = request.headers.get("Host", HOST)
+        if host.rpartition(":")[0] not in _LOOPBACK_NAMES and host not in _LOOPBACK_NAMES:
+            facts: dict[str, Any] = {"message": "ask for it by this machine's own name"}
+            return to_response(HTTPStatus.MISDIRECTED_REQUEST, facts)
+        if request.url.path != PATH:
+            return to_response(HTTPStatus.NOT_FOUND, {"message": f"there is only {PATH}"})
+        return to_response(*await run_in_threadpool(_run_check, check, check_lock, dict(request.query_params)))
+
+    async def refuse_method(request: Request, _: Exception) -> Response:
+        return to_response(HTTPStatus.NOT_IMPLEMENTED, {"message": f"ask with GET, not {request.method}"})
+
+    def to_response(status: HTTPStatus, facts: dict[str, Any]) -> Response:
+        raw = dump_compact({"v": 1, **facts})
+        if redact_bytes(raw) != raw:
+            raw = dump_compact(redact_json({"v": 1, **facts}))
+        return Response(raw + b"\n", status, {"Cache-Control": "no-store"}, "application/json")
+
+    app = Starlette(routes=[Route("/{path:path}", answer)], exception_handlers={HTTPException: refuse_method})
+    with serve_in_thread(app, bind_port(HOST, port), name="lemming-health", base=base) as bound_port:
+        yield bound_port
+
+
+def _run_check(
+    check: HealthCheck, check_lock: threading.Lock, parameters: dict[str, str]
+) -> tuple[HTTPStatus, dict[str, Any]]:
+    with check_lock:
+        try:
+            health = check(parameters)
+        except UsageError as error:
+            return HTTPStatus.BAD_REQUEST, error.as_json()
+        except LemmingError as error:
+            return HTTPStatus.SERVICE_UNAVAILABLE, error.as_json()
+    return HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE, health.facts

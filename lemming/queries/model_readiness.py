@@ -20,7 +20,7 @@ from lemming.kernel.providers import is_channel, is_person, make_provider
 from lemming.libraries.compatible_servers import SERVERS
 from lemming.libraries.model_catalogue import find_weights
 from lemming.libraries.optional_packages import install_command
-from lemming.operations.served_models import KeylessServer, ServedModels
+from lemming.operations.model_detection import KeylessServer, ServedModels
 from lemming.queries.permissions_required import is_this_machine
 
 _KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}

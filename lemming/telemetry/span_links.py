@@ -1,18 +1,83 @@
-"""Link turns to the turns that wrote their inputs: entry ids identify author and tick."""
+"""Start and end of each step of a turn, and links to the turns that wrote its inputs.
+
+Times are milliseconds since 1970. An answer has its arrival time and duration, a tool call its duration. A step without
+a time follows the previous step. An answer from a recording has the time of the original answer, but counts where it
+was used. Entry ids identify author and tick.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
+from typing import NamedTuple
 
 from lemming.journal_tools.recorded_tick import TurnRecord
+from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.journal.journal_file import load_plan
-from lemming.kernel.journal.journal_records import TickStarted
+from lemming.kernel.journal.journal_records import (
+    ModelFailed,
+    ModelReplied,
+    Record,
+    TickStarted,
+    ToolFinished,
+    ToolStarted,
+)
 from lemming.kernel.messages import entry_id
 from lemming.kernel.org.organisation import OrgPath
+
+ROUNDING_MS = 20
+"""By so much the two clocks of an answer, the time of day and how long it took, may disagree."""
+
+
+class StepTiming(NamedTuple):
+    """Start and end of a step."""
+
+    begin_ms: int
+    end_ms: int
+
+
+class TurnTimings(NamedTuple):
+    """Timing of a turn, of its answers by call number, and of its tool calls by index."""
+
+    turn: StepTiming
+    calls: dict[int, StepTiming]
+    tools: dict[int, StepTiming]
+
+
+def parse_timestamp_ms(text: str) -> int:
+    """Return a timestamp in milliseconds since 1970, or 0 for an invalid timestamp."""
+    try:
+        return round(parse_timestamp(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
+
+
+def compute_timings(records: Iterable[Record], tick_began_ms: int) -> TurnTimings:
+    """Return the timings of a turn's steps, in sequence and never before the start of the tick."""
+    calls: dict[int, StepTiming] = {}
+    tools: dict[int, StepTiming] = {}
+    current_ms = tick_began_ms
+    for record in records:
+        match record:
+            case ModelReplied(call=number, duration_ms=duration_ms):
+                began = parse_timestamp_ms(record.at) - max(duration_ms, 0)
+                begin = max(current_ms, began) if began >= current_ms - ROUNDING_MS else current_ms
+                calls[number] = StepTiming(begin, begin + max(duration_ms, 0))
+                current_ms = calls[number].end_ms
+            case ModelFailed(call=number, duration_ms=duration_ms):
+                calls[number] = StepTiming(current_ms, current_ms + duration_ms)
+                current_ms += duration_ms
+            case ToolStarted(index=index):
+                tools[index] = StepTiming(current_ms, current_ms)
+            case ToolFinished(index=index, duration_ms=duration_ms):
+                tools[index] = StepTiming(current_ms, current_ms + duration_ms)
+                current_ms += duration_ms
+    steps = [*calls.values(), *tools.values()]
+    return TurnTimings(StepTiming(min((lap.begin_ms for lap in steps), default=current_ms), current_ms), calls, tools)
+
 
 MAX_TICKS_BACK = 32
 """Number of ticks whose entries are known by id; older ones are rarely news."""

@@ -21,8 +21,15 @@ from lemming.kernel.providers import Message
 from lemming.kernel.turn.interceptor_chain import auxiliary_prompts
 from lemming.telemetry import semconv as names
 from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, end_span, make_event, make_span
-from lemming.telemetry.span_links import SpanLinkFinder, make_span_id, make_trace_id
-from lemming.telemetry.step_timings import StepTiming, TurnTimings, compute_timings, parse_timestamp_ms
+from lemming.telemetry.span_links import (
+    SpanLinkFinder,
+    StepTiming,
+    TurnTimings,
+    compute_timings,
+    make_span_id,
+    make_trace_id,
+    parse_timestamp_ms,
+)
 
 IN_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})
 """Providers that are no other process: a question to them is no call over a network."""

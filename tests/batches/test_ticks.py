@@ -12,13 +12,12 @@ import pytest
 from batch_server import BatchServer
 
 from lemming.capabilities.batches.batch_records import BatchWaiting
-from lemming.engine import run_once, run_opened, ticks
+from lemming.engine import open_to_run, run_once, run_opened, ticks
 from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.messages import write_person_entry
-from lemming.operations.engine_session import open_to_run
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 
 AGENTS = ("ada", "bob", "cyd")

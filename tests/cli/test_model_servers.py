@@ -17,8 +17,8 @@ from terminal import Lemming
 from lemming.capabilities.embedded_models import model_weights
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.operations import served_models
-from lemming.operations.served_models import KeylessServer, ask_server, ask_servers, get_server
+from lemming.operations import model_detection
+from lemming.operations.model_detection import KeylessServer, ask_server, ask_servers, get_server
 from lemming.testing import make_org, resume
 
 LLAMA_CPP = {
@@ -31,7 +31,7 @@ OLLAMA = {"/api/tags": {"models": [{"name": "llama3.2:latest"}, {"name": "qwen3:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_models, "DEFAULT_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(model_detection, "DEFAULT_TIMEOUT_S", PATIENCE_S)
     monkeypatch.delenv("OLLAMA_HOST", raising=False)
 
 

@@ -13,8 +13,7 @@ from peace import folder, run
 from sampling import EVERYTHING
 
 from lemming.engine import run_once
-from lemming.journal_tools.repair.call_retry import plan_retry, retry_call
-from lemming.journal_tools.repair.unknown_calls import find_unknown_calls
+from lemming.journal_tools.repair.unknown_calls import find_unknown_calls, plan_retry, retry_call
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.journal.journal_file import journal_ticks

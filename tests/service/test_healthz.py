@@ -17,7 +17,7 @@ from terminal import Lemming, read_until, start
 
 from lemming.engine import run_once
 from lemming.kernel.base.errors import CorruptState, UsageError
-from lemming.operations.health import Health, serve_health
+from lemming.operations.systemd_notify import Health, serve_health
 from lemming.testing import make_org, resume
 
 

@@ -18,7 +18,7 @@ from patience import PATIENCE_S
 from lemming.capabilities.channels.channel_service import run_channel_server
 from lemming.kernel.base.errors import UsageError
 from lemming.libraries.concurrency.http_server import ServerLimits, bind_port, serve_in_thread
-from lemming.operations.health import Health, serve_health
+from lemming.operations.systemd_notify import Health, serve_health
 from lemming.testing import make_org, resume
 
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"

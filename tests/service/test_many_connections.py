@@ -41,7 +41,7 @@ with run_channel_server(base, port=0, stop=threading.Event(), report=lambda _: N
     threading.Event().wait()
 """,
     "health": """
-from lemming.operations.health import Health, serve_health
+from lemming.operations.systemd_notify import Health, serve_health
 with serve_health(0, lambda words: Health(True, {}), base) as port:
     print(port, flush=True)
     threading.Event().wait()

@@ -17,7 +17,7 @@ from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, To
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.telemetry import semconv as names
 from lemming.telemetry.otlp import build_requests, to_protobuf
-from lemming.telemetry.step_timings import StepTiming, compute_timings
+from lemming.telemetry.span_links import StepTiming, compute_timings
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 Spans = list[dict[str, Any]]

@@ -10,8 +10,7 @@ import pytest
 
 from lemming.engine import load_tick, run_once
 from lemming.git_history.history_reader import GitHistory
-from lemming.git_history.journal_copies import archive_journals, copy_journals
-from lemming.git_history.rewind import RewindResult, rewind
+from lemming.git_history.rewind import RewindResult, archive_journals, copy_journals, rewind
 from lemming.journal_tools.fork import SettingOverride, fork
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import UsageError

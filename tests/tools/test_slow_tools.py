@@ -12,8 +12,7 @@ import pytest
 from patience import PATIENCE_S
 
 from lemming.engine import run_once
-from lemming.journal_tools.repair.call_retry import plan_retry, retry_call
-from lemming.journal_tools.repair.unknown_calls import find_unknown_calls
+from lemming.journal_tools.repair.unknown_calls import find_unknown_calls, plan_retry, retry_call
 from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_on_thread
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.tick.runtime import open_org

@@ -6,28 +6,258 @@ The tree shows what a turn could see and what it wrote, and makes no claim of ca
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+from lemming.journal_tools.provenance.prompt_parser import ParsedPrompt, ShownEntry, parse_prompt
 from lemming.journal_tools.provenance.provenance_node import (
     CHANGED,
+    PERSON,
     ProvenanceNode,
     ProvenanceTurn,
     describe_lost_ticks,
+    extract_entry_text,
+    extract_memory_text,
     load_file,
     make_node,
     resolve_unknown_author,
 )
-from lemming.journal_tools.provenance.visible_nodes import build_provenance_turn
-from lemming.journal_tools.provenance.write_log import FileWrite, WriteLog
-from lemming.journal_tools.recorded_tick import TurnRecord
+from lemming.journal_tools.provenance.write_log import FileWrite, TurnPosition, WriteLog
+from lemming.journal_tools.recorded_tick import ToolUse, TurnRecord
+from lemming.journal_tools.repair.unknown_calls import CALL, RETRY
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.payload_text import get_payload_text
+from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.files.stat_cache import is_folder
 from lemming.kernel.inboxes.capability_state import CallNote, find_call_notes
 from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tools import iter_shipped_tools
+
+MEMORY_FILE = re.compile(r"agents/([^/]+)/memory/([^/]+)\.json")
+EARLY_ENDS = ("deadline", "out_of_credits", "paused")
+MAX_COMPARED_CHARS = 2000  # tools truncate long files
+
+
+def build_provenance_turn(write_log: WriteLog, turn: TurnRecord, path: str) -> ProvenanceTurn:
+    """Return a turn with all content visible at the time it wrote the file at `path`."""
+    tick = write_log.tick(turn.tick)
+    assert tick is not None
+    parsed_prompt = parse_prompt(turn, tick.plan.all_agents)
+    provenance_turn = ProvenanceTurn(turn.tick, turn.agent, turn.last_answer_time or tick.start_record.at, turn.status)
+    provenance_turn.cut_short = turn.report.reason if turn.report and turn.report.end in EARLY_ENDS else ""
+    provenance_turn.saw += [_build_entry_node(write_log, turn, entry) for entry in parsed_prompt.entries]
+    provenance_turn.saw += _iter_memory_nodes(write_log, turn, parsed_prompt)
+    provenance_turn.saw += [
+        _build_file_node(write_log, turn, file_path, text, parsed_prompt.is_brief)
+        for file_path, text in parsed_prompt.files.items()
+    ]
+    provenance_turn.saw += [
+        _build_carried_result(write_log, turn, result)
+        for result in (*turn.visible_results, *_iter_earlier_results(turn))
+    ]
+    provenance_turn.saw += _iter_tool_results(write_log, turn, path)
+    provenance_turn.saw += _iter_resume_node(write_log, turn)
+    return provenance_turn
+
+
+def _build_entry_node(write_log: WriteLog, turn: TurnRecord, shown_entry: ShownEntry) -> ProvenanceNode:
+    if shown_entry.author is None or shown_entry.tick is None:
+        path = write_log.find_entry_path(shown_entry.id)
+        match = paths.ENTRY_FILE.match(path.rpartition("/")[2]) if path else None
+        if path is None or match is None:
+            return ProvenanceNode("entry", shown_entry.id, by="unknown", remark="its file and its journal are missing")
+        author, tick = path.split("/")[1], int(match[1])
+    else:
+        author, tick = shown_entry.author, shown_entry.tick
+        path = paths.entry_file(author, tick, shown_entry.id)
+    write = write_log.find_write(tick, path)
+    current_content = load_file(write_log.base, path)
+    content = current_content if current_content is not None else (write_log.load_content(write) if write else None)
+    node = ProvenanceNode(
+        "entry", shown_entry.id, extract_entry_text(content or b""), path, author, is_new=shown_entry.is_new
+    )
+    if isinstance(shown_entry.payload, dict):
+        node.text = get_payload_text(shown_entry.payload)
+    if write is not None:
+        node.by, node.position, node.key = "turn", write.position, write.key
+        if current_content is not None and sha256(current_content).hexdigest() != write.digest:
+            node.remark = CHANGED
+        return node
+    lost_ticks_text = write_log.list_lost_ticks(after_tick=tick - 1, before_tick=tick + 1)
+    is_unknown = lost_ticks_text and tick <= turn.tick and not write_log.is_person(author, turn.tick)
+    node.by = "unknown" if is_unknown else "person"
+    node.remark = f"{PERSON}, or {describe_lost_ticks(lost_ticks_text)}" if is_unknown else PERSON
+    return node
+
+
+def _iter_memory_nodes(write_log: WriteLog, turn: TurnRecord, parsed_prompt: ParsedPrompt) -> Iterator[ProvenanceNode]:
+    for key, value in parsed_prompt.memory.items():
+        path = paths.memory_file(turn.agent, key) if paths.MEMORY_KEY.match(key) else ""
+        if parsed_prompt.is_brief and not _is_memory(write_log, turn, path):
+            continue
+        text = value if isinstance(value, str) else dump_compact(value).decode()
+        yield _build_memory_node(write_log, turn, key, path, text, parsed_prompt.is_brief)
+
+
+def _is_memory(write_log: WriteLog, turn: TurnRecord, path: str) -> bool:
+    """Return True if a brief prompt's line is a memory: its file exists, or an earlier turn wrote one."""
+    return (write_log.base / path).is_file() or write_log.find_last_write(
+        path, position=_turn_position(turn)
+    ) is not None
+
+
+def _build_memory_node(
+    write_log: WriteLog, turn: TurnRecord, key: str, path: str, text: str, is_brief: bool
+) -> ProvenanceNode:
+    node = ProvenanceNode("memory", f"{turn.agent}/memory/{key}", text, path, turn.agent)
+
+    def is_same(content: bytes) -> bool:
+        written = extract_memory_text(content, path)
+        return " ".join(written.split()).startswith(" ".join(text.split())) if is_brief else written == text
+
+    return _resolve_author(write_log, turn, node, is_same)
+
+
+def _build_file_node(
+    write_log: WriteLog, turn: TurnRecord, path: str, visible_text: str, is_brief: bool
+) -> ProvenanceNode:
+    node = ProvenanceNode("file", path, visible_text, path)
+    if memory_match := MEMORY_FILE.fullmatch(path):
+        owner, key = memory_match[1], memory_match[2]
+        node = ProvenanceNode("memory", f"{owner}/memory/{key}", visible_text, path, owner)
+
+    def is_same(content: bytes) -> bool:
+        if memory_match:
+            return is_brief or visible_text.strip() in escape_markers(extract_memory_text(content, path))
+        return is_brief or visible_text.strip() in escape_markers(content.decode("utf-8", "replace"))
+
+    return _resolve_author(write_log, turn, node, is_same)
+
+
+def _resolve_author(
+    write_log: WriteLog, reader: TurnRecord, node: ProvenanceNode, is_same: Callable[[bytes], bool]
+) -> ProvenanceNode:
+    """Return a node with its last author: the turn that wrote the content, unless the reader saw other content.
+
+    `is_same` tells if written content equals the visible content.
+    """
+    write = write_log.find_last_write(node.path, position=_turn_position(reader))
+    if write is None:
+        return resolve_unknown_author(write_log, node)
+    if is_same(write_log.load_content(write)):
+        node.by, node.position, node.author, node.key = "turn", write.position, write.agent, write.key
+        return node
+    lost_ticks_text = write_log.list_lost_ticks(after_tick=write.position[0], before_tick=reader.tick)
+    tools = [] if node.what == "memory" else write_log.find_external_tools(write.agent, write.position[0])
+    other_writers = [f"by {write.agent} with {', '.join(tools)}"] if tools else []
+    other_writers += [describe_lost_ticks(lost_ticks_text)] if lost_ticks_text else []
+    writers_text = ", or ".join(["by hand", *other_writers])
+    node.by = "unknown" if other_writers else "person"
+    node.remark = f"changed {writers_text}, after {write.agent} wrote it in tick {write.position[0]}"
+    return node
+
+
+def _build_carried_result(write_log: WriteLog, turn: TurnRecord, result: dict[str, Any]) -> ProvenanceNode:
+    """Return the node of an earlier turn's result or a person's note. A file that was read is traced to its author."""
+    node = ProvenanceNode("result", _format_call(result["tool"], result["args"]), result["output"], author=turn.agent)
+    if CALL in result:
+        action = "had run again" if RETRY in result else "found out about"
+        node.by, node.remark = "person", f"what a person {action}: call {result[CALL]}"
+        return node
+    previous_tick = turn.started.state["tick"] if turn.started else -1
+    node.by, node.position = "turn", (previous_tick, 0)
+    tool_use = ToolUse(index=0, **{key: result[key] for key in ("tool", "args", "success", "output")})
+    source, earlier = _find_source_file(turn, tool_use), write_log.find_turn(previous_tick, turn.agent)
+    if source and earlier and source not in earlier.writes:
+        return _resolve_result_source(write_log, earlier, node, source)
+    return node
+
+
+def _iter_earlier_results(turn: TurnRecord) -> Iterator[dict[str, Any]]:
+    """Yield the tool results of earlier turns for the same request; answers of other agents are entries."""
+    task = turn.started.task if turn.started else None
+    open_request = task["begun"] if task else {}
+    sub_request_calls = {sub_request.get("call") for sub_request in open_request.get("asked", ())}
+    for number, result in enumerate(open_request.get("results", ()), 1):
+        if number not in sub_request_calls:
+            yield result
+
+
+def _iter_tool_results(write_log: WriteLog, turn: TurnRecord, path: str) -> Iterator[ProvenanceNode]:
+    """Yield the turn's own tool results so far; the content of a file or memory is traced to its author."""
+    own_files: set[str] = set()
+    for tool_use in turn.find_known_tool_uses(path):
+        node = ProvenanceNode(
+            "result", _format_call(tool_use.tool, tool_use.args), tool_use.output, author=turn.agent, by="turn"
+        )
+        source = _find_source_file(turn, tool_use)
+        if tool_use.is_unknown:
+            node.by, node.remark = "unknown", "its outcome is unknown (`lemming repair`)"
+        elif call_note := next(find_call_notes(tool_use.kept), None):
+            node.remark = call_note.text
+        elif source and source not in own_files and not _is_own_memory(turn, source, tool_use.output):
+            node = _resolve_result_source(write_log, turn, node, source)
+        yield node
+        own_files.update(tool_use.files)
+
+
+def _is_own_memory(turn: TurnRecord, source: str, output: str) -> bool:
+    """Return True if the memory in `output` equals the memory the turn itself had just written."""
+    effect = turn.writes.get(source)
+    is_memory = source.startswith(paths.memory_folder(turn.agent))
+    return effect is not None and is_memory and _is_same_json(output, extract_memory_text(effect.content, source))
+
+
+def _find_source_file(turn: TurnRecord, tool_use: ToolUse) -> str:
+    """Return the path of the file a shipped tool read in this call, or an empty string."""
+    if not tool_use.success or not isinstance(tool_use.args, dict):
+        return ""
+    return next((tool.source_file(turn.agent, tool_use.args) for tool in iter_shipped_tools([tool_use.tool])), "")
+
+
+def _resolve_result_source(write_log: WriteLog, turn: TurnRecord, node: ProvenanceNode, source: str) -> ProvenanceNode:
+    node.path = source
+
+    def is_same(content: bytes) -> bool:
+        if source.startswith(paths.memory_folder(turn.agent)):
+            return _is_same_json(node.text, extract_memory_text(content, source))
+        return node.text[:MAX_COMPARED_CHARS] == content.decode("utf-8", "replace")[:MAX_COMPARED_CHARS]
+
+    return _resolve_author(write_log, turn, node, is_same)
+
+
+def _iter_resume_node(write_log: WriteLog, turn: TurnRecord) -> Iterator[ProvenanceNode]:
+    """Yield the agent's resume if another agent wrote the file."""
+    path = paths.resume_file(turn.agent)
+    if write := write_log.find_last_write(path, position=_turn_position(turn)):
+        node = ProvenanceNode("file", path, "its instructions", path, write.agent, by="turn", position=write.position)
+        node.key = write.key
+        yield node
+
+
+def _turn_position(turn: TurnRecord) -> TurnPosition:
+    return turn.tick, turn.rank
+
+
+def _format_call(tool: str, args: Any) -> str:
+    args_text = args if isinstance(args, str) else dump_compact(args).decode() if args else ""
+    return f"{tool} {args_text}".rstrip()
+
+
+def _is_same_json(visible_text: str, written: str) -> bool:
+    try:
+        plain = parse(visible_text)
+    except JsonProblem:
+        return visible_text == written
+    return written == (plain if isinstance(plain, str) else dump_compact(plain).decode())
+
 
 MAX_TURNS = 200
 

@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 from itertools import islice, pairwise
 from typing import Any
 
-from lemming.journal_tools.missing_journals import find_lost_ticks
 from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
+from lemming.journal_tools.tick_ranges import find_lost_ticks
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError

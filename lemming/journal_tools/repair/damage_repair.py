@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming.git_history.journal_copies import archive_journals
-from lemming.git_history.rewind import make_archive_folder_name
+from lemming.git_history.rewind import archive_journals, make_archive_folder_name
 from lemming.journal_tools.agent_rename import rename_agent
 from lemming.journal_tools.outbox_validation import validate_outbox
 from lemming.journal_tools.repair.unknown_calls import UnknownCall, find_unknown_calls

@@ -15,7 +15,7 @@ from lemming.queries.screens.screen import Column, Screen
 from lemming.queries.tick_preview import load_inspection_settings
 
 if TYPE_CHECKING:
-    from lemming.operations.served_models import KeylessServer, ServedModels
+    from lemming.operations.model_detection import KeylessServer, ServedModels
 
 _READINESS_TEXT = {True: "ready", False: "not ready", None: "unchecked"}
 Json = dict[str, Any]

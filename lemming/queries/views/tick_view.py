@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from lemming.journal_tools.missing_journals import explain_missing_journal
 from lemming.journal_tools.provenance.prompt_parser import parse_prompt
 from lemming.journal_tools.recorded_tick import RecordedTick, ToolUse, TurnRecord, load_tick_record, make_quiet_tick
+from lemming.journal_tools.tick_ranges import explain_missing_journal
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.journal.journal_file import started_journals
