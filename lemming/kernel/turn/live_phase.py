@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.turn.turn_effects import Effect, LiveEffect
@@ -92,8 +92,22 @@ LIVE_EFFECTS: Sequence[type[Effect]] = (RunTool, StartTool, CheckResult, SendReq
 T = TypeVar("T")
 
 
+class ObjectCache:
+    """Keeps the objects that others make of a turn or a tick."""
+
+    __slots__ = ()
+    _caches: dict[Any, Any]
+
+    def get_cache(self, make: Callable[[Self], T]) -> T:
+        """Return an object of this turn or tick, made once by a class or function of it."""
+        if make not in self._caches:
+            self._caches[make] = make(self)  # turns ask for those of a tick under the turn lock
+        cached: T = self._caches[make]
+        return cached
+
+
 @dataclass
-class TickScope:
+class TickScope(ObjectCache):
     """A tick in progress, for limits of all its turns: its journal, and the agents with a turn in order.
 
     `wait_for_earlier`: waits until earlier turns of other agents are over, for calls of tools with `runs_in_order`;
@@ -104,18 +118,11 @@ class TickScope:
     journal: Journal
     order: Sequence[str]
     wait_for_earlier: Callable[[str], bool] | None = None
-    _caches: dict[object, Any] = field(default_factory=dict)
-
-    def get_cache(self, kind: Callable[[TickScope], T]) -> T:
-        """Return an object of the tick, created once."""
-        if kind not in self._caches:
-            self._caches[kind] = kind(self)  # turns ask for it under the turn lock
-        cached: T = self._caches[kind]
-        return cached
+    _caches: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass
-class LivePhase:
+class LivePhase(ObjectCache):
     """The live phase of one turn.
 
     `tick`: the tick; None if the request is only shown and nothing is sent. `results`: recorded results of the
@@ -135,7 +142,7 @@ class LivePhase:
     count_spending: Callable[[], Callable[[], WriteOff]] | None = None
     verdicts: list[GateVerdict] = field(default_factory=list)
     grants: dict[str, Any] = field(default_factory=dict)
-    _caches: dict[object, Any] = field(default_factory=dict)
+    _caches: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def task(self) -> CurrentRequest | None:
@@ -147,13 +154,6 @@ class LivePhase:
         """The tick's view of the organisation."""
         assert self.tick, "nothing is sent"
         return self.tick.tick_context
-
-    def get_cache(self, kind: Callable[[LivePhase], T]) -> T:
-        """Return an object of the turn's live phase, created once."""
-        if kind not in self._caches:
-            self._caches[kind] = kind(self)
-        cached: T = self._caches[kind]
-        return cached
 
     def add_verdicts(self, verdicts: Iterable[GateVerdict]) -> None:
         """Add verdicts to the record of the call. "ask" counts only until persons have approved the call."""

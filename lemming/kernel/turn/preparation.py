@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.files.field_types import Json
@@ -16,6 +16,7 @@ from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import Memories, load_memories
 from lemming.kernel.messages import EntryName
 from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.turn.live_phase import ObjectCache
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_values import Steps
@@ -84,21 +85,18 @@ class CapabilityStatus(NamedTuple):
     text: str
 
 
-T = TypeVar("T")
-
-
-class Preparation:
+class Preparation(ObjectCache):
     """A turn in preparation, as one capability sees it.
 
     `settings` is the block of `config/org.json` for the capability, `agent_settings` the block of the resume, each as
     the dataclass of the capability or None without a block.
     """
 
-    __slots__ = ("_objects", "agent_settings", "context", "name", "settings")
+    __slots__ = ("_caches", "agent_settings", "context", "name", "settings")
 
     def __init__(self, name: str, context: TurnContext, settings: Any, agent_settings: Any) -> None:
         self.name, self.context, self.settings, self.agent_settings = name, context, settings, agent_settings
-        self._objects: dict[Callable[[Preparation], Any], Any] = {}
+        self._caches: dict[Any, Any] = {}
 
     @property
     def agent(self) -> Agent:
@@ -140,13 +138,6 @@ class Preparation:
     def has_news(self) -> bool:
         """True if the agent takes the turn whether or not a capability has a reason for it. Known after `due`."""
         return self.context.has_news
-
-    def get_cache(self, factory: Callable[[Preparation], T]) -> T:
-        """Return the capability's own object for this turn, made by `factory(turn)` at the first call."""
-        value: T | None = self._objects.get(factory)
-        if value is None:
-            value = self._objects[factory] = factory(self)
-        return value
 
 
 # --- results of `Capability.due` ------------------------------------------------------------------

@@ -229,9 +229,7 @@ def agents_without_requests(survey: Survey, config: Config) -> set[str]:
 
 
 class UsageCache:
-    """Cache of the agents' capabilities and turn policies, valid while resume and settings objects are
-    identical.
-    """
+    """Cache of the agents' capabilities and turn policies, valid for the same resume and settings objects."""
 
     def __init__(self, _: Organisation) -> None:
         self._by_agent: dict[str, tuple[Agent, Config, frozenset[str], TurnPolicy]] = {}
@@ -294,9 +292,7 @@ def _requested_capabilities(requests: Iterable[OutboxEntry | None], context: Tur
 
 
 def require_requested_capabilities(inbox: Iterable[OutboxEntry], context: TurnContext) -> None:
-    """Raise `ConfigError` if a request in the inbox needs a missing capability: such requests are not
-    skipped.
-    """
+    """Raise `ConfigError` if a request in the inbox needs a missing capability: none is skipped."""
     name = context.agent.name
     requests = (entry for entry in inbox if entry.kind == "request" and name in entry.targets)
     for required in _requested_capabilities(requests, context):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.live_phase import LivePhase
+from lemming.kernel.turn.live_phase import LivePhase, ObjectCache
 from lemming.kernel.turn.tool_results import render_result
 from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
 
@@ -32,14 +32,14 @@ T = TypeVar("T")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class TurnView:
+class TurnView(ObjectCache):
     """A turn as one capability sees it.
 
     `snapshot`: what the capability's `prepare` returned, as recorded. Everything here follows from the journal: a
     turn that is resumed or replayed shows the same.
     """
 
-    __slots__ = ("_folds", "_handles", "_live", "_owned", "_state", "name", "snapshot")
+    __slots__ = ("_caches", "_folds", "_handles", "_live", "_state", "name", "snapshot")
 
     def __init__(
         self, name: str, state: TurnState | LivePhase, snapshot: Json, handles: Collection[type[Effect]] = frozenset()
@@ -48,7 +48,7 @@ class TurnView:
         self._live = state if isinstance(state, LivePhase) else None
         self._state = cast("TurnState", state)  # of the live phase, a view shows the inputs alone
         self._folds: dict[Any, tuple[int, Any]] = {}
-        self._owned: dict[Any, Any] = {}
+        self._caches: dict[Any, Any] = {}
 
     @property
     def inputs(self) -> TurnInputs:
@@ -142,13 +142,6 @@ class TurnView:
     def results(self) -> Sequence[Mapping[str, Any]]:
         """The results of the turn's calls up to now: tool, args, success, output."""
         return tuple(self._state.results)
-
-    def get_cache(self, make: Callable[[TurnView], T]) -> T:
-        """Return the capability's own object of this turn, made once by a class or function of the view."""
-        if make not in self._owned:
-            self._owned[make] = make(self)
-        owned: T = self._owned[make]
-        return owned
 
     def iter_events(self, start: int = 0) -> Iterator[Event]:
         """Yield the events of the turn from `start` on that concern effects of the types that the capability handles."""
