@@ -58,26 +58,23 @@ def run_strategy(
 
     run: RunTurn = run_innermost
     for wrap_turn in reversed(turn_state.capabilities.wraps):  # the first capability is the outermost
-        run = _Wrapped(turn_state, wrap_turn, run, chosen)
+        run = _wrap(turn_state, wrap_turn, run, chosen)
     return run()
 
 
-class _Wrapped:
-    """The rest of a turn inside a capability. It runs once; after that only steps of a strategy run."""
+def _wrap(turn_state: TurnState, wrap_turn: Callable[[RunTurn], End], run: RunTurn, chosen: list[Steps]) -> RunTurn:
+    """Return the rest of a turn inside a capability. It runs once; after that only steps of a strategy run."""
+    has_run = False
 
-    def __init__(
-        self, turn_state: TurnState, wrap_turn: Callable[[RunTurn], End], run: RunTurn, chosen: list[Steps]
-    ) -> None:
-        self._turn_state, self._wrap_turn, self._run, self._chosen = turn_state, wrap_turn, run, chosen
-        self._has_run = False
+    def run_inside(steps: Steps | None = None) -> End:
+        nonlocal has_run
+        if has_run and steps is not None:
+            return _run_steps(turn_state, steps)
+        has_run = True
+        chosen.extend(() if steps is None else [steps])
+        return wrap_turn(run)
 
-    def __call__(self, steps: Steps | None = None) -> End:
-        if self._has_run and steps is not None:
-            return _run_steps(self._turn_state, steps)
-        self._has_run = True
-        if steps is not None:
-            self._chosen.append(steps)
-        return self._wrap_turn(self._run)
+    return run_inside
 
 
 def _run_steps(turn_state: TurnState, steps: Steps) -> End:
