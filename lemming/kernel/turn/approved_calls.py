@@ -126,5 +126,5 @@ def drop_used_approvals(state: AgentState, records: Iterable[Record]) -> AgentSt
 
 
 def list_grants(grant: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the approvals of a call: the first one, and those of further persons."""
+    """Return the approvals of a call: by the first person and by further persons."""
     return [grant, *grant.get("grants", ())]

@@ -46,9 +46,9 @@ Steps = Generator[Effect, Any, Outcome]
 
 
 class Interceptor(NamedTuple):
-    """A capability's part in one turn: effect types it handles, facts it may write, and `intercept` for this turn.
+    """A capability's part in one turn: effect types to handle, facts to write, and `intercept` for this turn.
 
-    `may_ask`: it may yield an `AskPerson`.
+    `may_ask`: `intercept` may yield an `AskPerson`.
     """
 
     name: str
@@ -87,7 +87,7 @@ class EffectChain:
             answer = self._perform(request)
 
     def decide(self, effect: E) -> E | Refusal:
-        """Return an effect as its interceptors passed it on and it was performed, or the outcome against it."""
+        """Return an effect as passed on by the interceptors and performed, or the outcome against the effect."""
         outcome = self.dispatch(effect)
         return cast(E, outcome.effect) if isinstance(outcome, Allowed) else outcome
 
@@ -237,7 +237,7 @@ def _invalid(interceptor: Interceptor, expected: str, value: Any) -> HookError:
 def _find_violation(interceptor: Interceptor, before: Effect, after: Effect) -> str:
     """Return the reason against an effect that an interceptor yields, or an empty string.
 
-    An effect of another type is a new one: it need not have all facts of `before`.
+    An effect of another type is new, and need not have all facts of `before`.
     """
     if after is before:
         return ""
@@ -305,7 +305,7 @@ def check_json(name: str, hook: Callable[..., Any], value: Any, expected: str) -
     """Check that a hook returned a JSON object.
 
     Raises:
-        HookError: The value is another one, or holds one that JSON does not have.
+        HookError: The value has another type, or a part without a JSON type.
     """
     if not isinstance(value, dict):
         got = type(value).__name__

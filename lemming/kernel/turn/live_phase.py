@@ -93,13 +93,13 @@ T = TypeVar("T")
 
 
 class ObjectCache:
-    """Keeps the objects that others make of a turn or a tick."""
+    """Objects made of a turn or a tick, for limits and guards of capabilities."""
 
     __slots__ = ()
     _caches: dict[Any, Any]
 
     def get_cache(self, make: Callable[[Self], T]) -> T:
-        """Return an object of this turn or tick, made once by a class or function of it."""
+        """Return an object of this turn or tick, made once by a class or function."""
         if make not in self._caches:
             self._caches[make] = make(self)  # turns ask for those of a tick under the turn lock
         cached: T = self._caches[make]

@@ -144,7 +144,7 @@ class PreparationChain:
     # --- the content of the turn ----------------------------------------------------------------------
 
     def decide(self, effect: T) -> T | Rejected | Deferred:
-        """Return the effect as the capabilities passed it on, or the decision against it.
+        """Return the effect as passed on by the capabilities, or the decision against the effect.
 
         Raises `StoppedByGate` for a final rejection.
         """
@@ -158,7 +158,7 @@ class PreparationChain:
         return passed
 
     def complete(self, effect: T) -> T:
-        """Return an effect as the capabilities completed it; none may reject it."""
+        """Return an effect as completed by the capabilities, of which none may reject an effect."""
         completed = self.decide(effect)
         if isinstance(completed, Rejected | Deferred):
             raise TypeError(f"{type(effect).__name__} must be passed on by every capability, got {completed!r}")

@@ -28,8 +28,8 @@ EntryPart = Literal["request", "thread", "answer", "sub-request", "unread", "ear
 class ReceiveEntry(PreparationEffect):
     """A new entry of another agent, before the entries of a turn are chosen.
 
-    Deferred: the entry stays unread. Rejected: it is passed over and never new; as one of the earlier entries of a prompt
-    it is a `ShowEntry` as all others are. `is_approved`: a person has approved the entry.
+    Deferred: the entry stays unread. Rejected: the entry is passed over and never new; among the earlier entries of a prompt
+    the entry is a `ShowEntry`. `is_approved`: a person has approved the entry.
     """
 
     entry: OutboxEntry

@@ -159,7 +159,7 @@ class Action(NamedTuple):
 
     @property
     def is_nested(self) -> bool:
-        """True if the arguments need an object of their own: one is named `do`, or their names are unlisted."""
+        """True if the arguments need an object of their own: an argument is named `do`, or names are unlisted."""
         arguments, properties = self.arguments, self.properties
         if "do" in properties or "$defs" in arguments or "$ref" in to_line(arguments):
             return True

@@ -1,7 +1,7 @@
 """Results of tool calls in the form that prompts show, and notices of the engine among them. Pure.
 
 A notice is stored among the results of calls until it is shown in the next prompt, as a message of its own, and so
-carries the trust of the turn. No call gave it, and the model is not asked again for it.
+carries the trust of the turn. No call gave a notice, and the model is not asked again for a notice.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     effect -> the interceptors of its type, in order -> the kernel performs it -> outcome
 
-A capability sees effects and answers with outcomes; it never changes the state of a turn. `effect_chain` takes an
+A capability sees effects and answers with outcomes; and never changes the state of a turn. `effect_chain` takes an
 effect through its interceptors. A type without interceptors costs nothing: the kernel does not even create the effect.
 """
 
@@ -78,7 +78,7 @@ class CallTool(Effect):
 
 @dataclass(frozen=True, kw_only=True)
 class TakeResult(Effect):
-    """The result of a call, before the turn uses it. `had_side_effects`: the call was announced before it was made."""
+    """The result of a call, before the turn uses it. `had_side_effects`: the call was announced first."""
 
     call: CallTool
     result: ToolResult
@@ -232,7 +232,7 @@ class AskPerson(Effect):
     expires: tuple[Expiry, ...] = ()
 
     def is_answered_by(self, grant: Mapping[str, Any] | None) -> bool:
-        """Return True if an approval, or one given before it, is the answer to this question."""
+        """Return True if an approval, or an approval before, is the answer to this question."""
         return grant is not None and any(
             item.get("gate") == self.asked_by and (self.persons is None or item["by"] in self.persons)
             for item in (grant, *grant.get("grants", ()))

@@ -113,7 +113,7 @@ class TurnState(TurnWrites):
             self._ask_person(effect)
 
     def _ask_person(self, effect: AskPerson) -> Outcome:
-        """Ask persons about an effect: it is suspended until one has decided."""
+        """Ask persons about an effect, which is suspended until a person has decided."""
         if isinstance(effect.subject, CallTool):
             return self._ask_about_call(effect, effect.subject)
         if isinstance(effect.subject, WriteEntry) and effect.is_answered_by(effect.subject.grant):

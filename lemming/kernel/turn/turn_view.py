@@ -192,7 +192,7 @@ class TurnView(ObjectCache):
     # --- writes ---------------------------------------------------------------------------------------
 
     def write_entry(self, new: NewEntry, at: str, asked_by: ToolCall | None = None) -> OutboxEntry | None:
-        """Write an entry, which passes the interceptors as any does. Return it, or None if it is not written.
+        """Write an entry, which passes the interceptors. Return the entry as written, or None.
 
         `asked_by`: a call whose result is the answer to the entry, a question.
         """
@@ -247,7 +247,7 @@ class TurnView(ObjectCache):
         self._state.answer_violation = reason
 
     def call_tool(self, tool: str, args: Json, at: str) -> ToolResult:
-        """Make a call for the capability itself. The model is told of it only if it fails."""
+        """Make a call for the capability itself. The model is told of a failure only."""
         state, call = self._state, ToolCall(tool, args)
         index, has_more_to_show = len(state.results), bool(state.actionable_results)
         state.call_tool(call, at)

@@ -73,7 +73,7 @@ def narrow_prompt(
 
 
 def _find_echoes(results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield tools that returned their own last result, which they were given: models repeat such calls for ever."""
+    """Yield tools that were given their own last result and returned the same: models repeat such calls."""
     last_outputs: dict[str, str] = {}
     for result in results:
         tool, args, output = result["tool"], result["args"], result["output"]
