@@ -51,7 +51,6 @@ from lemming.kernel.journal.journal_records import (
 )
 from lemming.kernel.journal.turn_report import EntryWritten, TickReport, ToolUseJson, TurnReport
 from lemming.kernel.org.organisation import OrgPath
-from lemming.queries.sentences import describe_entry
 
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
 _MIN_TEXT_WIDTH = 30
@@ -257,6 +256,7 @@ class Narrator:
 
     def _format_entry(self, author: str, entry: EntryWritten) -> str:
         from lemming.kernel.messages import EntryName, read_entry
+        from lemming.queries.sentences import describe_entry
 
         match = paths.ENTRY_FILE.match(entry["file"].rsplit("/", 1)[-1])
         if match is None:

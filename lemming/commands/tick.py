@@ -22,7 +22,7 @@ from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, ToolUse
 from lemming.kernel.inboxes.capability_state import find_call_notes
 from lemming.kernel.obligations.pending_approvals import find_call_review
 from lemming.queries.prompt_parts import describe_message
-from lemming.queries.sentences import describe_entry
+from lemming.queries.sentences import describe_effects, describe_entry
 from lemming.queries.views.tick_view import build_plan_section, load_recorded_tick, turn_to_json
 
 MAX_KNOWN_SHOWN = 5
@@ -108,26 +108,12 @@ def _print_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> Non
         _print_call(call)
     for use in turn.tools:
         _print_labelled_line("tool", f"{_format_use(use)}  {_format_tool_result(use)}")
-    for entry in turn.entries:
-        _print_labelled_line("entry", f"{entry.id}  {entry.kind}  {one_line(describe_entry(entry.payload), 2000)}")
-    for key, value in turn.memory.items():
-        _print_labelled_line("memory", f"{key} = {one_line(to_text(value), 400)}")
-    for path, effect in turn.writes.items():
-        _print_labelled_line(
-            "file", f"{one_line(path, 400)}  {len(effect.content):,} bytes, sha256 {effect.digest[:12]}"
-        )
-    if report:
-        for path in report.removed:
-            _print_labelled_line("removed", one_line(path, 400))
-        for verdict in report.judged["verdicts"] if report.judged else ():
-            verdict_text = "passed" if verdict["passes"] else f"failed: {one_line(verdict['reason'], 400)}"
-            _print_labelled_line("judged", f"by {verdict['by']}, {verdict_text}")
-        for remark in report.remarks:
-            _print_labelled_line("remark", one_line(remark, 600))
-        if report.notes:
-            _print_labelled_line("notes", one_line(report.notes, 600))
-        if report.calls:
-            _print_labelled_line("cost", describe_totals({**report.as_json(), "calls": report.calls}))
+    for effect in describe_effects(turn):
+        subject = f"{effect.subject} =" if effect.label == "memory" else one_line(effect.subject, 400)
+        kind = effect.kind if effect.label == "entry" else ""
+        _print_labelled_line(effect.label, "  ".join(filter(None, (subject, kind, one_line(effect.text, 2000)))))
+    if turn.report and turn.report.calls:
+        _print_labelled_line("cost", describe_totals({**turn.report.as_json(), "calls": turn.report.calls}))
 
 
 def _print_prompt(turn: TurnRecord) -> None:

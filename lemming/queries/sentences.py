@@ -5,14 +5,18 @@ A screen has the record as well: a sentence may say less than the record, but ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.decisions import is_approval_request
 from lemming.kernel.obligations.pending_approvals import find_call_review
 from lemming.kernel.obligations.request_payloads import parse_references
+from lemming.libraries.wording import to_text
+
+if TYPE_CHECKING:
+    from lemming.journal_tools.recorded_tick import TurnRecord
 
 Json = dict[str, Any]
 MAX_VALUE_CHARS = 160
@@ -106,6 +110,44 @@ def describe_entry(payload: Mapping[str, Any]) -> str:
         sentence = entry_text(payload) or describe_payload(payload) or to_line(payload)
     target = payload.get("target")
     return f"{sentence}  (to {target})" if isinstance(target, str) else sentence
+
+
+class EffectSentence(NamedTuple):
+    """An effect of a turn in words.
+
+    `label`: entry, memory, file, removed, judged, remark or notes. `kind`: the kind of the entry, or the label.
+    `target`: the file or memory that `why` traces, or empty.
+    """
+
+    label: str
+    kind: str
+    subject: str
+    text: str
+    target: str = ""
+
+
+def describe_effects(turn: TurnRecord) -> Iterator[EffectSentence]:
+    """Yield the effects of a turn in words: what it wrote and removed, then what its judges and itself remark."""
+    for entry in turn.entries:
+        sentence = describe_entry(entry.payload)
+        yield EffectSentence("entry", entry.kind, entry.id, sentence, entry.file)
+    for key, value in turn.memory.items():
+        yield EffectSentence("memory", "memory", key, to_text(value), f"{turn.agent}/memory/{key}")
+    for path, effect in turn.writes.items():
+        size = f"{len(effect.content):,} bytes, sha256 {effect.digest[:12]}"
+        yield EffectSentence("file", "file", path, size, path)
+    report = turn.report
+    if report is None:
+        return
+    for path in report.removed:
+        yield EffectSentence("removed", "removed", path, "")
+    for verdict in report.judged["verdicts"] if report.judged else ():
+        result = "passed" if verdict["passes"] else f"failed: {verdict['reason']}"
+        yield EffectSentence("judged", "judged", f"by {verdict['by']}", result)
+    for remark in report.remarks:
+        yield EffectSentence("remark", "remark", "", remark)
+    if report.notes:
+        yield EffectSentence("notes", "notes", "", report.notes)
 
 
 def describe_payload(payload: Mapping[str, Any]) -> str:

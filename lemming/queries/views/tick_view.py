@@ -17,7 +17,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
 from lemming.operations.engine_progress import find_running_engine
-from lemming.queries.sentences import describe_call, describe_payload, entry_text
+from lemming.queries.sentences import describe_call, describe_effects, describe_payload, entry_text
 from lemming.queries.views.tick_summaries import TickSummary, summarize_ticks
 
 MAX_ROWS = 100
@@ -69,7 +69,8 @@ def _explain_missing_turn(record: RecordedTick, agent: str) -> str:
 
 def turn_to_full_json(turn: TurnRecord, record: RecordedTick) -> dict[str, Any]:
     """Return a turn with its prompts, its answers, and the texts of the small files it wrote."""
-    return {**turn_to_json(turn, record, prompts=True), "contents": _small_file_texts(turn)}
+    effects = [effect._asdict() for effect in describe_effects(turn)]
+    return {**turn_to_json(turn, record, prompts=True), "effects": effects, "contents": _small_file_texts(turn)}
 
 
 def load_recorded_tick(org: OrgPath, number: int | None) -> RecordedTick:

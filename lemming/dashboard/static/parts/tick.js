@@ -94,10 +94,7 @@
       ${turn.answers.map((answer) => html`<${Answer} answer=${answer} key=${"a" + answer.call} />`)}
       ${turn.tools.map((use) => html`<${Use} use=${use} key=${"t" + use.index} />`)}
       ${turn.verdicts.length ? html`<h4>Gate decisions</h4><ul class="list">${turn.verdicts.map((verdict) => html`<li><span class="pill end ${verdict.then === "block" || verdict.then === "stop" ? "failed" : "waiting"}">${verdict.then}</span> at ${verdict.at}: ${verdict.about} ${verdict.why} <code>${verdict.line}</code></li>`)}</ul>` : null}
-      ${turn.judged ? html`<h4>Judge verdicts</h4><ul class="list">${turn.judged.verdicts.map((each) => html`<li><span class="pill end ${each.passes ? "done" : "failed"}">${each.passes ? "passed" : "failed"}</span> ${each.by}: ${each.reason}</li>`)}</ul>` : null}
-      <${Wrote} turn=${turn} />
-      ${turn.remarks.length ? html`<h4>Remarks</h4><ul class="list">${turn.remarks.map((each) => html`<li>${each}</li>`)}</ul>` : null}
-      ${turn.notes ? html`<h4>Notes</h4><p class="said" dir="auto">${turn.notes}</p>` : null}</article>`;
+      <${Effects} turn=${turn} /></article>`;
   }
 
   function Seen({ turn }) {
@@ -160,15 +157,11 @@
       ${use.output ? html`<pre class="gave" tabindex="0" dir="auto">${use.output}</pre>` : null}`;
   }
 
-  function Wrote({ turn }) {
-    const memories = Object.entries(turn.memory);
-    const files = turn.files.filter((file) => !/\/(outbox|memory)\//.test(file.path));
-    if (!turn.entries.length && !memories.length && !files.length && !turn.removed.length) return html`<p class="note">No output.</p>`;
-    return html`<h4>Output</h4><ul class="list">
-      ${turn.entries.map((entry) => html`<li><span class="kind ${entry.kind}">${entry.kind}</span> <span class="said" dir="auto">${entry.says}</span> <${Why} target=${`agents/${entry.agent}/outbox/${String(entry.tick).padStart(8, "0")}_${entry.id}.json`} /></li>`)}
-      ${memories.map(([key, value]) => html`<li><span class="kind">memory</span> <code>${key}</code> = <span class="said" dir="auto">${typeof value === "string" ? value : JSON.stringify(value)}</span> <${Why} target=${`${turn.agent}/memory/${key}`} /></li>`)}
-      ${files.map((file) => html`<li><span class="kind">file</span> <code>${file.path}</code> <small>${amount(file.bytes)} bytes</small> <${Why} target=${file.path} />${file.path in turn.contents ? html`<details><summary>its text</summary><pre tabindex="0" dir="auto">${turn.contents[file.path]}</pre></details>` : null}</li>`)}
-      ${turn.removed.map((path) => html`<li><span class="kind">removed</span> <code>${path}</code></li>`)}</ul>`;
+  // What the turn wrote and removed, and what its judges and itself remark, in the words of the server.
+  function Effects({ turn }) {
+    const effects = turn.effects.filter((effect) => effect.label !== "file" || !/\/(outbox|memory)\//.test(effect.target));
+    if (!effects.length) return html`<p class="note">No output.</p>`;
+    return html`<h4>Output</h4><ul class="list">${effects.map((effect) => html`<li><span class="kind ${effect.kind}">${effect.kind}</span> ${effect.subject && effect.label !== "entry" ? html`<code>${effect.subject}</code> ` : null}<span class="said" dir="auto">${effect.text}</span> ${effect.target ? html`<${Why} target=${effect.target} />` : null}${effect.target in turn.contents ? html`<details><summary>its text</summary><pre tabindex="0" dir="auto">${turn.contents[effect.target]}</pre></details>` : null}</li>`)}</ul>`;
   }
 
   // One turn by itself: what it was shown, asked, called and wrote, what it cost, and the way to why.
