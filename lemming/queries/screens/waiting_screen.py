@@ -9,6 +9,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import OrgPath
 from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
 from lemming.queries.screens.screen import OMITTED, Column, Parameter, Screen
+from lemming.queries.sentences import describe_call
 
 
 def list_waiting(
@@ -19,6 +20,10 @@ def list_waiting(
     if person:
         require_agent_folder(org, person)
     return [item for item in list_person_inbox(org) if not person or item.person == person]
+
+
+def _describe_item(item: PersonInboxItem) -> str:
+    return f"wants to {describe_call(item.call['tool'], item.call['args'])}" if item.call else item.text
 
 
 WAITING = Screen(
@@ -36,7 +41,7 @@ WAITING = Screen(
         Column("person", "PERSON", "Person it waits for.", shown="agent"),
         Column("asker", "FROM", "Agent that asks.", shown="agent"),
         Column("needs", "NEEDS", "Required answer."),
-        Column("text", "TEXT", "Text of the request."),
+        Column("text", "TEXT", "Text of the request.", text=_describe_item),
         Column("tick", about="Tick of the request."),
         Column("age_ticks", "AGE", "Ticks since then."),
         Column("deadline", about="Last tick for the answer, or null."),
