@@ -261,7 +261,7 @@ def nearest_file(
     for folder in sorted(granted):
         if (name := _as_written(agent_name, folder)) is None:
             continue
-        for relative in iter_names(os.path.join(base, folder), is_folder=is_folder):
+        for relative in _iter_names(os.path.join(base, folder), is_folder=is_folder):
             if len(candidates) >= MAX_FILES:
                 break
             candidates[f"{name}/{relative}" if name else relative] = None
@@ -286,7 +286,7 @@ def _as_written(agent_name: str, folder: str) -> str | None:
     return folder if folder.startswith("/") or folder.split("/")[0] == "shared" else None
 
 
-def iter_names(folder: str, *, is_folder: bool) -> Iterator[str]:
+def _iter_names(folder: str, *, is_folder: bool) -> Iterator[str]:
     """Yield the paths below a folder, relative to the folder: of folders, or of files."""
     for parent, folders, files in islice(os.walk(folder), MAX_FOLDERS):
         folders[:] = sorted(folder_name for folder_name in folders if not folder_name.startswith("."))

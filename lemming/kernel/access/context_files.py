@@ -135,16 +135,16 @@ def _matching_files(agent: Agent, base: Path, item: ContextFile, staged: Mapping
         replace(
             item,
             file=str(pattern.with_name(name)) if pattern.is_absolute() else f"{_folder_prefix(item.file)}{name}",
-            label=f"{item.label} {PurePosixPath(name).stem}" if item.label else make_label(name),
+            label=f"{item.label} {PurePosixPath(name).stem}" if item.label else _make_label(name),
         )
         for name in names
     ]
 
 
-def make_label(name: str) -> str:
+def _make_label(name: str) -> str:
     """Return the label of a matched file. Its author may have chosen a misleading name such as "mira asks".
 
-    >>> make_label("lamp.txt"), make_label("mira asks")
+    >>> _make_label("lamp.txt"), _make_label("mira asks")
     ('lamp.txt', 'file mira asks')
     """
     return name if _FILE_NAME.fullmatch(name) else f"file {name}"

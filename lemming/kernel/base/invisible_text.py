@@ -20,16 +20,16 @@ _STACKED_MARKS = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1d
 _LONG_GAP = re.compile(r"[^\S\n]{60}|\n{20}")
 
 
-def is_invisible(character: str) -> bool:
+def _is_invisible(character: str) -> bool:
     """Return True if a character shows nothing or changes the display, unlike letters and signs."""
     return character != " " and (not character.isprintable() or bool(INVISIBLE.match(character)))
 
 
-def is_escaped_in_display(character: str) -> bool:
+def _is_escaped_in_display(character: str) -> bool:
     """Return True if a character is displayed as the code: invisible ones, selectors, and the escape
     brackets.
     """
-    return is_invisible(character) or "\ufe00" <= character <= "\ufe0f" or character in "⟨⟩"
+    return _is_invisible(character) or "\ufe00" <= character <= "\ufe0f" or character in "⟨⟩"
 
 
 def show_invisible(text: str) -> str:
@@ -38,7 +38,9 @@ def show_invisible(text: str) -> str:
     >>> show_invisible("a\u202eb\tc")
     'a⟨U+202E⟩b⟨U+0009⟩c'
     """
-    return "".join(f"⟨U+{ord(character):04X}⟩" if is_escaped_in_display(character) else character for character in text)
+    return "".join(
+        f"⟨U+{ord(character):04X}⟩" if _is_escaped_in_display(character) else character for character in text
+    )
 
 
 def find_suspicious_text(args: Any) -> Iterator[str]:
@@ -65,13 +67,13 @@ def find_suspicious_text(args: Any) -> Iterator[str]:
 def _is_hidden(character: str, previous: str) -> bool:
     """Return True if a character is invisible and not part of an emoji or of the preceding letter."""
     is_joined = (character == "\u200d" or "\ufe00" <= character <= "\ufe0f") and not previous.isascii()
-    return is_escaped_in_display(character) and not is_joined and character not in "\n\t⟨⟩"
+    return _is_escaped_in_display(character) and not is_joined and character not in "\n\t⟨⟩"
 
 
-def find_look_alike(character: str) -> str:
+def _find_look_alike(character: str) -> str:
     r"""Return the ASCII character a character looks like or stands for, or an empty string.
 
-    >>> [find_look_alike(letter) for letter in ("\u0430", "\u037e", "\uff1b", "\u1d00", "\u00e9", "a")]
+    >>> [_find_look_alike(letter) for letter in ("\u0430", "\u037e", "\uff1b", "\u1d00", "\u00e9", "a")]
     ['a', ';', ';', 'A', '', '']
     """
     if character.isascii():
@@ -106,18 +108,18 @@ def _find_lookalikes(text: str) -> Iterator[str]:
         suspicious = [
             character
             for character in token
-            if find_look_alike(character) or (is_latin and _has_latin_like_alphabet(character))
+            if _find_look_alike(character) or (is_latin and _has_latin_like_alphabet(character))
         ]
         if not suspicious:
             continue
         numbers = " ".join(dict.fromkeys(f"U+{ord(sign):04X}" for sign in suspicious))
         if is_latin:
             yield f"{show_invisible(token)} has letters of several alphabets: {numbers}"
-        elif all(sign.isascii() or find_look_alike(sign) for sign in token):
+        elif all(sign.isascii() or _find_look_alike(sign) for sign in token):
             yield f"{show_invisible(token)} looks like Latin letters, and has none: {numbers}"
     signs = [sign for sign in dict.fromkeys(text) if _is_lookalike_sign(sign, text)]
     if signs:
-        signs_text = " ".join(f"U+{ord(sign):04X} for {find_look_alike(sign)}" for sign in signs)
+        signs_text = " ".join(f"U+{ord(sign):04X} for {_find_look_alike(sign)}" for sign in signs)
         yield f"signs that look like others: {signs_text}"
     for line in text.splitlines():
         if re.search(r"[0-9]", line) and any(unicodedata.bidirectional(character) in ("R", "AL") for character in line):
@@ -134,7 +136,7 @@ def _has_latin_like_alphabet(character: str) -> bool:
 
 def _is_lookalike_sign(sign: str, text: str) -> bool:
     """Return True if a sign next to plain letters resembles an ASCII sign."""
-    if sign.isascii() or sign.isalnum() or sign in _USUAL_SIGNS or not find_look_alike(sign):
+    if sign.isascii() or sign.isalnum() or sign in _USUAL_SIGNS or not _find_look_alike(sign):
         return False
     position = text.find(sign)
     neighbours = text[max(0, position - 1) : position] + text[position + 1 : position + 2]

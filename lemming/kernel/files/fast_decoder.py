@@ -141,7 +141,7 @@ def limited_fitter(kind: Any, metadata: Mapping[str, Any]) -> Fitter:
 
 
 @cache
-def type_hints(kind: Any) -> Mapping[str, Any]:
+def _type_hints(kind: Any) -> Mapping[str, Any]:
     """Return the types of a dataclass's fields by name."""
     return typing.get_type_hints(kind)
 
@@ -149,7 +149,7 @@ def type_hints(kind: Any) -> Mapping[str, Any]:
 @cache
 def field_types(kind: Any) -> Mapping[str, Any]:
     """Return the types of a dataclass's fields by file key."""
-    return {file_key(field): type_hints(kind)[field.name] for field in file_fields(kind)}
+    return {file_key(field): _type_hints(kind)[field.name] for field in file_fields(kind)}
 
 
 @cache
@@ -208,7 +208,7 @@ def _fit_float(value: Any) -> float:
 
 
 def _dataclass_fitter(kind: Any) -> Fitter:
-    hints = type_hints(kind)
+    hints = _type_hints(kind)
     fields = {
         file_key(field): (field.name, limited_fitter(hints[field.name], field.metadata)) for field in file_fields(kind)
     }

@@ -144,7 +144,7 @@ def _open_subfolder(name: str, parent_descriptor: int, path_to_make: str) -> int
             raise
     notify_observers("mkdir", name)
     with contextlib.suppress(FileExistsError):  # created by another process meanwhile
-        os.mkdir(name, folder_mode(path_to_make), dir_fd=parent_descriptor)
+        os.mkdir(name, _folder_mode(path_to_make), dir_fd=parent_descriptor)
     return os.open(name, _FOLDER, dir_fd=parent_descriptor)
 
 
@@ -156,8 +156,8 @@ def write_temporary(
     `mode`: the mode of a file that replaces none.
     """
     notify_observers("write", name)
-    old_mode = None if is_new else existing_mode(folder, name)
-    descriptor, temporary = open_temporary(folder, name, old_mode or mode)
+    old_mode = None if is_new else _existing_mode(folder, name)
+    descriptor, temporary = _open_temporary(folder, name, old_mode or mode)
     try:
         if old_mode is not None:
             os.fchmod(descriptor, old_mode)  # undo the umask
@@ -232,7 +232,7 @@ _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def open_temporary(folder: int, name: str, mode: int = 0o644) -> tuple[int, str]:
+def _open_temporary(folder: int, name: str, mode: int = 0o644) -> tuple[int, str]:
     """Create an empty file in an open folder, to be renamed to `name`.
 
     Return the descriptor and the temporary name.
@@ -252,7 +252,7 @@ def open_temporary(folder: int, name: str, mode: int = 0o644) -> tuple[int, str]
 
 
 def is_temporary(name: str) -> bool:
-    """Return True if `name` is the name of a temporary file of `open_temporary`."""
+    """Return True if `name` is the name of a temporary file of `_open_temporary`."""
     return name.startswith(".") and name.endswith(".tmp")
 
 
@@ -319,7 +319,7 @@ _PRIVATE_FOLDER = re.compile(r"(?:\.lemming|logs|aside|agents/[^/]+/(?:outbox|me
 _PRIVATE_FILE = re.compile(r"(?:\.lemming|logs)/|agents/[^/]+/(?:logs/|(?:turns|channel)\.jsonl\Z)")
 
 
-def folder_mode(relative: str) -> int:
+def _folder_mode(relative: str) -> int:
     """Return the mode for a new folder of an organisation, before the umask."""
     return _restrict_mode(_FOLDER_MODE) if _PRIVATE_FOLDER.match(relative) else _FOLDER_MODE
 
@@ -332,7 +332,7 @@ def file_mode(relative: str) -> int:
     return _restrict_mode(_FILE_MODE) if _PRIVATE_FILE.match(relative) else _FILE_MODE
 
 
-def existing_mode(folder: int, name: str) -> int | None:
+def _existing_mode(folder: int, name: str) -> int | None:
     """Return the mode of the file to be replaced, which is preserved, or None if there is none."""
     try:
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode

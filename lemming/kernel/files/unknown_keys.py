@@ -41,7 +41,7 @@ FOREIGN_PREFIX = "x-"
 
 def unknown_keys(plain: dict[str, Any], kind: Any) -> Iterator[Problem]:
     """Yield a warning for every key that the type does not have, at any depth."""
-    if _is_flat(kind) and plain.keys() <= nested_dataclasses(kind).keys():  # as nearly every entry
+    if _is_flat(kind) and plain.keys() <= _nested_dataclasses(kind).keys():  # as nearly every entry
         return iter(())
     get_locations = dict if typing.get_origin(kind) is dict else partial(_key_locations, kind)
     return _unknown_keys(plain, kind, "", get_locations)
@@ -52,7 +52,7 @@ def is_fatal(problem: Problem, kind: Any, policy: UnknownKeyPolicy) -> bool:
     key = problem.pointer[1:]
     if policy != "at the top" or "/" in key:
         return policy != "kept"
-    return key in _key_locations(kind) or bool(correct_typo(key, [*nested_dataclasses(kind), *extension_keys(kind)]))
+    return key in _key_locations(kind) or bool(correct_typo(key, [*_nested_dataclasses(kind), *extension_keys(kind)]))
 
 
 def with_hints(problems: Sequence[Problem], unknown: Sequence[Problem]) -> tuple[Problem, ...]:
@@ -99,7 +99,7 @@ def _unknown_keys(
             if isinstance(value, dict):
                 yield from _unknown_keys(value, typing.get_args(kind)[1], f"{pointer}/{key}", get_locations)
         return
-    declared_keys, extensions = nested_dataclasses(kind), extension_keys(kind)
+    declared_keys, extensions = _nested_dataclasses(kind), extension_keys(kind)
     for key, value in plain.items():
         key_pointer = f"{pointer}/{escape_pointer_key(key)}"
         if key not in declared_keys and not pointer and key.startswith(FOREIGN_PREFIX):
@@ -131,13 +131,13 @@ def _find_unknown_keys(
 @cache
 def _is_flat(kind: Any) -> bool:
     """Return True if no key of a type holds an object with declared keys."""
-    if typing.get_origin(kind) is dict or extension_keys(kind) or any(nested_dataclasses(kind).values()):
+    if typing.get_origin(kind) is dict or extension_keys(kind) or any(_nested_dataclasses(kind).values()):
         return False
     return not any(map(_table_type, field_types(kind).values()))
 
 
 @cache
-def nested_dataclasses(kind: Any) -> Mapping[str, Any]:
+def _nested_dataclasses(kind: Any) -> Mapping[str, Any]:
     """Map each key of a dataclass to the dataclass its value holds, or to None."""
     return {key: _inner_dataclass(hint) for key, hint in field_types(kind).items()}
 
@@ -159,7 +159,7 @@ def _key_locations(kind: Any) -> Mapping[str, Sequence[str]]:
 
 
 def _iter_key_paths(kind: Any, prefix: str = "") -> Iterator[str]:
-    for key, inner in nested_dataclasses(kind).items():
+    for key, inner in _nested_dataclasses(kind).items():
         yield f"{prefix}{key}"
         if inner and typing.get_origin(field_types(kind)[key]) is not list:
             yield from _iter_key_paths(inner, f"{prefix}{key}.")
@@ -207,7 +207,7 @@ def suggest_value(expected: Any, value: Any) -> str:
         with contextlib.suppress(TypeMismatch):
             fit_value(expected, candidate)
             return f"write {dump_compact(candidate).decode()[:100]}"
-    keys = nested_dataclasses(expected) if _is_object(expected) else ()
+    keys = _nested_dataclasses(expected) if _is_object(expected) else ()
     return f"write an object; its keys: {', '.join(keys)}" if keys else ""
 
 
@@ -225,7 +225,7 @@ def _iter_guesses(expected: Any, value: Any) -> Iterator[Any]:
         if not isinstance(value, bool):
             yield str(value)
         if _is_object(expected):
-            yield {next(iter(nested_dataclasses(expected))): value}
+            yield {next(iter(_nested_dataclasses(expected))): value}
     if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
         yield "\n".join(value)
 

@@ -196,7 +196,7 @@ class MailView:
         for author in self._past:
             future_files = (name.file_name for name in self._to_come.get(author, ()))
             if files := [*self._index.stray_files(author), *future_files]:
-                yield from misplaced_files(author, files, self.tick)
+                yield from _misplaced_files(author, files, self.tick)
 
     def key(self, name: EntryName) -> tuple[int, int, int, str]:
         """Return the sort key of an entry in the order of all entries."""
@@ -233,10 +233,10 @@ def find_misplaced(base: OrgPath, authors: Iterable[str], tick: int) -> Iterator
             files = fs.list_names(f"{base}/{paths.outbox_folder(author)}")
         except OSError:  # not a folder, or an unreadable one
             continue
-        yield from misplaced_files(author, files, tick)
+        yield from _misplaced_files(author, files, tick)
 
 
-def misplaced_files(author: str, files: Sequence[str], tick: int) -> Iterator[Problem]:
+def _misplaced_files(author: str, files: Sequence[str], tick: int) -> Iterator[Problem]:
     """Yield warnings about the files of an outbox."""
     yield from _stray_problems(author, [file for file in files if not paths.ENTRY_FILE.match(file)])
     yield from future_tick_problems(author, files, tick)

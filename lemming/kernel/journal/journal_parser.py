@@ -131,7 +131,7 @@ def parse_record(values: Json) -> Record:
     """
     name = values.get("type")
     try:
-        kind = find_record_class(name) if isinstance(name, str) else None
+        kind = _find_record_class(name) if isinstance(name, str) else None
     except ConfigError as error:
         raise InvalidRecord(f"{name}: {error.message}") from error
     if kind is None:
@@ -143,7 +143,7 @@ def parse_record(values: Json) -> Record:
 
 @cache
 def _record_check(name: str, refers: bool = False) -> Check:
-    kind = find_record_class(name)
+    kind = _find_record_class(name)
     assert kind, name
     schema = reference_schema() if refers else kind.json_schema()
     schema["properties"] |= {"epoch": type_schema(Count)}
@@ -177,7 +177,7 @@ class RecordSequence:
             return TurnStarted.from_json(
                 values, partial(_resolve_start, values, self._tick, self._line, prompts, inline_parts)
             )
-        if reason := start_error(record):
+        if reason := _start_error(record):
             raise InvalidRecord(reason)
         return record
 
@@ -228,7 +228,7 @@ def _resolve_start(values: Json, tick: int, line: int, prompts: PromptReader, in
         resolved = prompts.resolve_prompt(values, tick, inline_parts)
         violation = _record_check(TurnStarted.kind)({**values, **resolved})
         # Checked as a whole too: valid parts may add up to an invalid start.
-        reason = str(violation) if violation else start_error(TurnStarted.from_json({**values, **resolved}))
+        reason = str(violation) if violation else _start_error(TurnStarted.from_json({**values, **resolved}))
     except MissingPromptPart as error:
         reason = str(error)
     if reason:
@@ -243,7 +243,7 @@ def _resolve_start(values: Json, tick: int, line: int, prompts: PromptReader, in
     return resolved
 
 
-def find_record_class(name: str) -> type[Record] | None:
+def _find_record_class(name: str) -> type[Record] | None:
     """Return the record class for the `type` of a line, or None for an unknown type.
 
     Raises `ConfigError` if the type belongs to a capability that is not installed.
@@ -265,7 +265,7 @@ PROMPT_PLACEHOLDER = "(recorded in the prompt)"
 """Placeholder for the instructions, which the record holds once, in the prompt."""
 
 
-def start_error(record: TurnStarted) -> str:
+def _start_error(record: TurnStarted) -> str:
     """Return the reason a turn cannot start from a `turn_started`, or an empty string."""
     if record.resume["name"] != record.agent:
         return f'turn_started /resume/name: must be {record.agent}, got "{record.resume["name"]}"'

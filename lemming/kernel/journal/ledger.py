@@ -316,7 +316,7 @@ class OpenLedger:
         # A whole line, not the end of a longer one.
         if end.endswith(line) and end[-len(line) - 1 : -len(line)] in (b"", b"\n"):
             return True
-        last = parse_position(end[end.rfind(b"\n", 0, -1) + 1 :])
+        last = _parse_position(end[end.rfind(b"\n", 0, -1) + 1 :])
         # A line of this turn or a later one is what a power cut left of a turn whose record is gone.
         if end and not (end.endswith(b"\n") and last and last < position):
             file.truncate(len(_drop_later_lines(file.read(), position)))
@@ -349,7 +349,7 @@ def amend_state(base_path: str | os.PathLike[str], agent_name: str, state: Agent
     fs.write_atomic(base, relative, _drop_later_lines(content, state.position) + line, sync=sync)
 
 
-def parse_position(line: bytes) -> tuple[int, int] | None:
+def _parse_position(line: bytes) -> tuple[int, int] | None:
     """Return the tick and turn number of a ledger line, or None."""
     match = _TICK.match(line)
     turn_match = _TURN.search(line)
@@ -363,7 +363,7 @@ def _drop_later_lines(content: bytes, position: tuple[int, int]) -> bytes:
     """
     lines = content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
     while lines and (
-        _HOLE in lines[-1] or ((line_position := parse_position(lines[-1])) and line_position >= position)
+        _HOLE in lines[-1] or ((line_position := _parse_position(lines[-1])) and line_position >= position)
     ):
         lines.pop()
     return b"".join(line + b"\n" for line in lines)

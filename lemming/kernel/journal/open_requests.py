@@ -183,7 +183,7 @@ class Dialogue:
 
     def __post_init__(self) -> None:
         for number, message in enumerate(self.messages):
-            if not is_message(message):
+            if not _is_message(message):
                 raise ValueError(f"dialogue/messages/{number} must be a message of a user, a model or a tool")
 
     def as_json(self) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class Dialogue:
         return {"style": self.style, "messages": [*self.messages], **lists, **trust}
 
 
-def is_message(message: Mapping[str, Any]) -> bool:
+def _is_message(message: Mapping[str, Any]) -> bool:
     """Return True if a value from a ledger is a message a backend accepts."""
     role = message.get("role")
     if role not in ROLES or not isinstance(message.get("content"), str):

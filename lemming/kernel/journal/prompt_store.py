@@ -66,7 +66,7 @@ class InlineParts:
         """Collect the inline parts of one `turn_started`."""
         prefix, message_parts = start.get("opening"), start.get("situation")
         if isinstance(prefix, dict):
-            self.prefixes[get_turn_key(start)] = prefix
+            self.prefixes[_get_turn_key(start)] = prefix
         for part in message_parts if isinstance(message_parts, list) else ():
             if isinstance(part, str):
                 self.lines += _long_lines(part)
@@ -92,7 +92,7 @@ class PromptReader:
         try:
             prefix = start["opening"]
             if isinstance(prefix, int):
-                prefix = self._parts_of_tick(prefix, tick, inline_parts).prefixes.get(get_turn_key(start))
+                prefix = self._parts_of_tick(prefix, tick, inline_parts).prefixes.get(_get_turn_key(start))
                 if prefix is None:
                     raise _missing_error(start["opening"])
             text = "\n".join(self._resolve_lines(start["situation"], tick, inline_parts))
@@ -193,7 +193,7 @@ class PromptWriter:
             self._prefixes.clear()
 
 
-def get_turn_key(start: Json) -> str:
+def _get_turn_key(start: Json) -> str:
     """Return the key of the turn a `turn_started` belongs to."""
     turn = start.get("turn", 0)
     return turn_key(str(start.get("agent")), turn if isinstance(turn, int) else 0)

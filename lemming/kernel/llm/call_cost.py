@@ -89,11 +89,11 @@ def max_input_tokens(request: Request) -> int:
     tokens = CALL_OVERHEAD_TOKENS + IMAGE_TOKENS * len(request.images)
     for message in request.messages:
         text = message["content"] if len(message) == 2 else to_line(message)
-        tokens += MESSAGE_OVERHEAD_TOKENS + utf8_size(text)
-    return tokens + (utf8_size(to_line(request.schema)) if request.schema else 0)
+        tokens += MESSAGE_OVERHEAD_TOKENS + _utf8_size(text)
+    return tokens + (_utf8_size(to_line(request.schema)) if request.schema else 0)
 
 
-def utf8_size(text: str) -> int:
+def _utf8_size(text: str) -> int:
     """Return the size of a text in bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 

@@ -198,7 +198,7 @@ class RetryingLLMProvider(Backend):
         if part == "stream":  # which is not part of the prompt
             return None, True
         separate_call = dataclasses.replace(call, on_delta=None, on_retry=None, failures=[])
-        smallest = minimal_prompt(request, part)._replace(deadline_s=call.deadline.remaining())
+        smallest = _minimal_prompt(request, part)._replace(deadline_s=call.deadline.remaining())
         try:
             return self._call_guarded(smallest, separate_call), False
         except ProviderError as error:
@@ -308,7 +308,7 @@ _TOOL_PARTS = ("tools", "encrypted_content")
 _MAX_TOKENS = 16
 
 
-def minimal_prompt(request: Request, part: str) -> Request:
+def _minimal_prompt(request: Request, part: str) -> Request:
     """Return the smallest request with one part of a request, without the parts already left out."""
     message: Message = {"role": "user", "content": 'Reply with {"ok": true}.'}
     if part in _TOOL_PARTS:

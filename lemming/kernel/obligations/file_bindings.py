@@ -62,7 +62,7 @@ def compute_binding(
     for key, text in _iter_texts(args):
         scan.bind_path_argument(text, is_file=key in FILE_ARGUMENTS and tool_class in ("read", "write"))
         if executes:
-            for candidate in extract_path_candidates(text):
+            for candidate in _extract_path_candidates(text):
                 scan.bind_command_word(candidate)
     unbound = [line for _, text in _iter_texts(args) for line in find_unbindable_effects(text)] if executes else []
     return ApprovalBinding(_summarize_bound_files(scan.files), [*dict.fromkeys([*scan.unbound, *unbound])])
@@ -211,10 +211,10 @@ _COMMAND_WORD = re.compile(r"[^\s;|&()<>`\"'${}]+")
 ALWAYS = "programs, and files that these or the named ones read in turn"
 
 
-def extract_path_candidates(text: str) -> list[str]:
+def _extract_path_candidates(text: str) -> list[str]:
     """Return the words of a text that may be paths, each once.
 
-    >>> found = extract_path_candidates("sh -c \\"cat 'my notes.txt'\\" --to=/tmp/x")
+    >>> found = _extract_path_candidates("sh -c \\"cat 'my notes.txt'\\" --to=/tmp/x")
     >>> [it for it in found if it in ("my notes.txt", "/tmp/x")]
     ['/tmp/x', 'my notes.txt']
     """

@@ -50,7 +50,7 @@ def accepts_first_answer(request: OutboxEntry) -> bool:
     return request.payload.get("join") == "first" and len(request.targets) > 1
 
 
-def refers_to_request(reference: object, request: OutboxEntry) -> bool:
+def _refers_to_request(reference: object, request: OutboxEntry) -> bool:
     """Return True if a reference names a request or the request handed off by this entry."""
     if not (references := parse_references(reference)):
         return False
@@ -60,7 +60,7 @@ def refers_to_request(reference: object, request: OutboxEntry) -> bool:
 
 def is_cancellation(entry: OutboxEntry, request: OutboxEntry) -> bool:
     """Return True if an entry cancels a request."""
-    return entry.kind == "status" and refers_to_request(entry.payload.get("cancels"), request)
+    return entry.kind == "status" and _refers_to_request(entry.payload.get("cancels"), request)
 
 
 def decision_sort_key(entry: OutboxEntry) -> tuple[int, bool, str, bool, str]:

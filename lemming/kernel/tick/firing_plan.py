@@ -160,7 +160,7 @@ def find_channels(survey: Survey, config: Config) -> list[str]:
 
 def find_callers(survey: Survey, config: Config) -> list[str]:
     """Return the agents that wait for the answer to each of their requests: people, channels, programs."""
-    return _find_agents(survey, config, is_person_model, is_channel_model, is_program_model)
+    return _find_agents(survey, config, is_person_model, is_channel_model, _is_program_model)
 
 
 def _find_agents(survey: Survey, config: Config, *kinds: Callable[[str, Config], bool]) -> list[str]:
@@ -168,7 +168,7 @@ def _find_agents(survey: Survey, config: Config, *kinds: Callable[[str, Config],
     return [name for key in keys for name in survey.by_model[key]]
 
 
-def is_program_model(model_key: str, config: Config) -> bool:
+def _is_program_model(model_key: str, config: Config) -> bool:
     """Return True if a program answers for the agents of a model key, with values instead of a prompt."""
     entry = config.models.get(model_key)
     return entry is not None and entry.prompt == "values"

@@ -58,7 +58,7 @@ def max_retention(retention_ticks: int, every: int) -> int:
     return min(retention_ticks + EXTRA_TURNS * every, MAX_RETENTIONS * retention_ticks)
 
 
-def find_expired(
+def _find_expired(
     survey: Survey, config: Config, mail: MailView, run: int, active_agents: Iterable[str]
 ) -> ExpiredEntries:
     """Return entries past their retention, except those retained for a reader with a coming turn.
@@ -330,7 +330,7 @@ class _ReaderIndex:
         )
 
 
-def expiry_warning(reader: str, count: int, tick: int) -> Problem:
+def _expiry_warning(reader: str, count: int, tick: int) -> Problem:
     """Return the warning about entries that expired before the agent was shown them."""
     return Problem(
         f"{count} entr{'y' if count == 1 else 'ies'} expired in tick {tick} before {reader} was shown "
@@ -341,7 +341,7 @@ def expiry_warning(reader: str, count: int, tick: int) -> Problem:
     )
 
 
-def total_unread(org: Organisation, unread: Mapping[str, int]) -> dict[str, int]:
+def _total_unread(org: Organisation, unread: Mapping[str, int]) -> dict[str, int]:
     """Return each agent's number of expired entries since its last turn, including the new ones."""
     return {name: read_state(org, name).expired_unread + count for name, count in unread.items()}
 
@@ -352,12 +352,12 @@ def remove_expired(runtime: Runtime, journal: Journal, snapshot: Snapshot, activ
     `active_agents`: the agents with a turn in this tick. An agent that was never shown some of the entries is
     told in its next prompt; a person is told in the log.
     """
-    expired = find_expired(snapshot.survey, snapshot.config, snapshot.mail, runtime.epoch, active_agents)
+    expired = _find_expired(snapshot.survey, snapshot.config, snapshot.mail, runtime.epoch, active_agents)
     record = next((record for record in journal.records if isinstance(record, EntriesExpired)), None)
     if record is None:
         if not expired.files:
             return
-        totals = total_unread(runtime.org, expired.unread)
+        totals = _total_unread(runtime.org, expired.unread)
         unread: dict[str, Any] = {"unread": expired.unread, "unread_in_all": totals} if totals else {}
         record = journal.append(EntriesExpired(files=expired.files, **unread), sync=True)
         if totals:  # once the files are gone, nothing else tells of them
@@ -368,7 +368,7 @@ def remove_expired(runtime: Runtime, journal: Journal, snapshot: Snapshot, activ
         if reader in snapshot.survey.agents:
             state = replace(read_state(runtime.org, reader), expired_unread=count)
             amend_state(runtime.org, reader, state, sync=is_flushed)
-            runtime.report_problem(expiry_warning(reader, record.unread.get(reader, count), snapshot.tick), reader)
+            runtime.report_problem(_expiry_warning(reader, record.unread.get(reader, count), snapshot.tick), reader)
     # Both must name it: an edited journal must remove nothing else.
     for file in filter({*expired.files}.__contains__, record.files):
         runtime.org.get_cache(EntryIndex).remove(file)

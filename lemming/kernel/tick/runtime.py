@@ -69,7 +69,7 @@ SETTINGS_UNCHANGED = "the earlier settings stay in use until the file is fixed"
 _SETTINGS_RESTORED = Problem("the settings are readable again and in use from now on", severity="note")
 
 
-def no_observers(_: Runtime, __: Config) -> list[Observer]:
+def _no_observers(_: Runtime, __: Config) -> list[Observer]:
     """Return no observers."""
     return []
 
@@ -110,7 +110,7 @@ class Runtime:
     pause: Callable[[float], object] | None = None
     journaled_settings: Set[str] | None = None  # settings files named by the newest journal, once read
     before_retry: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
-    build_observers: Callable[[Runtime, Config], list[Observer]] = no_observers
+    build_observers: Callable[[Runtime, Config], list[Observer]] = _no_observers
     _settings_observers: tuple[Observer, ...] = ()
     _config: Config | None = None
     _config_problem: str = ""
@@ -359,7 +359,7 @@ def open_org(
     notify: Observer = ignore_event,
     stop: threading.Event | None = None,
     batching_capability: str = "",
-    build_observers: Callable[[Runtime, Config], list[Observer]] = no_observers,
+    build_observers: Callable[[Runtime, Config], list[Observer]] = _no_observers,
 ) -> Iterator[Runtime]:
     """Hold an organisation's lock for the block and yield its runtime.
 

@@ -151,7 +151,7 @@ class Snapshot:
         return MailView(
             self.org,
             tick=self.tick,
-            order=entry_order(self.survey, self.config, persons),
+            order=_entry_order(self.survey, self.config, persons),
             firing=self.plan.order,
             visibility=self.config.org.visibility,
             persons=persons,
@@ -257,7 +257,7 @@ class Snapshot:
         return report
 
 
-def entry_order(survey: Survey, config: Config, persons: Sequence[str]) -> Sequence[str]:
+def _entry_order(survey: Survey, config: Config, persons: Sequence[str]) -> Sequence[str]:
     """Return the agents in the order of a tick's entries: agents without turns first.
 
     An answer therefore never precedes its question.

@@ -106,7 +106,7 @@ class Commits:
         cap. `memory_digests`: the agent's memories at the start of the turn.
         """
         self.seen_memories.record_digests(outcome.report.agent, memory_digests)
-        outcome = require_readable_state(self.runtime.org, outcome, self.states.get(outcome.report.agent))
+        outcome = _require_readable_state(self.runtime.org, outcome, self.states.get(outcome.report.agent))
         if self.settings.durability != "tick":
             self._commit_outcome(outcome, is_replay=is_replay, has_warned=has_warned)
             return
@@ -169,7 +169,7 @@ class Commits:
         agent = self.agents.get_handles(outcome.report.agent)
         if agent is None:
             removed_error = DiskError("the agent was removed", where=paths.agent_folder(outcome.report.agent))
-            outcome = to_write_failure(outcome, str(removed_error))
+            outcome = _to_write_failure(outcome, str(removed_error))
             self.record_end(TurnCommitted(report=outcome.report, state=outcome.state.as_json()))
             return
         try:
@@ -178,7 +178,7 @@ class Commits:
             if not error.concerns_one_file:
                 raise
             # Again without the files: the cost of the turn must reach the ledger.
-            outcome = to_write_failure(outcome, str(error))
+            outcome = _to_write_failure(outcome, str(error))
             self._write_files(outcome, agent, is_replay=is_replay)
         report = outcome.report
         self.states[report.agent] = outcome.state
@@ -240,13 +240,13 @@ class Commits:
         self.mail.add(outcome.report.agent, outcome.entries, outcome.report.turn)
 
 
-def to_write_failure(outcome: TurnOutcome, cause: str) -> TurnOutcome:
+def _to_write_failure(outcome: TurnOutcome, cause: str) -> TurnOutcome:
     """Return the outcome as a turn that failed while writing; some of its files may exist."""
     reason = f"not all files of the turn could be written: {cause}"
     return _to_failed_outcome(outcome, outcome.state_if_unwritten(), reason, "DiskError")
 
 
-def require_readable_state(org: Organisation, outcome: TurnOutcome, earlier: AgentState | None = None) -> TurnOutcome:
+def _require_readable_state(org: Organisation, outcome: TurnOutcome, earlier: AgentState | None = None) -> TurnOutcome:
     """Return the outcome, or a failed turn without files if its state could not be read back.
 
     `earlier`: the state left by the agent's previous turn in the same tick.

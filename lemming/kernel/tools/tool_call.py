@@ -72,7 +72,7 @@ def _invoke_tool(tool: Tool, arguments: Any, context: ToolContext, stop: threadi
         checked = tool.parse_arguments(arguments)
         if not _has_no_side_effects(tool) and has_redaction(arguments):
             return _failed_result(f"{tool.name}: {_REMOVED_TEXT}", "denied")
-        context = replace(context, deadline=context.deadline.within(call_timeout(tool, context)), stop=stop)
+        context = replace(context, deadline=context.deadline.within(_call_timeout(tool, context)), stop=stop)
         if tool.keeps_deadline:
             return _to_recordable(tool, tool.invoke(context, checked), context)
         return _to_recordable(tool, _run_with_deadline(tool, checked, context, stop), context)
@@ -100,7 +100,7 @@ def _failed_result(message: str, outcome: Outcome = "failed", context: ToolConte
     return replace(result, output=_truncate(result.output, Tool.output_limit_bytes))
 
 
-def call_timeout(tool: Tool, context: ToolContext) -> float:
+def _call_timeout(tool: Tool, context: ToolContext) -> float:
     """Return the time limit of a call in seconds: the tightest of the limits in settings.
 
     A custom tool class may set a longer limit than the organisation. Shipped tools that end in time by

@@ -231,7 +231,7 @@ class OrgToolset:
         inputs = (base, agents, *org_tools)
         if len(inputs) == len(self._inputs) and all(map(is_, inputs, self._inputs)):
             return
-        broken_agents: dict[str, Sequence[Problem]] = find_duplicate_names(base, shipped, org_tools, agents)
+        broken_agents: dict[str, Sequence[Problem]] = _find_duplicate_names(base, shipped, org_tools, agents)
         for source_tools in org_tools:
             broken_agents |= source_tools.broken_agents
         gaps = "; ".join(source_tools.gaps for source_tools in org_tools if source_tools.gaps)
@@ -239,7 +239,7 @@ class OrgToolset:
         self._inputs = inputs
 
 
-def find_duplicate_names(
+def _find_duplicate_names(
     base: Toolset, shipped: Mapping[str, str], org_tools: Sequence[OrgTools], agents: Mapping[str, Agent]
 ) -> dict[str, Sequence[Problem]]:
     """Return the agents with two tools of the same name, and the problems with both locations.
