@@ -46,6 +46,7 @@ from lemming.kernel.providers import Finish, Message, Reply, Request
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.model_requests import ModelRequests, build_request, complete_with_fallbacks, require_not_paused
 from lemming.kernel.tick.recorded_answers import (
+    CallView,
     make_tool_record,
     restore_answer,
     restore_result,
@@ -150,7 +151,8 @@ class JournaledAnswers:
         self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], dict[str, FileEffect]]
     ) -> None:
         """Start the calls of a reply, numbered from `first`, that can run in parallel."""
-        self._make_live_calls.start_calls(self._first_number + first, calls, at, staged, self._spent)
+        first += self._first_number
+        self._make_live_calls.start_calls(first, calls, lambda index: CallView(index, at, staged(), self._spent))
 
     def is_approved(
         self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], questions: Sequence[AskPerson]
@@ -159,7 +161,7 @@ class JournaledAnswers:
         index += self._first_number
         if record := self._finished.get(index):
             return was_approved(record, len(questions))
-        return self._make_live_calls.is_approved(index, call, at, staged, self._spent, questions)
+        return self._make_live_calls.is_approved(call, CallView(index, at, staged, self._spent), questions)
 
     def call_tool(
         self,
@@ -177,7 +179,8 @@ class JournaledAnswers:
         index += self._first_number
         record = self._finished.get(index)
         if record is None:
-            live = self._make_live_calls.call_and_record(index, call, at, staged, self._spent, questions, approved)
+            view = CallView(index, at, staged, self._spent)
+            live = self._make_live_calls.call_and_record(call, view, questions, approved)
             record = self._append_record(self._finished, index, live)
         result = restore_result(record)
         self._spent += result.passed_on
@@ -239,7 +242,7 @@ class JournaledAnswers:
     ) -> CheckFinding:
         """Return the finding of a program that sees the turn's files, recorded or live."""
         number += self._first_number
-        ask = partial(self._make_live_calls.run_on_files, run, number, at, staged, self._spent)
+        ask = partial(self._make_live_calls.run_on_files, run, CallView(number, at, staged, self._spent))
         return self._checks.run_program(number, name, ask)
 
     @cached_property

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import LemmingError, error_name, restore_error
@@ -30,6 +30,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lemming.kernel.turn.guards import CheckFinding
+
+
+class CallView(NamedTuple):
+    """A turn as one of its calls finds it: the call's number in the tick, the time, and the files written so far.
+
+    `used_up`: credits spent so far by the agent.
+    """
+
+    number: int
+    at: str
+    staged: Mapping[str, FileEffect]
+    used_up: float
+
 
 _get_answer_fields = attrgetter(*(answer_field.name for answer_field in fields(Answer)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.live_chain import LiveChain, to_result
 from lemming.kernel.tick.parallel_calls import CallOutcome, DecidedCall, ParallelCalls, can_run_in_parallel
-from lemming.kernel.tick.recorded_answers import make_tool_record
+from lemming.kernel.tick.recorded_answers import CallView, make_tool_record
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_commits import Commits
@@ -31,8 +31,6 @@ from lemming.kernel.turn.guards import CheckFinding
 from lemming.kernel.turn.live_phase import CheckResult, LivePhase, RunTool, StartTool
 from lemming.kernel.turn.tool_results import INTERRUPTED
 from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Outcome, Rejected
-
-Staged = dict[str, FileEffect]
 
 
 def _add_verdicts(result: ToolResult, verdicts: Sequence[GateVerdict]) -> ToolResult:
@@ -70,35 +68,34 @@ class LiveCalls:
         self._parallel_calls: ParallelCalls | None = None
         self.successes: defaultdict[str, int] = defaultdict(int)
 
-    def start_calls(
-        self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], Staged], used_up: float
-    ) -> None:
+    def start_calls(self, first: int, calls: Sequence[ToolCall], view: Callable[[int], CallView]) -> None:
         """Start the calls of a reply, numbered from `first`, that can run in parallel.
 
-        All are decided in order, run, and finished in order.
+        All are decided in order, run, and finished in order. `view` returns the view of a call, by its number.
         """
         max_parallel = self._settings.parallel_limit if self._settings.executor != "serial" else 1
         if (self._parallel_calls and first in self._parallel_calls) or first in self._finished or max_parallel < 2:
             return
         parallel_calls = self._parallel_prefix(calls)
-        if len(parallel_calls) < 2 or self._decides_by_results(first, parallel_calls[0], at, staged):
+        if len(parallel_calls) < 2:
             return
+        if self._chain is not None and RunTool in self._chain:
+            tool = self._find_tool(parallel_calls[0])
+            assert tool, "it can run"
+            effect = RunTool(call=parallel_calls[0], tool=tool, context=self._make_context(view(first)))
+            if self._chain.decides_by_results(effect):
+                return
         self._parallel_calls = ParallelCalls(self._runtime, max_parallel, self._run_decided)
         for index, call in enumerate(parallel_calls, first):
-            decided = self._decide(index, call, at, staged(), used_up)
+            decided = self._decide(call, view(index))
             self._parallel_calls.add(index, call, decided)
             if _is_final_refusal(decided) if isinstance(decided, ToolResult) else decided.grants:
                 break  # later calls are decided once it is recorded
         self._parallel_calls.start()
 
-    def _decides_by_results(self, index: int, call: ToolCall, at: str, staged: Callable[[], Staged]) -> bool:
-        """Return True if the decision about a call may depend on the results of the calls before it."""
-        chain = self._chain
-        if chain is None or RunTool not in chain:
-            return False
-        tool = self._toolset.allowed_tools(self._inputs.agent, self._settings)[call.tool]
-        effect = RunTool(call=call, tool=tool, context=self._make_context(index, at, staged(), 0.0))
-        return chain.decides_by_results(effect)
+    def _find_tool(self, call: ToolCall) -> Tool | None:
+        """Return the tool of a call, or None if the agent may not call it."""
+        return self._toolset.allowed_tools(self._inputs.agent, self._settings).get(call.tool)
 
     def _run_decided(self, index: int, decided: DecidedCall) -> ToolResult:
         """Run a call that was decided before, in the time left for the turn."""
@@ -127,34 +124,28 @@ class LiveCalls:
         return parallel_calls
 
     def call_and_record(
-        self,
-        index: int,
-        call: ToolCall,
-        at: str,
-        staged: Staged,
-        used_up: float,
-        questions: Sequence[AskPerson],
-        approved: int,
+        self, call: ToolCall, view: CallView, questions: Sequence[AskPerson], approved: int
     ) -> ToolFinished:
         """Call a tool, and return the record of the outcome. Persons must approve `questions` first.
 
         `approved`: number of those that they had approved as the call was requested.
         """
-        outcome = self._parallel_calls.take_outcome(index, call) if self._parallel_calls and not questions else None
+        index, outcome = view.number, None
+        if self._parallel_calls and not questions:
+            outcome = self._parallel_calls.take_outcome(index, call)
         if outcome is None:
             began = time.perf_counter()
-            result = self._announce_and_run(index, call, at, staged, used_up, questions)
+            result = self._announce_and_run(call, view, questions)
             outcome = CallOutcome(result, elapsed_ms(began))
         elif outcome.decided:
             outcome = outcome._replace(result=self._finish(outcome.decided, outcome.result))
         return make_tool_record(self._name, index, call, outcome.result, outcome.took_ms, approved)
 
-    def _announce_and_run(
-        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, questions: Sequence[AskPerson]
-    ) -> ToolResult:
+    def _announce_and_run(self, call: ToolCall, view: CallView, questions: Sequence[AskPerson]) -> ToolResult:
         """Run a tool. Before a tool with side effects, write the staged files and announce the call."""
+        index = view.number
         self._wait_for_earlier(call)
-        decided = self._decide(index, call, at, staged, used_up, questions)
+        decided = self._decide(call, view, questions)
         if isinstance(decided, ToolResult):
             return decided
         call, tool, context = decided.call, decided.tool, decided.context
@@ -165,7 +156,7 @@ class LiveCalls:
                     redact_workspace(context)  # its files may exist, whatever its outcome
                 return self._finish(decided, replace(INTERRUPTED, state=self._started[index].kept))
             try:
-                self._write_staged(staged)
+                self._write_staged(view.staged)
             except DiskError as error:
                 if not error.concerns_one_file:
                     raise
@@ -190,20 +181,13 @@ class LiveCalls:
         if not has_ended:
             raise EngineStopped
 
-    def _decide(
-        self,
-        index: int,
-        call: ToolCall,
-        at: str,
-        staged: Staged,
-        used_up: float,
-        questions: Sequence[AskPerson] = (),
-    ) -> DecidedCall | ToolResult:
+    def _decide(self, call: ToolCall, view: CallView, questions: Sequence[AskPerson] = ()) -> DecidedCall | ToolResult:
         """Take a call through its interceptors. Return the call that may run, or the result of a blocked call."""
-        tool = self._toolset.allowed_tools(self._inputs.agent, self._settings).get(call.tool)
+        index = view.number
+        tool = self._find_tool(call)
         if tool is not None and not isinstance(tool, EngineTool):  # its code sees only the disk
             self._commits.write_deferred()
-        context = self._make_context(index, at, staged, used_up)
+        context = self._make_context(view)
         if self._deadline.has_passed:
             return self._deadline_result(call)
         decided = DecidedCall(call, tool, context)
@@ -230,17 +214,15 @@ class LiveCalls:
             decided.steps = (steps, *decided.steps)
         return decided
 
-    def is_approved(
-        self, index: int, call: ToolCall, at: str, staged: Staged, used_up: float, questions: Sequence[AskPerson]
-    ) -> bool:
+    def is_approved(self, call: ToolCall, view: CallView, questions: Sequence[AskPerson]) -> bool:
         """Return True if persons have approved a call, each question with an approval of its own.
 
         A call that would fail anyway is no question to a person.
         """
-        tool = self._toolset.allowed_tools(self._inputs.agent, self._settings).get(call.tool)
-        if tool is None or index in self._started:
+        tool = self._find_tool(call)
+        if tool is None or view.number in self._started:
             return True
-        effect = RunTool(call=call, tool=tool, context=self._make_context(index, at, staged, used_up))
+        effect = RunTool(call=call, tool=tool, context=self._make_context(view))
         self._phase.verdicts, self._phase.grants = [], {}
         chain = self._chain or LiveChain(self._phase, ())
         outcomes = [chain.dispatch(replace(question, subject=effect)) for question in questions]
@@ -297,18 +279,16 @@ class LiveCalls:
             success=result.success and not is_final,
         )
 
-    def run_on_files(
-        self, run: Callable[[ToolContext], CheckFinding], number: int, at: str, staged: Staged, used_up: float
-    ) -> CheckFinding:
+    def run_on_files(self, run: Callable[[ToolContext], CheckFinding], view: CallView) -> CheckFinding:
         """Write the staged files, and return the finding of a program about them."""
-        self._write_staged(staged)
-        context = replace(self._make_context(number, at, staged, used_up), stop=self._runtime.stop)
+        self._write_staged(view.staged)
+        context = replace(self._make_context(view), stop=self._runtime.stop)
         with self._runtime.release_turn_lock():
             finding = run(context)
         redact_workspace(context)
         return finding
 
-    def _write_staged(self, staged: Staged) -> None:
+    def _write_staged(self, staged: Mapping[str, FileEffect]) -> None:
         """Write the files a tool may read, so they are on disk and stay."""
         self._commits.write_deferred()
         self._sync()
@@ -320,22 +300,22 @@ class LiveCalls:
         with self._runtime.release_turn_lock():
             self._journal.sync()
 
-    def _make_context(self, index: int, at: str, staged: Staged, used_up: float) -> ToolContext:
-        contents = {path: effect.content for path, effect in staged.items() if not effect.removes}
-        removed = frozenset(path for path, effect in staged.items() if effect.removes)
+    def _make_context(self, view: CallView) -> ToolContext:
+        contents = {path: effect.content for path, effect in view.staged.items() if not effect.removes}
+        removed = frozenset(path for path, effect in view.staged.items() if effect.removes)
         unwritten = self._commits.unwritten_files
         return ToolContext(
             agent=self._inputs.agent,
             org=self._runtime.org,
             settings=self._settings,
-            now=at,
+            now=view.at,
             staged={path: unwritten[path] for path in unwritten if path not in removed} | contents,
             removed=removed,
-            used_up=used_up,
+            used_up=view.used_up,
             successes=self.successes,
             tick=self._inputs.tick,
             began_at=self._snapshot.at,
-            index=index,
+            index=view.number,
             deadline=self._deadline,
             answered=self._inputs.task.answered_calls if self._inputs.task else (),
         )
