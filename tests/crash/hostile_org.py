@@ -81,12 +81,12 @@ def payload_keys() -> list[str]:
         found |= {*re.findall(r'payload\w*(?:\.get\(|\.pop\(|\[)\s*"([a-z_]+)"', text)}
         found |= {*re.findall(r'"([a-z_]+)" (?:not )?in (?:\w+\.)?payload', text)}
         found |= {*re.findall(r'\(\w*\.?payload, "([a-z_]+)"', text)}
-        if "payload" in text or file.stem == "person_requests":
+        if "payload" in text or file.stem == "open_requests":
             named = re.findall(r'^[A-Z_, ]+ = ((?:"[a-z_]+"(?:, )?)+)$', text, re.MULTILINE)
             found |= {key for words in named for key in re.findall(r'"([a-z_]+)"', words)}
     for page in DOCS.glob("*.md"):
         found |= {*re.findall(r"`payload\.([a-z_0-9]+)", text := page.read_text())}
-        if page.stem in ("requests", "approvals"):
+        if page.stem in ("requests", "gates"):
             rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
             found |= {key for row in rows for key in re.findall(r"`([a-z_]+)`", row)}
     return sorted(found)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.kernel.access import mounts
+from lemming.kernel.access.write_refusals import get_mount_id, get_mount_origin
 from lemming.kernel.base.errors import DiskError
 
 # What is mounted where (from the organisation's folder and beside it), and a path there that is closed.
@@ -79,7 +79,7 @@ def test_a_mount_that_cannot_be_looked_up_is_not_taken_for_none(tmp_path: Path) 
     folder, limits = os.open(tmp_path, os.O_RDONLY), resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))  # nothing more can be opened
     try:
-        for tell in (mounts.get_mount_id, mounts.get_mount_origin):
+        for tell in (get_mount_id, get_mount_origin):
             with pytest.raises(DiskError, match="open files"):
                 tell(folder)
     finally:
