@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class CallView(NamedTuple):
-    """A turn as one of its calls finds it: the call's number in the tick, the time, and the files written so far.
+    """A turn as one of its calls finds it.
 
-    `used_up`: credits spent so far by the agent.
+    `number`: of the call, in the tick. `at`: the time. `staged`: the files that the turn has written. `used_up`: credits spent so far by the agent.
     """
 
     number: int

@@ -172,7 +172,7 @@ class LiveCalls:
 
     def _wait_for_earlier(self, call: ToolCall) -> None:
         """Before a call that runs in turn order, wait for the turns before it. Raises `EngineStopped`."""
-        tool = self._toolset.allowed_tools(self._inputs.agent, self._settings).get(call.tool)
+        tool = self._find_tool(call)
         wait = self._phase.tick.wait_for_earlier if self._phase.tick else None
         if tool is None or not tool.runs_in_order or wait is None:
             return
