@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 class CallView(NamedTuple):
     """A turn as one of its calls finds it.
 
-    `number`: of the call, in the tick. `at`: the time. `staged`: the files that the turn has written. `used_up`: credits spent so far by the agent.
+    `number`: of the call, in the tick. `at`: the time. `staged`: files that the turn has written. `used_up`: credits that
+    the agent has spent.
     """
 
     number: int
