@@ -20,8 +20,7 @@ from lemming.kernel.journal.engine_events import Observer, ignore_event
 from lemming.kernel.org.organisation import Organisation
 from lemming.obligations.answer_fields import Json, make_answer_parser, require_usable
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
-from lemming.obligations.request_entries import write_request
-from lemming.obligations.request_people import choose_person, get_conversation_assignee, mark_as_read
+from lemming.obligations.request_entries import choose_person, get_conversation_assignee, mark_as_read, write_request
 
 __all__ = [
     "AskOptions",

@@ -28,7 +28,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
+from lemming.kernel.tick.unsuccessful_turns import load_unfinished_turns
 from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.preparation import SkipReason
 from lemming.kernel.turn.preparation_chain import load_capabilities
@@ -51,11 +51,6 @@ def find_skip_reason(org: Organisation, names: Collection[str], clock: Clock | N
         f"{name} {reason.reason}" for name, reason in zip(names, skip_reasons, strict=True) if reason.reason
     )
     return SkipReason(text, any(skip_reason.resolves_itself for skip_reason in skip_reasons))
-
-
-def has_runnable_agent(org: Organisation, names: Collection[str], clock: Clock | None) -> bool:
-    """Return True if any of the agents would take a turn now for pending work."""
-    return bool(find_pending_work(_take_snapshot(org, clock), names).due_now)
 
 
 def _take_snapshot(org: Organisation, clock: Clock | None) -> Snapshot:
@@ -82,12 +77,6 @@ def _find_agent_skip_reason(snapshot: Snapshot, name: str) -> SkipReason:
         return SkipReason(f"takes no turn: {error}", resolves_itself=False)
     # an agent that would run anyway is not the cause; its last failure is reported separately
     return SkipReason("" if reason.takes_turn else reason.text, resolves_itself=False)
-
-
-def find_failure(org: Organisation, names: Collection[str]) -> UnfinishedTurn | None:
-    """Return the last failed or impossible turn of the agents, as shown by `lemming status`."""
-    unfinished = load_unfinished_turns(org)
-    return next((unfinished[name] for name in names if name in unfinished), None)
 
 
 def _find_capability_skip(snapshot: Snapshot, agent: Agent) -> SkipReason | None:
@@ -238,9 +227,10 @@ class Waiter:
         agents = [name for name in holders if name not in people]
         skip_reason = find_skip_reason(self.org, agents, clock)
         if not (people or skip_reason.resolves_itself):
-            if not skip_reason.reason and (unfinished := find_failure(self.org, agents)):
-                reason = f"{unfinished.agent}: {unfinished.reason}"
-                return AskOutcome(request=request, end=None, why="failing", reason=reason, error=unfinished.error)
+            unfinished = {} if skip_reason.reason else load_unfinished_turns(self.org)  # as `lemming status` shows them
+            for turn in (unfinished[name] for name in agents if name in unfinished):
+                reason = f"{turn.agent}: {turn.reason}"
+                return AskOutcome(request=request, end=None, why="failing", reason=reason, error=turn.error)
             return AskOutcome(request=request, end=None, why="nothing_to_do", reason=skip_reason.reason)
         return self._wait_for_news(requests_snapshot, agents, skip_reason, clock)
 
@@ -250,7 +240,7 @@ class Waiter:
         self._report_holders(requests_snapshot, skip_reason.reason)
         pause = FIRST_POLL_S
         while load_requests(self.org) is requests_snapshot and not find_running_engine(self.org):
-            if skip_reason.resolves_itself and has_runnable_agent(self.org, agents, clock):
+            if skip_reason.resolves_itself and find_pending_work(_take_snapshot(self.org, clock), agents).due_now:
                 break
             if self.stop.wait(pause):
                 break

@@ -16,8 +16,7 @@ from lemming.commands.terminal import print_notice
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_requests
-from lemming.obligations.request_entries import write_urgent_message
-from lemming.obligations.request_people import choose_person
+from lemming.obligations.request_entries import choose_person, write_urgent_message
 from lemming.queries.views.tick_summaries import find_current_activities
 
 

@@ -16,9 +16,8 @@ from lemming.commands.terminal import (
     style_text,
 )
 from lemming.commands.waiting import print_wrapped
-from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
 from lemming.journal_tools.provenance.provenance_tree import build_provenance, filter_branches, find_sources
-from lemming.journal_tools.provenance.write_log import TrustStep, WriteLog, load_trust_steps
+from lemming.journal_tools.provenance.write_log import ProvenanceNode, TrustStep, WriteLog, load_trust_steps
 from lemming.kernel.base.errors import UsageError
 from lemming.queries.line_trace import LineTrace, trace_line
 from lemming.queries.views.why_view import tree_to_json

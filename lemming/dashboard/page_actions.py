@@ -19,6 +19,8 @@ from lemming.obligations.answer_fields import get_answer_schema, parse_field
 from lemming.obligations.current_requests import find_request, load_requests
 from lemming.obligations.ledger_calls import find_blocking_requests
 from lemming.obligations.request_entries import (
+    choose_person,
+    get_conversation_assignee,
     retract_entry,
     write_answer,
     write_cancel,
@@ -26,7 +28,6 @@ from lemming.obligations.request_entries import (
     write_request,
     write_urgent_message,
 )
-from lemming.obligations.request_people import choose_person, get_conversation_assignee
 from lemming.obligations.write_decisions import decide, find_pending_request
 
 Json = dict[str, Any]

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from lemming.git_history.external_files import list_external_files
 from lemming.git_history.rewind import copy_journals
+from lemming.journal_tools.file_history import iter_tracked_files, load_current_file
 from lemming.journal_tools.fork import SettingOverride, apply_override, fork, require_effect
 from lemming.journal_tools.journal_history import open_past
 from lemming.journal_tools.verify.state_root import COUNTED_FOLDERS
@@ -180,7 +181,6 @@ def has_model(agent: Agent, config: Config) -> bool:
 
 BILL_FILE = ".lemming/bill.txt"
 ANSWERS_FILE = ".lemming/answers.jsonl"
-COPIED = ("agents", "config", "shared", paths.TRUST, paths.TICK_FILE)
 TICKS_REMEMBERED = 200
 ANSWER_S = 0.02  # long enough that some kills hit a call in flight
 FILE_LIMIT_BYTES = 64 << 20
@@ -198,9 +198,10 @@ def copy_org(base: Path, target: Path, *, kills: int) -> Path:
     fs.make_root(target)
     tick = load_tick(base)
     journals = [paths.journal_file(at) for at in (tick - 1, tick) if at >= 0]
-    for relative in [*_walk_files(base), *journals]:
-        if _is_plain_file(base / relative):
-            fs.write_atomic(target, relative, fs.read_bytes(base / relative, FILE_LIMIT_BYTES))
+    external_files = list_external_files(base, survey_agents(base).agents.values())
+    for relative in [*iter_tracked_files(base), paths.TICK_FILE, *external_files, *journals]:
+        if (content := load_current_file(base, relative)) is not None:
+            fs.write_atomic(target, relative, content)
     remove_external_grants(target)
     _configure_stand_ins(target, kills)
     lines = [
@@ -231,19 +232,6 @@ def _answer_text(record: ModelReplied) -> str:
         return record.text
     calls = [{"tool": call["tool"], "args": call["args"]} for call in record.calls]
     return dump_compact({"tool_calls": calls, "notes": record.text}).decode()
-
-
-def _walk_files(base: Path) -> Iterator[str]:
-    for name in COPIED:
-        file_paths = [Path(file.path) for _, _, files in walk(base / name) for file in files]
-        for path in sorted([base / name, *file_paths]):
-            if not path.name.endswith(".tmp"):
-                yield path.relative_to(base).as_posix()
-    yield from list_external_files(base, survey_agents(base).agents.values())
-
-
-def _is_plain_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink() and path.stat().st_size <= FILE_LIMIT_BYTES
 
 
 def remove_external_grants(org_folder: Path) -> None:

@@ -30,7 +30,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.obligations.current_requests import load_requests
-from lemming.obligations.request_people import require_person, require_reachable, suggest_permission
+from lemming.obligations.request_entries import require_person, require_reachable, suggest_permission
 from lemming.operations.burst import BurstController
 from lemming.queries.case_format import Case, CaseMessage
 

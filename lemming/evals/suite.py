@@ -19,9 +19,8 @@ from lemming.evals.case_run import CaseRun, open_case, run_case
 from lemming.evals.rehearsal.spending_budget import SpendingBudget
 from lemming.evals.scoring import score_expectation
 from lemming.journal_tools.fork import SettingOverride
-from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
 from lemming.journal_tools.provenance.provenance_tree import build_provenance
-from lemming.journal_tools.provenance.write_log import WriteLog
+from lemming.journal_tools.provenance.write_log import ProvenanceNode, WriteLog
 from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.base.errors import LemmingError, NotTrusted, UsageError
 from lemming.kernel.files import fs

@@ -63,10 +63,6 @@ class Commit:
         """The newest tick run before the commit."""
         return self.tick - self.is_by_hand
 
-    def can_follow(self, older: Commit) -> bool:
-        """Return True if the commit can continue from an older commit: ticks only grow."""
-        return older.last_finished_tick < self.first_tick
-
     @property
     def agents(self) -> list[str]:
         """The agents that took turns."""
@@ -150,7 +146,9 @@ class GitHistory:
         commits: list[Commit] = []
         awaited = ""
         for commit in self.list_commits():
-            if awaited not in ("", commit.id) or (commits and not commits[-1].can_follow(commit)):
+            if awaited not in ("", commit.id):
+                continue
+            if commits and commit.last_finished_tick >= commits[-1].first_tick:  # ticks only grow
                 continue
             commits.append(commit)
             awaited = commit.trailers.get("Rewound-To", "")

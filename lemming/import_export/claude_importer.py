@@ -33,12 +33,7 @@ MODEL_ALIASES = {
 }
 """Claude Code's names of models, and the full names."""
 
-_PROVIDERS: dict[str, dict[str, Any]] = {
-    "anthropic": {"provider": "anthropic"},
-    "openai": {"provider": "openai"},
-    "ollama": {"provider": "ollama"},
-    **{name: {"provider": name} for name, host in SERVERS.items() if host.address},
-}
+_PROVIDERS = {"anthropic", "openai", "ollama", *(name for name, host in SERVERS.items() if host.address)}
 
 AGENTS, SKILLS = ".claude/agents", ".claude/skills"
 _MAX_STEPS = 50
@@ -242,7 +237,7 @@ def map_model(model_name: str, result: ImportResult, file: str) -> str:
         result.add_remark(file, f'model "{model_name}": unknown provider; "default" is used instead')
         return "default"
     key = model.replace("/", "-")
-    result.models[key] = {**_PROVIDERS[provider], "model": model}
+    result.models[key] = {"provider": provider, "model": model}
     return key
 
 

@@ -1,4 +1,4 @@
-"""References to an agent by name: renames them in all files, and removes those to a removed agent.
+"""References to an agent by name: renames them in all files, and removes references to a removed agent.
 
 Entries, ledgers and logs of other agents, and hand-written files name an agent.
 """

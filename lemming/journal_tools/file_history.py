@@ -98,7 +98,7 @@ class FileHistory:
         )
 
     def files_at_tick(self, tick: int) -> dict[str, FileVersion]:
-        """Return the files as they were after a tick, without ledgers and counter."""
+        """Return the files after a tick, without ledgers and counter."""
         files: Files = {}
         for change_tick, changed in self.changes_by_tick.items():
             if (
@@ -118,7 +118,7 @@ class FileHistory:
         return effect.content if effect else None
 
     def load_engine_files(self, tick: int) -> dict[str, bytes]:
-        """Return the ledgers and the counter as they were after a tick."""
+        """Return the ledgers and the counter after a tick."""
         ledgers = {paths.ledger_file(name): self._load_past_ledger(name, tick) for name in self.names}
         return {file: raw for file, raw in ledgers.items() if raw} | {paths.TICK_FILE: encode_counter(tick + 1)}
 
@@ -157,7 +157,7 @@ def _has_active_turns(tick_changes: TickChanges) -> bool:
 
 
 def iter_tracked_files(base: OrgPath) -> Iterator[str]:
-    """Yield the regular files that a git history would track."""
+    """Yield the regular files tracked by a git history."""
     prefix_length = len(f"{base}/")
     for tracked_folder in TRACKED_FOLDERS:
         for folder, subfolders, files in (

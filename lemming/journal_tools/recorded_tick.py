@@ -301,10 +301,3 @@ def _extract_memories(agent: str, writes: dict[str, FileEffect]) -> dict[str, An
         for path, effect in writes.items()
         if path.startswith(prefix)
     }
-
-
-def has_unknown_outcome(record: ToolFinished) -> bool:
-    """Return True if a `tool_finished` record leaves open if the call happened."""
-    from lemming.kernel.tick.recorded_answers import restore_result
-
-    return restore_result(record).outcome == "interrupted"

@@ -1,8 +1,8 @@
-"""The records of a tick, indexed by content."""
+"""The records of a tick, indexed by content, and the reply of a model as a journal has it."""
 
 from __future__ import annotations
 
-from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.errors import CorruptState, ProviderError, restore_error
 from lemming.kernel.base.paths import journal_file
 from lemming.kernel.base.turn_numbers import list_turn_keys
 from lemming.kernel.journal.journal_parser import find_plan
@@ -20,6 +20,7 @@ from lemming.kernel.journal.journal_records import (
     TurnStarted,
     TurnTold,
 )
+from lemming.kernel.providers import Reply
 from lemming.kernel.tick.firing_plan import FOR_OTHERS, TickPlan
 
 
@@ -100,3 +101,29 @@ class TickRecords:
     def people(self) -> frozenset[str]:
         """The agents with a person or a channel in their place."""
         return frozenset(name for name, reason in self.start_record.skipped.items() if reason in FOR_OTHERS)
+
+
+def to_reply(record: ModelReplied | ModelFailed) -> Reply:
+    """Return the reply in a journal record, or raise the error in the record."""
+    if isinstance(record, ModelFailed):
+        failure = restore_error(record.error, record.message)
+        failure.verdicts = record.verdicts
+        if isinstance(failure, ProviderError):
+            failure.is_retryable = False
+        raise failure
+    return Reply(
+        text=record.text,
+        input_tokens=record.input_tokens,
+        output_tokens=record.output_tokens,
+        cached_tokens=record.cached_tokens,
+        finish=record.finish,
+        model=record.model,
+        at=record.at,
+        batched=record.batched,
+        key=record.key,
+        calls=tuple(record.calls),
+        thinking=record.thinking,
+        kept=record.kept,
+        written_tokens=record.written_tokens or None,
+        acted=record.acted,
+    )

@@ -146,7 +146,7 @@ class ReplayedTurn(TurnState):
         isolate(lambda: finish_turn(self))  # the record ends, no plugin brings its strategy, or it broke, as then
 
     def list_written_files(self, report: TurnReport | None) -> dict[str, FileEffect]:
-        """Return the files the turn wrote, by path; for an unfinished turn, the files it is about to write."""
+        """Return the files the turn wrote, by path; for an unfinished turn, the files about to be written."""
         staged = {path: effect for path, effect in self.staged.items() if not effect.removes}
         staged |= {entry.file: to_file_effect(entry) for entry in self.entries}
         if report is not None:
@@ -163,7 +163,7 @@ class ReplayedTurn(TurnState):
         return super().ask(messages, model, schema, by)
 
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
-        """Parse an answer, and record the error of an invalid one."""
+        """Parse an answer, and record the error of an invalid answer."""
         try:
             return super().read_reply(answer, keep=keep)
         except (ContractError, ProviderError) as error:

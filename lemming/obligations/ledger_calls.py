@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.open_requests import SPEND, OpenRequest, iter_person_requests
+from lemming.kernel.journal.open_requests import SPEND, iter_person_requests
 from lemming.kernel.obligations.decisions import is_approval_request
 from lemming.kernel.obligations.pending_approvals import NAME, describe_call
 from lemming.kernel.org.organisation import Organisation
@@ -49,14 +49,10 @@ def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identi
         sub_request.request
         for open_request in open_requests
         for sub_request in open_request.open_sub_requests
-        if _has_request(open_request, identity)
+        if any(other.request == identity and NAME in other.held for other in open_request.open_sub_requests)
     } - {identity}
     requests = (snapshot.requests.by_identity.get(other) for other in sorted(identities))
     return [request for request in requests if request is not None and request.is_open]
-
-
-def _has_request(open_request: OpenRequest, identity: str) -> bool:
-    return any(request.request == identity and NAME in request.held for request in open_request.open_sub_requests)
 
 
 def _load_pending_calls(org: Organisation, agent: str) -> dict[str, Json]:

@@ -17,7 +17,7 @@ _GOALS = "goals"
 
 
 class GoalTurnsJson(TypedDict):
-    """The turns of a request with a goal: those that were checked, and the most. `reached` is null while it is open."""
+    """The turns of a request with a goal: the checked turns, and the most. `reached` is null while the request is open."""
 
     turns: int
     max_turns: int

@@ -141,16 +141,12 @@ def describe_deadline(request: RequestView, tick: int) -> str:
         return "it waits until it is answered"
     remaining_ticks = 0 if request.deadline is None else request.deadline - tick
     ticks_text = "with this tick" if remaining_ticks <= 0 else f"in {_pluralize(remaining_ticks + 1, 'tick')}"
-    times = [*([ticks_text] if request.deadline is not None else []), *_format_time(request.not_after)]
-    deadline_text = " or ".join(times)
+    times = [ticks_text] if request.deadline is not None else []
+    deadline_text = " or ".join([*times, f"at {request.not_after}"] if request.not_after else times)
     if request.has_default:
         default = _truncate(to_line(request.default_answer), DEFAULT_CHARS)
         return f"it expires {deadline_text}, and {default} is taken for its answer"
     return f"it expires {deadline_text}, without an answer"
-
-
-def _format_time(moment: str) -> list[str]:
-    return [f"at {moment}"] if moment else []
 
 
 def _pluralize(number: int, noun: str) -> str:

@@ -22,8 +22,13 @@ from lemming.kernel.tools import Tool, get_toolset
 from lemming.obligations.answer_fields import get_answer_schema, get_properties
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.ledger_calls import find_pending_calls
-from lemming.obligations.request_entries import choose_answerer, require_open, write_payload
-from lemming.obligations.request_people import choose_person, require_reachable
+from lemming.obligations.request_entries import (
+    choose_answerer,
+    choose_person,
+    require_open,
+    require_reachable,
+    write_payload,
+)
 from lemming.obligations.request_view import RequestView
 
 Json = dict[str, Any]

@@ -1,7 +1,7 @@
 """Pause an agent or the whole organisation: the key `paused` in the resume or in `config/org.json`.
 
 The key is inserted and removed as text. All other text of the user, including spaces, stays unchanged, and an
-agent with wake "changed" sees no change.
+agent with wake "changed" sees no change. Agents in a broken loop are paused at the end of the tick.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import re
 
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base import paths
+from lemming.kernel.base.errors import LemmingError, Problem
 from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse, preserve_layout
+from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.runtime import Runtime
 
 KEY = "paused"
 _INSERTED_KEY = re.compile(r'\n  "paused": "(?:[^"\\\n]|\\.)*",')
@@ -78,3 +81,29 @@ def remove_pause(raw: bytes) -> bytes:
 
 def _get_settings_file(agent: str | None) -> str:
     return ORG_FILE if agent is None else paths.resume_file(agent)
+
+
+# --- looping agents -------------------------------------------------------------------------------
+
+
+BY_LOOP_BREAKER = "by the loop breaker"
+"""The author of a pause, as the resume names it."""
+
+
+def pause_looping_agents(runtime: Runtime, report: TickReport) -> None:
+    """Pause the agents named by a tick's turn reports, and report each pause.
+
+    The turn's record already contains the pause, so after a crash the rest of the tick repeats the call.
+    """
+    for turn in report.turns:
+        if not turn.stopped:
+            continue
+        reason = f"since tick {report.tick} {BY_LOOP_BREAKER}: {turn.stopped}"
+        message = f"{turn.agent} is paused: {turn.stopped}"
+        try:
+            pause_agent(runtime.base, turn.agent, reason)
+        except LemmingError as error:  # the resume is missing or not writable
+            message = f"{turn.agent} could not be paused ({error}): {turn.stopped}"
+        hint = f"see the last turn with `lemming tick {report.tick}`, then run `lemming unpause {turn.agent}`"
+        file = paths.resume_file(turn.agent)
+        runtime.report_problem(Problem(message, file, hint=hint, severity="warning", code="LMG-405"), turn.agent)

@@ -94,7 +94,6 @@ def _run_with_journal(
     # Imported here: all that a turn needs, which a tick without turns does not pay for.
     from lemming.kernel.tick.agent_turns import take_turns
     from lemming.kernel.tick.running_tick import Tick
-    from lemming.operations.looping import pause_looping_agents
 
     config, tick = snapshot.config, snapshot.tick
     # 4. Open the journal. Its first record is the plan, so an interrupted tick keeps its agents and order.
@@ -121,7 +120,10 @@ def _run_with_journal(
 
         # 6. Remove expired entries, after the turns: each reader had its chance to see them.
         current.remove_expired_entries()
-        pause_looping_agents(runtime, report)
+        if any(turn.stopped for turn in report.turns):
+            from lemming.operations.agent_pause import pause_looping_agents  # rarely needed
+
+            pause_looping_agents(runtime, report)
         if runtime.is_live:  # jobs that its turns made count from this reading on, not from the next
             snapshot.record_schedules()
 

@@ -1,8 +1,8 @@
 """Start and end of each step of a turn, and links to the turns that wrote its inputs.
 
 Times are milliseconds since 1970. An answer has its arrival time and duration, a tool call its duration. A step without
-a time follows the previous step. An answer from a recording has the time of the original answer, but counts where it
-was used. Entry ids identify author and tick.
+a time follows the previous step. An answer from a recording has the time of the original answer, but counts at its use.
+Entry ids identify author and tick.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ included only on request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -122,11 +122,10 @@ class _TurnSpanBuilder:
             }
         is_error = bool(report and report.status == "failed")
         span = make_span(self._trace, self._id, f"{names.INVOKE_AGENT} {turn.agent}", self._timings.turn, attributes)
-        span |= {"parentSpanId": self._root.hex(), "events": self._build_verdict_events(), "links": self._build_links()}
+        sources = self._sources.find_links(turn)
+        links = [{"traceId": trace.hex(), "spanId": source.hex()} for trace, source in sources]
+        span |= {"parentSpanId": self._root.hex(), "events": self._build_verdict_events(), "links": links}
         return end_span(span, is_error=is_error, reason=report.reason if report and self._content else "")
-
-    def _build_links(self) -> list[Json]:
-        return [{"traceId": trace.hex(), "spanId": span.hex()} for trace, span in self._sources.find_links(self._turn)]
 
     def _build_verdict_events(self) -> list[Json]:
         """Return the verdicts of gates and judges on the whole turn, as events."""
@@ -222,8 +221,14 @@ class _TurnSpanBuilder:
         record = self._tick.answers[self._turn.agent, call.call]
         attributes: Json = {}
         if question:
-            attributes[names.SYSTEM_INSTRUCTIONS] = extract_instructions(question.messages)
-            attributes[names.INPUT_MESSAGES] = extract_messages(question.messages)
+            messages = question.messages
+            system = [_make_text_part(message["content"]) for message in messages if message["role"] == "system"]
+            dialogue = [message for message in messages if message["role"] != "system"]
+            inputs = [{"role": message["role"], "parts": [*_message_parts(message)]} for message in dialogue]
+            attributes |= {
+                names.SYSTEM_INSTRUCTIONS: _to_json_text(system),
+                names.INPUT_MESSAGES: _to_json_text(inputs),
+            }
         if isinstance(record, ModelReplied):
             attributes[names.OUTPUT_MESSAGES] = extract_reply(record)
         return attributes
@@ -251,7 +256,8 @@ class _TurnSpanBuilder:
                 use.outcome or names.OTHER, OUTCOME_CODES[use.outcome] if use.outcome else ""
             )
         if self._content:
-            attributes |= {names.TOOL_ARGUMENTS: format_arguments(use.args), names.TOOL_RESULT: use.output}
+            arguments = "" if use.args is None else dump_compact(use.args).decode()
+            attributes |= {names.TOOL_ARGUMENTS: arguments, names.TOOL_RESULT: use.output}
         span = make_span_id(self._trace, self._turn.agent, "tool", use.index)
         tool_span = make_span(self._trace, span, f"{operation} {use.tool}", timing, attributes)
         gate_events = [_make_gate_event(verdict, timing.end_ms) for verdict in record.verdicts] if record else []
@@ -309,33 +315,12 @@ _FINISH = {
 }  # fmt: skip
 
 
-def extract_instructions(messages: Sequence[Message]) -> str:
-    """Return the system messages of a prompt as parts."""
-    return _to_json_text([_make_text_part(message["content"]) for message in messages if message["role"] == "system"])
-
-
-def extract_messages(messages: Sequence[Message]) -> str:
-    """Return the other messages of a prompt, with role and parts."""
-    return _to_json_text(
-        [
-            {"role": message["role"], "parts": [*_message_parts(message)]}
-            for message in messages
-            if message["role"] != "system"
-        ]
-    )
-
-
 def extract_reply(record: ModelReplied) -> str:
     """Return a model's answer as parts: text, reasoning and tool calls."""
     reasoning_parts = [{"type": "reasoning", "content": record.thinking}] if record.thinking else []
     text_parts = [_make_text_part(record.text)] if record.text else []
     parts = [*reasoning_parts, *text_parts, *map(_tool_call_part, record.calls)]
     return _to_json_text([{"role": "assistant", "parts": parts, "finish_reason": _FINISH[record.finish]}])
-
-
-def format_arguments(args: Any) -> str:
-    """Return the arguments of a tool call as JSON text, or an empty text if unknown."""
-    return "" if args is None else dump_compact(args).decode()
 
 
 def _message_parts(message: Message) -> Iterator[dict[str, Any]]:

@@ -34,7 +34,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import is_person
 from lemming.libraries.conditions.regex_search import compile_regex
-from lemming.obligations.request_index import RequestEntryIndex
+from lemming.obligations.current_requests import RequestEntryIndex
 from lemming.obligations.request_outcome import build_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 

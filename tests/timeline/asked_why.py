@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
 from lemming.journal_tools.provenance.provenance_tree import build_provenance
-from lemming.journal_tools.provenance.write_log import WriteLog
+from lemming.journal_tools.provenance.write_log import ProvenanceNode, WriteLog
 from lemming.kernel.messages import write_person_entry
 from lemming.testing import make_org, resume, say
 

@@ -44,7 +44,7 @@ def test_the_cost_is_in_the_commit_when_prices_are_known(base: Path) -> None:
     script = [{"reply": say("hi"), "input_tokens": 1000, "output_tokens": 1000}]
     make(base, models={"scripted": model}, script=script)
     run(base)
-    assert GitHistory(base).list_commits()[0].as_json()["cost_usd"] == 0.002
+    assert GitHistory(base).list_commits()[0].cost_usd == 0.002
 
 
 def test_an_idle_tick_makes_no_commit(base: Path) -> None:

@@ -18,8 +18,7 @@ from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.messages import OutboxEntry, read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.obligations.current_requests import load_requests
-from lemming.obligations.request_index import outbox_stamp
+from lemming.obligations.current_requests import load_requests, outbox_stamp
 from lemming.queries.org_validation import validate_config
 from lemming.read_model.read_model import ReadModel
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lemming.ext import ConfigError
-from lemming.journal_tools.recorded_reply import to_reply
+from lemming.journal_tools.tick_records import to_reply
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.journal.journal_file import read_journal

@@ -18,7 +18,7 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.obligations.current_requests import load_requests
-from lemming.obligations.request_people import choose_person
+from lemming.obligations.request_entries import choose_person
 
 
 def endorse(

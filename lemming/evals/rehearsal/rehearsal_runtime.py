@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from lemming.evals.rehearsal.spending_budget import SpendingBudget
-from lemming.journal_tools.recorded_reply import to_reply
 from lemming.journal_tools.recorded_tick import RecordedTick
 from lemming.journal_tools.replay.replay_runtime import redirect_inside
+from lemming.journal_tools.tick_records import to_reply
 from lemming.journal_tools.turn_replay import RecordedAnswers
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import LemmingError, OverBudget, RequestRejected, UsageError

@@ -1,6 +1,6 @@
 """Provenance of a target: the turn that wrote the target, the content visible to this turn, and so on backwards.
 
-The tree shows what a turn could see and what it wrote, and makes no claim of cause and effect.
+The tree shows the content visible to a turn and the written files, and makes no claim of cause and effect.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from lemming.journal_tools.provenance.prompt_parser import ParsedPrompt, ShownEntry, parse_prompt
-from lemming.journal_tools.provenance.provenance_node import (
+from lemming.journal_tools.provenance.write_log import (
     CHANGED,
     PERSON,
+    FileWrite,
     ProvenanceNode,
     ProvenanceTurn,
+    TurnPosition,
+    WriteLog,
     describe_lost_ticks,
     extract_entry_text,
     extract_memory_text,
@@ -26,7 +29,6 @@ from lemming.journal_tools.provenance.provenance_node import (
     make_node,
     resolve_unknown_author,
 )
-from lemming.journal_tools.provenance.write_log import FileWrite, TurnPosition, WriteLog
 from lemming.journal_tools.recorded_tick import ToolUse, TurnRecord
 from lemming.journal_tools.repair.unknown_calls import CALL, RETRY
 from lemming.kernel.agents import list_agent_folders
@@ -329,7 +331,9 @@ def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
         raise UsageError(f'expected a file, got the folder "{target}"', hint=_suggest_targets(write_log.base, path))
     current_content = load_file(write_log.base, path)
     write = write_log.find_last_write(path)
-    if write is None and (current_content is None or _is_outside_org(write_log.base, path)):
+    # a path, or a link on the path, may lead out of the organisation
+    is_inside = Path(write_log.base / path).resolve().is_relative_to(Path(write_log.base / ".").resolve())
+    if write is None and (current_content is None or not is_inside):
         raise UsageError(f'"{target}" is unknown', hint=_suggest_targets(write_log.base, path))
     content = current_content if current_content is not None or write is None else write_log.load_content(write)
     node = make_node(path, content or b"")
@@ -351,11 +355,6 @@ def _suggest_targets(base: OrgPath, path: str) -> str:
     if name in list_agent_folders(base):
         return f"use lemming why {paths.resume_file(name)}; lemming agents show {name} shows the agent"
     return "name an entry's id, a file of the organisation, or AGENT/memory/KEY; in a worker's repository, PATH:LINE"
-
-
-def _is_outside_org(base: OrgPath, path: str) -> bool:
-    """Return True if a path, or a link on the path, leads out of the organisation."""
-    return not Path(base / path).resolve().is_relative_to(Path(base / ".").resolve())
 
 
 def _find_call_note(turn: TurnRecord, path: str) -> CallNote | None:

@@ -4,7 +4,7 @@ A person's note is added to the agent's waiting results, or to the results of th
 request is open: the last line of the ledger is replaced by a line with an additional result. The agent reads
 the note in its next prompt for the request, and the journal records the note from there.
 
-A call is retried by a person's decision, at most once for each decision: announced < run < told. A retry that was
+A call is retried by a person's decision, at most once for each decision: announced < run < told. A retry
 announced but never told has an unknown outcome again.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lemming.journal_tools.recorded_tick import RecordedTick, has_unknown_outcome
+from lemming.journal_tools.recorded_tick import RecordedTick
 from lemming.kernel.agents import Agent, list_agent_folders, load_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import ToolCall
@@ -26,11 +26,11 @@ from lemming.kernel.journal.journal_file import journal_ticks, last_record, read
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.journal.ledger import amend_state, read_state
-from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
+from lemming.kernel.tick.recorded_answers import restore_result
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult, get_toolset, interrupted_result
@@ -134,7 +134,7 @@ def tell_agent(base: OrgPath, call: UnknownCall, *, success: bool, output: str, 
     state = read_state(base, call.agent, before_tick=load_tick(base))
     requests = tuple(
         replace(open_request, results=(*_exclude_call(open_request.results, call), note))
-        if _is_for_request(open_request, call)
+        if call.request and open_request.request == call.request
         else open_request
         for open_request in state.requests
     )
@@ -142,10 +142,6 @@ def tell_agent(base: OrgPath, call: UnknownCall, *, success: bool, output: str, 
         amend_state(base, call.agent, replace(state, requests=requests))
     else:
         amend_state(base, call.agent, replace(state, results=(*_exclude_call(state.results, call), note)))
-
-
-def _is_for_request(open_request: OpenRequest, call: UnknownCall) -> bool:
-    return bool(call.request) and open_request.request == call.request
 
 
 def _exclude_call(results: Iterable[Result], call: UnknownCall) -> Iterator[Result]:
@@ -180,7 +176,7 @@ def _exclude_notes(results: Iterable[Result]) -> list[Result]:
 
 def _find_unknown_calls(recorded: RecordedTick) -> Iterator[UnknownCall]:
     for call_key, finished in recorded.tools.items():
-        if has_unknown_outcome(finished):
+        if restore_result(finished).outcome == "interrupted":
             announced_call, started = recorded.announced.get(call_key), recorded.started.get(call_key[0])
             request = started.task["request"] if started and started.task else ""
             args, reason = announced_call.args if announced_call else None, _extract_reason(finished.output)

@@ -55,7 +55,7 @@ class Arrivals:
     texts: dict[str, bytes] = field(default_factory=dict)
 
     def deliver(self, source: Path, destination: Path, tick: int | None) -> None:
-        """Copy the files that arrive at a tick. Raises `DiskError`."""
+        """Copy the files arriving at a tick. Raises `DiskError`."""
         for file in self.files.get(tick, ()):
             fs.write_atomic(destination, file, self.texts[file] if file in self.texts else _load_file(source, file))
 

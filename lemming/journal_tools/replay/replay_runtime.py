@@ -8,8 +8,8 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from lemming.journal_tools.recorded_reply import to_reply
 from lemming.journal_tools.recorded_tick import RecordedTick
+from lemming.journal_tools.tick_records import to_reply
 from lemming.journal_tools.verify.state_root import compute_file_digest
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import ToolCall

@@ -42,7 +42,7 @@ from lemming.kernel.turn.turn_loop import take_turn
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """A tick with equal results: the number of compared turns, and the turns that cannot be compared."""
+    """A tick with equal results: the number of compared turns, and the turns without a comparison."""
 
     tick: int
     turns: int

@@ -25,8 +25,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.settings_blocks import FindingSettings
 from lemming.kernel.tick.firing_plan import find_people, has_model_turns
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.obligations.current_requests import load_requests
-from lemming.obligations.request_index import load_request_entry
+from lemming.obligations.current_requests import load_request_entry, load_requests
 from lemming.obligations.request_outcome import build_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 

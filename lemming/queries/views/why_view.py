@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.journal_tools.provenance.provenance_node import ProvenanceNode
 from lemming.journal_tools.provenance.provenance_tree import build_provenance, filter_branches, find_sources
-from lemming.journal_tools.provenance.write_log import TrustStep, WriteLog, load_trust_steps
+from lemming.journal_tools.provenance.write_log import ProvenanceNode, TrustStep, WriteLog, load_trust_steps
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.org.organisation import OrgPath
 from lemming.queries.sentences import ADDRESSING, describe_payload, entry_text
