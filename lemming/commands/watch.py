@@ -178,7 +178,7 @@ def _format_agent_row(row: Json, width: int) -> str:
     spent = "" if row.get("credits") is None else f"{row['credits']:g}"
     if row.get("max_credits") is not None:
         spent += f" of {row['max_credits']:g}"
-    state_text = style_text(_truncate(state.replace("_", " "), 15).ljust(15), _STATE_STYLES.get(state, "plain"))
+    state_text = style_text(_truncate(row["label"], 15).ljust(15), _STATE_STYLES.get(state, "plain"))
     wide_columns = f" {_truncate(text, text_width):<{text_width}} {_truncate(spent, 14):>14}" if text_width > 0 else ""
     return f"  {_truncate(row['name'], 16):<16} {state_text}{wide_columns}"
 

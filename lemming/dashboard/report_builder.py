@@ -354,7 +354,7 @@ def render_summary(header: Json, overview: Json, entries: Sequence[Json]) -> str
 
 def _agent_row(row: Json) -> tuple[Any, ...]:
     last = row.get("last") or {}
-    return row["name"], row["text"] or row["state"].replace("_", " "), last.get("text", "")
+    return row["name"], row["text"] or row["label"], last.get("text", "")
 
 
 def _tick_row(row: Json) -> tuple[Any, ...]:

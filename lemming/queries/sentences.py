@@ -112,6 +112,19 @@ def describe_entry(payload: Mapping[str, Any]) -> str:
     return f"{sentence}  (to {target})" if isinstance(target, str) else sentence
 
 
+AGENT_STATES: Mapping[str, str] = {
+    "waits": "waiting",
+    "out_of_credits": "out of credits",
+    "due": "idle",
+    "news": "idle",
+    "not_due": "idle",
+    "nothing_new": "idle",
+    "begun": "interrupted",
+    "ended": "done",
+}
+"""Words for the states of agents whose code is not the word."""
+
+
 class EffectSentence(NamedTuple):
     """An effect of a turn in words.
 

@@ -22,7 +22,7 @@ from lemming.operations.engine_progress import find_running_engine
 from lemming.queries.capability_status import collect_capability_status
 from lemming.queries.next_turn import NextTurn, find_next_turn
 from lemming.queries.pending import describe_pending, find_stopped_agents, list_pending_questions
-from lemming.queries.sentences import entry_to_message
+from lemming.queries.sentences import AGENT_STATES, entry_to_message
 from lemming.queries.tick_preview import TickPreview, load_inspection_settings, preview_tick
 from lemming.queries.views.feed_view import build_feed_view
 from lemming.queries.views.tick_summaries import (
@@ -146,6 +146,10 @@ class _AgentListBuilder:
         return any(sub_request.held or sub_request.to in self._people for sub_request in list_pending_questions(state))
 
     def build_row(self, name: str) -> Json:
+        row = self._build_row(name)
+        return {**row, "label": AGENT_STATES.get(row["state"], row["state"])}
+
+    def _build_row(self, name: str) -> Json:
         try:
             state = read_state(self._org, name)
         except (LemmingError, ValueError) as error:  # a damaged ledger; a folder that no agent can be named like

@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { useState } = Lemming.hooks;
-  const { Ago, Agent, Empty, Failure, Meter, Words, useAction, amount, dollars, messageText, STATES } = Lemming.ui;
+  const { Ago, Agent, Empty, Failure, Meter, Words, useAction, amount, dollars, messageText } = Lemming.ui;
   const { Editor, Fields } = Lemming.editing;
 
   const SECTIONS = [["turns", "Turns"], ["resume", "Resume"], ["memory", "Memory"], ["workspace", "Files"], ["prompt", "Next prompt"]];
@@ -32,7 +32,7 @@
     const now = value.now, money = value.money, failed = value.turns.find((turn) => turn.status === "failed");
     const isTrouble = now.text && now.state !== "not_due", doing = isTrouble ? now.text : PLAINLY[now.state];
     return html`<section class="now card" aria-label="how it is">
-      <p class="doing"><span class="pill ${now.state}">${STATES[now.state] || now.state}</span>${doing ? html`<span class="reason"><${Words} text=${doing} /></span>` : null}${now.since ? html`<small><${Ago} at=${now.since} since /></small>` : null}
+      <p class="doing"><span class="pill ${now.state}">${now.label}</span>${doing ? html`<span class="reason"><${Words} text=${doing} /></span>` : null}${now.since ? html`<small><${Ago} at=${now.since} since /></small>` : null}
         ${now.state === "waits" ? html`<a href=${Lemming.link("waiting")}>what waits</a>` : null}</p>
       <dl>${now.last ? html`<dt>last entry</dt><dd dir="auto"><q>${now.last.text}</q> <small><a href=${Lemming.link("why", { target: now.last.file })}>why?</a> · <${Ago} at=${now.last.at} /></small></dd>` : null}
         ${now.next ? html`<dt>next</dt><dd>${now.next_at ? html`<${Ago} at=${now.next_at} />` : now.next}</dd>` : null}

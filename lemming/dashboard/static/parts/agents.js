@@ -8,12 +8,6 @@
   const GROUPS = { people: "people", waiting: "waiting", working: "working", failing: "failing", idle: "idle", paused: "paused" };
   const SORTS = [["", "by status"], ["name", "by name"], ["spent", "by spending"], ["last", "by last turn"]];
 
-  const STATES = {
-    working: "working", failing: "failing", broken: "broken", waits: "waiting", paused: "paused",
-    out_of_credits: "out of credits", skipped: "skipped", due: "idle", news: "idle", begun: "interrupted",
-    ended: "done", not_due: "idle", nothing_new: "idle", person: "person", channel: "channel",
-  };
-
   // The head counts what waits for all people, or for the one who looks: of several it is nobody's own count.
   function Agents({ value, params, header, page }) {
     const search = useRef(0);
@@ -76,9 +70,9 @@
   function Row({ agent, waiting }) {
     const last = agent.last;
     const waitsForYou = agent.group === "waiting" || (agent.state === "person" && waiting);
-    const state = html`<span class="pill ${agent.state}">${STATES[agent.state] || agent.state}</span>`;
+    const state = html`<span class="pill ${agent.state}">${agent.label}</span>`;
     const since = agent.since ? html` · <${Ago} at=${agent.since} since />` : null;
-    return html`<div class="row" role="row" data-line tabindex="0" aria-label=${`${agent.name}: ${STATES[agent.state] || agent.state}`} onKeyDown=${(event) => open(event, agent.name)}>
+    return html`<div class="row" role="row" data-line tabindex="0" aria-label=${`${agent.name}: ${agent.label}`} onKeyDown=${(event) => open(event, agent.name)}>
       <div class="id" role="cell"><${Agent} name=${agent.name} /><span class="title">${agent.title}</span></div>
       <div class="doing" role="cell">${waitsForYou ? html`<a href=${Lemming.link("waiting")}>${state}</a>` : state}</div>
       <div class="words" role="cell" dir="auto">${agent.state === "person" && waiting ? html`<a href=${Lemming.link("waiting")}>${waiting} ${waiting === 1 ? "item waits" : "items wait"} for a decision</a>`
@@ -94,6 +88,5 @@
     if (event.key === "Enter" && event.target === event.currentTarget) Lemming.go("agent", { name });
   }
 
-  Lemming.ui.STATES = STATES;
   Lemming.part("agents", { title: "Agents", key: "a", render: Agents });
 })();
