@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TextIO
 
 from lemming.kernel.base.invisible_text import INVISIBLE
-from lemming.libraries.wording import format_count as format_count
-from lemming.libraries.wording import format_usd as format_usd
-from lemming.libraries.wording import to_text as to_text
+from lemming.kernel.base.wording import format_count as format_count
+from lemming.kernel.base.wording import format_usd as format_usd
+from lemming.kernel.base.wording import to_text as to_text
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 
