@@ -26,13 +26,11 @@ from lemming.import_export.apply_document import (
 from lemming.import_export.apply_document import apply_writes as write_changes
 from lemming.import_export.claude_importer import import_claude
 from lemming.import_export.import_source import (
-    ImportFiles,
     ImportResult,
     ImportSource,
     ImportTarget,
-    build_import_files,
     open_source,
-    write_files,
+    plan_import,
 )
 from lemming.import_export.org_document import LIMIT_BYTES, OrgDocument, locate_by_line, parse_document, parse_org
 from lemming.import_export.template_files import load_template
@@ -40,11 +38,11 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError
 from lemming.kernel.base.paths import GUIDE
 from lemming.kernel.files import fs
-from lemming.kernel.org.config import MODELS_FILE, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.kernel.tools import SHIPPED
-from lemming.libraries.atomic_folder import finish_staging, stage_org
+from lemming.libraries.atomic_folder import finish_staging
 from lemming.operations.permission_grants import PermissionGrants
 from lemming.queries.model_readiness import check_readiness
 from lemming.queries.org_validation import validate_agents, validate_config
@@ -204,20 +202,20 @@ def import_claude_command(
     source = open_source(folder, result.remarks)
     base, template = (context.org.base, {}) if into is None else prepare_org_folder(into)
     import_claude(source, _build_target(base, source, is_new=bool(template)), result)
-    import_files = build_import_files(base, result, template)
+    writes = plan_import(base, result, template)
     if not (result.resumes or GUIDE in result.optional):
         reasons = "; ".join(f"{remark.file}: {remark.message}" for remark in result.remarks[:3])
         raise UsageError(
             "no agents and no AGENTS.md found", where=str(source.folder), hint=reasons or "lemming import --help"
         )
     if not dry_run:
-        _write_import(base, template, import_files, result.resumes)
+        if template:
+            write_new_org(base, writes)
+        else:
+            forget_former_agents(Organisation(base), result.resumes)
+            write_changes(base, writes)
     problems = [] if dry_run else validate_imported_agents(Organisation(base), result.resumes)
-    written = [
-        *template,
-        *sorted(import_files.files),
-        *([MODELS_FILE] if import_files.models and MODELS_FILE not in template else []),
-    ]
+    written = [*template, *sorted({change.path for change in writes} - template.keys())]
     if context.print_as_json("import", _import_to_json(base, result, written, problems, is_dry=dry_run)):
         return
     for file in written:
@@ -234,18 +232,6 @@ def _build_target(base: Path, source: ImportSource, *, is_new: bool) -> ImportTa
         people = tuple(person_names) or people
     is_in_place = base.exists() and source.folder.exists() and base.samefile(source.folder)
     return ImportTarget(frozenset(SHIPPED), people, is_in_place)
-
-
-def _write_import(base: Path, template: dict[str, bytes], import_files: ImportFiles, names: Iterable[str]) -> None:
-    """Write the imported files; a new organisation appears as a whole."""
-    if not template:
-        forget_former_agents(Organisation(base), names)
-        write_files(base, import_files)
-        return
-    with stage_org(base, "import") as staged:
-        for file, content in template.items():
-            fs.write_atomic(staged, file, content)
-        write_files(staged, import_files)
 
 
 def validate_imported_agents(org: Organisation, names: Iterable[str]) -> list[Problem]:

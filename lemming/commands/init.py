@@ -13,7 +13,7 @@ import typer
 from lemming.commands.command_context import CommandContext, Quiet, argument, is_org, option
 from lemming.commands.init_here import plan_first_org, print_first_org
 from lemming.commands.terminal import print_data, print_notice
-from lemming.import_export.import_source import append_keys
+from lemming.import_export.apply_document import append_keys
 from lemming.import_export.resume_shorthand import ShorthandDefaults, expand_shorthand
 from lemming.import_export.template_files import REPOSITORIES, TEMPLATES, load_template
 from lemming.kernel.agents import decode_resume

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from lemming.import_export.import_source import append_keys
 from lemming.import_export.org_document import LIMIT_BYTES, TOOL_FILES_PATTERN, OrgDocument
 from lemming.import_export.resume_shorthand import ShorthandDefaults
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
-from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse, to_line
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, dump_pretty, parse, preserve_layout, to_line
 from lemming.kernel.base.times import zone_error
 from lemming.kernel.files import fs
 from lemming.kernel.org.changing import lock_folders
@@ -118,6 +117,15 @@ def _plan_settings(base: Path, document: OrgDocument, template: Mapping[str, byt
             yield PlannedWrite(path, content, current_raw)
         elif current_raw is None:
             yield PlannedWrite(path, raw, None)
+
+
+def append_keys(raw: bytes, document: dict[str, Any], missing: dict[str, Any]) -> bytes:
+    """Append keys to a JSON object in its file. The layout of the rest stays unchanged."""
+    merged = {**document, **missing}
+    head, brace, tail = raw.rstrip().rpartition(b"}")
+    lines = [f"  {dump_compact(key).decode()}: {dump_compact(value).decode()}" for key, value in missing.items()]
+    text = b"," * bool(document) + ("\n" + ",\n".join(lines) + "\n").encode()
+    return preserve_layout(head.rstrip() + text + brace + tail + b"\n", merged)
 
 
 def _format_settings(settings: Json) -> bytes:

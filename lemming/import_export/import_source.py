@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lemming.import_export.apply_document import PlannedWrite, plan_writes
+from lemming.import_export.org_document import OrgDocument
 from lemming.kernel.agents import decode_resume
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
-from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse, preserve_layout
+from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import raises_disk_error
-from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.libraries.front_matter import InvalidFrontMatter, parse_front_matter, split_front_matter
 
@@ -191,23 +192,17 @@ _LEFT_OUT = "(left out)"
 _LIMIT_BYTES = 1 << 20
 
 
-class ImportFiles(NamedTuple):
-    """Files to write, by path, and the missing entries of `config/models.json`, by key."""
-
-    files: dict[str, bytes]
-    models: dict[str, Any]
-
-
-def build_import_files(base: Path, result: ImportResult, template: Mapping[str, bytes]) -> ImportFiles:
-    """Return the files of an import, apart from the `template` of a new organisation.
+def plan_import(base: Path, result: ImportResult, template: Mapping[str, bytes]) -> list[PlannedWrite]:
+    """Return the writes of an import, with the `template` of a new organisation.
 
     An agent with an invalid resume is left out with a remark, as is a different existing guide or skill. Raises:
     UsageError if a file of an agent exists, except for the files of an interrupted import.
     """
     files: dict[str, bytes] = {}
     for name, resume in list(result.resumes.items()):
-        file, clean_resume = paths.resume_file(name), _remove_secrets(resume, result, name)
-        content = dump_pretty(clean_resume)
+        file = paths.resume_file(name)
+        result.resumes[name] = _remove_secrets(resume, result, name)
+        content = dump_pretty(result.resumes[name])
         try:
             decode_resume(name, content)
         except ConfigError as error:
@@ -223,27 +218,9 @@ def build_import_files(base: Path, result: ImportResult, template: Mapping[str, 
         names = ", ".join(existing[:4]) + (", ..." if len(existing) > 4 else "")
         hint = "rename them there, or rename these with `lemming agents rename`"
         raise UsageError(f"{names} already present; nothing was written", where=str(base), hint=hint)
-    return ImportFiles(
-        {**files, **_select_optional_files(base, result)},
-        _merge_models(base, result, template.get(MODELS_FILE)),
-    )
-
-
-def write_files(base: Path, import_files: ImportFiles) -> None:
-    """Write the files, resumes last: no agent may take a turn before all its files and its model exist."""
-    if import_files.models:
-        with edit_file(base, MODELS_FILE) as models_file:
-            models = parse(models_file.raw, allow_bom=True)
-            missing = {key: line for key, line in import_files.models.items() if key not in models}
-            if missing:
-                models_file.publish(append_keys(models_file.raw, models, missing))
-    for path in sorted(import_files.files, key=lambda path: (path.endswith("/resume.json"), path)):
-        if not fs.create(base, path, import_files.files[path]) and not fs.has_content(
-            base / path, import_files.files[path]
-        ):
-            raise UsageError(
-                f"{path} was created during the command; the remaining files were not written", where=str(base)
-            )
+    models = _merge_models(base, result, template.get(MODELS_FILE))
+    settings = {MODELS_FILE: models} if models else {}
+    return plan_writes(base, OrgDocument(result.resumes, settings, _select_optional_files(base, result), []), template)
 
 
 def _select_optional_files(base: Path, result: ImportResult) -> dict[str, bytes]:
@@ -267,15 +244,6 @@ def _merge_models(base: Path, result: ImportResult, template_raw: bytes | None) 
         if existing[key].get("model") != result.models[key]["model"]:
             result.add_remark(MODELS_FILE, f'"{key}" already exists for another model; it was not changed')
     return {key: result.models[key] for key in sorted(used & result.models.keys()) if key not in existing}
-
-
-def append_keys(raw: bytes, document: dict[str, Any], missing: dict[str, Any]) -> bytes:
-    """Append keys to a JSON object in its file. The layout of the rest stays unchanged."""
-    merged = {**document, **missing}
-    head, brace, tail = raw.rstrip().rpartition(b"}")
-    lines = [f"  {dump_compact(key).decode()}: {dump_compact(value).decode()}" for key, value in missing.items()]
-    text = b"," * bool(document) + ("\n" + ",\n".join(lines) + "\n").encode()
-    return preserve_layout(head.rstrip() + text + brace + tail + b"\n", merged)
 
 
 def _has_path(base: Path, path: str) -> bool:
