@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from importlib.util import find_spec
 from operator import is_
 from pathlib import Path
 
@@ -33,14 +34,13 @@ from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.request_outcome import build_requests, concerns_requests, may_concern_requests
 from lemming.obligations.request_view import AllRequests, RequestView
-from lemming.read_model.read_model import ReadModel
 
 
 class RequestEntryIndex:
     """The entries about requests in all outboxes, for one thread at a time: `org.own(RequestEntryIndex)`."""
 
     def __init__(self, org: Organisation) -> None:
-        self._base, self._index, self._model = org.base, org.get_cache(EntryIndex), org.get_cache(ReadModel)
+        self._org, self._base, self._index = org, org.base, org.get_cache(EntryIndex)
         self._outboxes: dict[str, _OutboxScan] = {}
         self._all: dict[EntryName, OutboxEntry] = {}
 
@@ -50,7 +50,7 @@ class RequestEntryIndex:
         `decides`: a turn depends on the result, which makes this method read each entry and ignore the cache.
         """
         valid_authors = [*filter(paths.AGENT_NAME.match, authors)]
-        if not self._outboxes and valid_authors and not decides:
+        if not self._outboxes and valid_authors and not decides and find_spec("_sqlite3"):
             self._scan_all_outboxes(valid_authors)
             return self._all
         old_scans, is_new = self._outboxes, False
@@ -76,8 +76,11 @@ class RequestEntryIndex:
 
     def _scan_all_outboxes(self, authors: Sequence[str]) -> None:
         """Read all outboxes and cache the relevant files. Of unchanged outboxes, read only the cached files."""
+        from lemming.read_model.read_model import ReadModel  # turns decide without it
+
+        model = self._org.get_cache(ReadModel)
         # the time before the scan: later changes must count as doubtful
-        started_ns, cache, rescanned = time.time_ns(), self._model.load_outboxes(), list[str]()
+        started_ns, cache, rescanned = time.time_ns(), model.load_outboxes(), list[str]()
         for author in authors:
             digest = outbox_stamp(self._base, author) if author in cache else ""
             if digest and cache[author][0] == digest:
@@ -91,7 +94,7 @@ class RequestEntryIndex:
         if sum(len(self._outboxes[author].names.all) for author in rescanned) >= MIN_ENTRIES_TO_CACHE:
             stamps = {author: outbox_stamp(self._base, author, since_ns=started_ns) for author in rescanned}
             fresh = {name: (digest, self._outboxes[name].relevant_files) for name, digest in stamps.items() if digest}
-            self._model.save_outboxes(
+            model.save_outboxes(
                 {name: cached for name, cached in cache.items() if name in self._outboxes} | fresh
             )
 

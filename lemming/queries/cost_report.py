@@ -26,9 +26,16 @@ from lemming.kernel.llm.call_cost import to_decimal
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import JUDGES
-from lemming.read_model.read_model import Progress
-from lemming.read_model.tick_facts import CallCost, JournalTick, JournalTurn, LedgerCosts, ModelKeys
-from lemming.read_model.tick_queries import load_ticks, no_progress
+from lemming.read_model.tick_facts import (
+    CallCost,
+    JournalTick,
+    JournalTurn,
+    LedgerCosts,
+    ModelKeys,
+    Progress,
+    no_progress,
+)
+from lemming.read_model.tick_queries import load_ticks
 
 By = Literal["agent", "model", "request", "tick", "day"]
 REMOVED = " (removed)"

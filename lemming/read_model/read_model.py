@@ -12,15 +12,14 @@ import contextlib
 import hmac
 import os
 import secrets
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import CorruptState, DiskError, OrgBusy
+from lemming.kernel.base.errors import CorruptState, DiskError, OrgBusy, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
@@ -30,7 +29,14 @@ from lemming.kernel.files.user_state import get_state_folder
 from lemming.kernel.journal.journal_file import raw_journal
 from lemming.kernel.journal.journal_packing import SEALED_FOLDER, plain_ticks, segments
 from lemming.kernel.org.organisation import Organisation
+from lemming.read_model.tick_facts import Progress
 from lemming.read_model.tick_rows import SCHEMA, TickRows, fold_tick_rows, insert_tick, remove_source
+
+try:
+    import sqlite3
+except ImportError as error:  # an optional module of Python
+    hint = "install a Python with it; built from source, it needs the headers of SQLite (libsqlite3-dev)"
+    raise UsageError("this Python has no sqlite3, which costs, `why` and the page need", hint=hint) from error
 
 FOLDER = ".lemming/read-model"
 MODEL_FILE, STAMP_FILE = f"{FOLDER}/model.sqlite", f"{FOLDER}/stamp.json"
@@ -40,8 +46,6 @@ VERSION = blake2b(SCHEMA.encode(), digest_size=8).hexdigest() + "-1"
 
 MIN_BYTES_FOR_FILE = 2 << 20
 """Bytes of journals up to which no file is made: reading takes a tenth of a second."""
-Progress = Callable[[str, int, int], object]
-"""Receives what is read, the number done and the total, for a waiting person."""
 
 
 class _Source(NamedTuple):

@@ -9,13 +9,9 @@ from typing import NamedTuple
 from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.read_model.read_model import Progress, ReadModel
-from lemming.read_model.tick_facts import JournalTick
+from lemming.read_model.read_model import ReadModel
+from lemming.read_model.tick_facts import JournalTick, Progress, no_progress
 from lemming.read_model.tick_rows import restore_tick, restore_turn
-
-
-def no_progress(_: str, __: int, ___: int) -> None:
-    """Report no progress."""
 
 
 def load_ticks(

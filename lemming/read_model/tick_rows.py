@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.files.field_types import Json
@@ -18,6 +17,9 @@ from lemming.read_model.tick_facts import (
     fold_journal,
     is_whole,
 )
+
+if TYPE_CHECKING:
+    import sqlite3
 
 SCHEMA = """
 CREATE TABLE source (path TEXT PRIMARY KEY, identity TEXT, digest TEXT) WITHOUT ROWID;

@@ -277,6 +277,26 @@ def test_few_journals_are_read_without_a_file(org: Path, monkeypatch: pytest.Mon
     assert (org / MODEL_FILE).exists()
 
 
+def test_without_sqlite_the_engine_runs_and_costs_say_what_is_missing(org: Path) -> None:
+    code = (
+        "import sys; sys.modules['_sqlite3'] = None; "
+        "from importlib.util import find_spec; import importlib.util as util; "
+        "util.find_spec = lambda name, *rest: None if name == '_sqlite3' else find_spec(name, *rest); "
+        "from lemming.__main__ import main; main()"
+    )
+
+    def lemming(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = (sys.executable, "-c", code, "-C", str(org), *arguments)
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert lemming("run-once").returncode == 0
+    assert lemming("waiting", "--json").returncode in (0, 1)
+    refused = lemming("cost")
+    assert refused.returncode == 2
+    assert "this Python has no sqlite3" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_nothing_that_decides_asks_it() -> None:
     asked = {"read_model.read_model", "read_model.tick_queries"}
     decides = ("kernel/", "operations/", "journal_tools/verify/", "journal_tools/replay/", "journal_tools/repair/",

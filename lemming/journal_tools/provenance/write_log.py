@@ -27,8 +27,9 @@ from lemming.kernel.journal.journal_file import make_prompt_reader
 from lemming.kernel.memory import MEMORY_LIMIT_BYTES, decode_memory
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
-from lemming.read_model.read_model import Progress, ReadModel
-from lemming.read_model.tick_queries import load_tick_list, load_ticks, no_progress
+from lemming.read_model.read_model import ReadModel
+from lemming.read_model.tick_facts import Progress, no_progress
+from lemming.read_model.tick_queries import load_tick_list, load_ticks
 
 TurnPosition = tuple[int, int]
 """A tick, and a position in its order. A turn sees everything written before."""

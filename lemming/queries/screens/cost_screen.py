@@ -15,8 +15,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.queries.cost_report import REMOVED, Cost, CostReport, compute_costs
 from lemming.queries.credit_accounts import AgentPresence, find_presence
 from lemming.queries.screens.screen import OMITTED, Column, Note, Parameter, Screen, ScreenResult, Shown
-from lemming.read_model.read_model import Progress
-from lemming.read_model.tick_queries import no_progress
+from lemming.read_model.tick_facts import Progress, no_progress
 
 GROUPS = ("agent", "model", "request", "tick", "day")
 

@@ -18,8 +18,7 @@ from lemming.obligations.request_json import RequestJson, request_to_json
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import is_scheduled_later
 from lemming.queries.screens.screen import Column, Note, Parameter, Screen, ScreenResult
-from lemming.read_model.read_model import Progress
-from lemming.read_model.tick_queries import no_progress
+from lemming.read_model.tick_facts import Progress, no_progress
 
 DEFAULT_REQUESTS = 30
 Json = dict[str, Any]
