@@ -94,9 +94,7 @@ class RequestEntryIndex:
         if sum(len(self._outboxes[author].names.all) for author in rescanned) >= MIN_ENTRIES_TO_CACHE:
             stamps = {author: outbox_stamp(self._base, author, since_ns=started_ns) for author in rescanned}
             fresh = {name: (digest, self._outboxes[name].relevant_files) for name, digest in stamps.items() if digest}
-            model.save_outboxes(
-                {name: cached for name, cached in cache.items() if name in self._outboxes} | fresh
-            )
+            model.save_outboxes({name: cached for name, cached in cache.items() if name in self._outboxes} | fresh)
 
     def _read_outbox(self, author: str, names: EntryNames, previous: _OutboxScan | None) -> _OutboxScan:
         """Read the new entries of an outbox. If the names are unchanged, an entry was replaced under its name."""
