@@ -12,9 +12,18 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
     from lemming.builder.org_builder import Organisation, build
-    from lemming.client.ask_client import AskOutcome, NotAnswered, aask, ask, wait_for
+    from lemming.client.ask_client import (
+        AskOutcome,
+        NotAnswered,
+        aask,
+        answer,
+        approve,
+        ask,
+        deny,
+        list_person_inbox,
+        wait_for,
+    )
     from lemming.client.event_stream import EventStream, stream_ask, stream_ticks
-    from lemming.client.person_actions import answer, approve, deny, list_person_inbox
 
 __all__ = [
     "AskOutcome",
@@ -35,7 +44,7 @@ __all__ = [
 ]
 _HOMES = {
     **dict.fromkeys(("AskOutcome", "NotAnswered", "aask", "ask", "wait_for"), "lemming.client.ask_client"),
-    **dict.fromkeys(("answer", "approve", "deny", "list_person_inbox"), "lemming.client.person_actions"),
+    **dict.fromkeys(("answer", "approve", "deny", "list_person_inbox"), "lemming.client.ask_client"),
     **dict.fromkeys(("EventStream", "stream_ask", "stream_ticks"), "lemming.client.event_stream"),
     **dict.fromkeys(("Organisation", "build"), "lemming.builder.org_builder"),
 }

@@ -1,4 +1,4 @@
-"""Ask an organisation: run ticks until the answer arrives, or wait for the engine that runs them."""
+"""Ask an organisation: run ticks until the answer arrives, or wait for a running engine. Act for a person, too."""
 
 from __future__ import annotations
 
@@ -12,26 +12,41 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from lemming.client.ask_outcome import AskOutcome, NotAnswered, Unanswered
 from lemming.client.request_waiter import StopOrTimeout, Waiter, WorkProgress, find_active_assignees
+from lemming.kernel.base.aliases import accept_old_keywords
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline
 from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.times import Expiry
 from lemming.kernel.journal.engine_events import Observer, ignore_event
 from lemming.kernel.org.organisation import Organisation
 from lemming.obligations.answer_fields import Json, make_answer_parser, require_usable
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
-from lemming.obligations.request_entries import choose_person, get_conversation_assignee, mark_as_read, write_request
+from lemming.obligations.request_entries import (
+    choose_person,
+    get_conversation_assignee,
+    mark_as_read,
+    write_answer,
+    write_request,
+)
+from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
+from lemming.obligations.write_decisions import decide
 
 __all__ = [
     "AskOptions",
     "AskOutcome",
     "NotAnswered",
+    "PersonInboxItem",
     "Unanswered",
     "WaitOptions",
     "WorkProgress",
     "aask",
+    "answer",
+    "approve",
     "ask",
+    "deny",
     "find_active_assignees",
+    "list_person_inbox",
     "wait_for",
 ]
 T = TypeVar("T")
@@ -238,3 +253,43 @@ def _normalise_timeout(timeout_s: float | None) -> float | None:
     if timeout_s is not None and math.isnan(timeout_s):
         raise UsageError("timeout_s must be a number of seconds, got nan", hint="timeout_s=60")
     return None if timeout_s is not None and timeout_s > threading.TIMEOUT_MAX else timeout_s
+
+
+# --- acting for a person --------------------------------------------------------------------------
+
+
+PendingItem = str | PersonInboxItem
+"""An item of a person's inbox, or the id of its request."""
+
+
+@accept_old_keywords
+def answer(
+    org: str | os.PathLike[str], item: PendingItem, text: str = "", *, person: str | None = None, **fields: Any
+) -> str:
+    """Answer a person's pending item with a text or with its requested fields; return the entry's file.
+
+    Raises `UsageError` for an ended item or an unsuitable answer. The next tick processes the answer.
+    """
+    return write_answer(Organisation.from_path(org), _get_id(item), person=person, text=text, fields=fields).file
+
+
+@accept_old_keywords
+def approve(
+    org: str | os.PathLike[str], item: PendingItem, *, edits: Mapping[str, Any] | None = None, person: str | None = None
+) -> str:
+    """Approve a pending call, with changed arguments in `edits`, or a pending step; return the entry's file.
+
+    Raises `UsageError` without a pending item, or for an item already decided.
+    """
+    edited = [f"{key}={value if isinstance(value, str) else to_line(value)}" for key, value in (edits or {}).items()]
+    return decide(Organisation.from_path(org), _get_id(item), "approve", person=person, edits=edited).file
+
+
+@accept_old_keywords
+def deny(org: str | os.PathLike[str], item: PendingItem, reason: str = "", *, person: str | None = None) -> str:
+    """Deny a pending item with a reason, and return the entry's file. Raises as `approve` does."""
+    return decide(Organisation.from_path(org), _get_id(item), "deny", person=person, text=reason).file
+
+
+def _get_id(item: PendingItem) -> str:
+    return item.identity if isinstance(item, PersonInboxItem) else item

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
-from lemming.git_history.external_files import list_external_files
+from lemming.git_history.recorder import list_external_files
 from lemming.git_history.rewind import copy_journals
 from lemming.journal_tools.file_history import iter_tracked_files, load_current_file
 from lemming.journal_tools.fork import SettingOverride, apply_override, fork, require_effect

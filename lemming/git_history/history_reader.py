@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lemming.git_history.external_files import list_external_roots
 from lemming.git_history.git_repository import BRANCH, EMPTY_TREE, FOLDER, Repository
-from lemming.git_history.recorder import foreign_commit_error, list_changing_ticks, parse_trailers
+from lemming.git_history.recorder import foreign_commit_error, list_changing_ticks, list_external_roots, parse_trailers
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import timestamp

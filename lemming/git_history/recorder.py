@@ -7,23 +7,26 @@ the files before tick 42. A failure to record is a warning, and never ends a tic
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lemming.git_history.external_files import list_external_roots
 from lemming.git_history.git_repository import BRANCH, FOLDER, Repository
-from lemming.kernel.agents import survey_agents
+from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.errors import GitFailed, LemmingError
 from lemming.kernel.files import fs
+from lemming.kernel.inboxes.capability_state import D
 from lemming.kernel.journal.engine_events import Event, HistoryNotKept, TickBegins, TickEnds
 from lemming.kernel.journal.journal_file import journal_ticks, last_record, read_journal
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TurnCommitted
 from lemming.kernel.journal.turn_report import STATUSES, TickReport, TurnReport
 from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.plugins.capability_loader import capabilities_of_resume, get_capability
 from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.turn.descriptions import OrgQuery, OutsideFile, OutsideRoot
 
 BY_HAND = "by hand"
 ENGINE = "LeMMing"
@@ -205,3 +208,26 @@ def _format_outcome(report: TickReport) -> str:
 def _has_changes(files: list[str]) -> bool:
     """Return True if a file other than the tick counter has changed."""
     return any(file != paths.TICK_FILE for file in files)
+
+
+# --- files outside the usual folders --------------------------------------------------------------
+
+
+def list_external_roots(base: OrgPath, agents: Iterable[Agent]) -> list[str]:
+    """Return the external files and folders that capabilities search for the agents."""
+    return sorted({root.path for root in _ask_users(OutsideRoot, base, agents)})
+
+
+def list_external_files(base: OrgPath, agents: Iterable[Agent]) -> list[str]:
+    """Return the existing external files, sorted."""
+    return sorted({file.path for file in _ask_users(OutsideFile, base, agents)})
+
+
+def _ask_users(kind: type[D], base: OrgPath, agents: Iterable[Agent]) -> Iterator[D]:
+    """Yield the descriptions of each capability for the agents with its keys."""
+    users: dict[str, dict[str, Agent]] = {}
+    for agent in agents:
+        for name in capabilities_of_resume(agent):
+            users.setdefault(name, {})[agent.name] = agent
+    for name, agents_by_name in users.items():
+        yield from OrgQuery(kind, Organisation.from_path(base), agents_by_name).ask(get_capability(name))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from lemming.git_history.external_files import list_external_files
+from lemming.git_history.recorder import list_external_files
 from lemming.journal_tools.verify.state_root import list_counted_files
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
