@@ -182,4 +182,6 @@ TUNED = [
     make_tool_turn("Is the sun shining in Rome?", "weather", "rome", "sun|yes|19"),
 ]
 
+FIRST = 30
+"""The first so many turns are of all kinds; the others that may be tuned on are tool questions."""
 TURNS = name_turns([*TUNED, *HELD_OUT])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -64,15 +67,31 @@ def test_the_server_gets_the_key_and_the_harness_never_has_it(tmp_path: Path) ->
         assert KEY not in gateway.token + gateway.url
 
 
+HARNESS = """
+import sys, urllib.request
+url, token, body = sys.argv[1:]
+headers = {"x-api-key": token, "content-type": "application/json"}
+print(urllib.request.urlopen(urllib.request.Request(url, body.encode(), headers)).read().decode())
+"""
+
+
 def test_a_confined_worker_reaches_it_through_the_relay(tmp_path: Path) -> None:
-    with ModelServer([{"say": "Hello."}]) as server, socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    with ModelServer([{"say": "Hello."}]) as server:
         run = make_run(tmp_path, api="anthropic", base_url=server.url, is_confined=True)
+        (control, signals), (report, status) = os.pipe(), os.pipe()
         with ModelGateway(run, lambda: None) as gateway:
-            threading.Thread(target=relay._serve, args=(listener, str(gateway.socket)), daemon=True).start()
-            gateway.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            status, body = send(gateway, body={**REQUEST, "stream": True})
-            assert status == 200
-            assert "message_stop" in body
+            harness = (sys.executable, "-c", HARNESS, f"http://127.0.0.1:{port}/v1/messages", gateway.token)
+            ended = subprocess.run(
+                (sys.executable, "-I", "-S", relay.__file__, str(control), str(status), port, str(gateway.socket),
+                 *harness, json.dumps({**REQUEST, "stream": True})),
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, pass_fds=(control, status), check=True,
+            )  # fmt: skip
+        assert "message_stop" in ended.stdout
+        assert os.read(report, 8) == b"0"
+        for descriptor in (control, signals, report, status):
+            os.close(descriptor)
     assert [entry["is_estimate"] for entry in read_usage(tmp_path)] == [False]
 
 
