@@ -20,6 +20,7 @@ from typing import Any, Literal, TextIO
 from lemming.kernel.base.invisible_text import INVISIBLE
 from lemming.kernel.base.wording import format_count as format_count
 from lemming.kernel.base.wording import format_usd as format_usd
+from lemming.kernel.base.wording import shorten_line
 from lemming.kernel.base.wording import to_text as to_text
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
@@ -153,8 +154,7 @@ def one_line(text: str, width: int = _FILE_WIDTH) -> str:
     >>> one_line("two\\n lines\\x1b[2J", 40)
     'two lines?[2J'
     """
-    line = sanitize_text(" ".join(text.split()))
-    return line if len(line) <= width else line[: max(width - 1, 0)].rstrip() + "…"
+    return shorten_line(sanitize_text(" ".join(text.split())), width)
 
 
 def sanitize_text(text: str) -> str:

@@ -12,6 +12,7 @@ from lemming.evals.case_run import CaseRun
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ContractError, ProviderError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_compact, parse
+from lemming.kernel.base.wording import shorten_line
 from lemming.kernel.files import fs
 from lemming.kernel.inboxes.answer_payload import parse_answer
 from lemming.kernel.messages import OutboxEntry
@@ -49,7 +50,7 @@ class ScoreResult:
     evidence: Sequence[str] = ()
 
 
-QUOTED_CHARS = 120
+QUOTED_CHARS, VALUE_CHARS = 120, 200
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -99,7 +100,8 @@ def _score_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
         observed = "no others were" if matches else "nothing was"
         return ScoreResult(False, f"{expected}; {count}: {observed} written")
     entry = min(candidates, key=lambda candidate: _rank_candidate(candidate, expectation, case_run))
-    observed = f"{count} among {len(candidates)}; the nearest is {entry.file}: {quote_line(_entry_text(entry))}"
+    quoted = shorten_line(_entry_text(entry), QUOTED_CHARS)
+    observed = f'{count} among {len(candidates)}; the nearest is {entry.file}: "{quoted}"'
     return ScoreResult(
         False,
         f"{expected}; {observed}, other in: {', '.join(_find_differences(entry, expectation, case_run))}",
@@ -123,12 +125,6 @@ def _rank_candidate(entry: OutboxEntry, expectation: ExpectedEntry, case_run: Ca
     entry_words = {*_WORD.findall(_entry_text(entry).casefold())}
     missing_count = len({*_WORD.findall(expectation.matches.casefold())} - entry_words)
     return len(_find_differences(entry, expectation, case_run)), missing_count, -entry.tick, entry.id
-
-
-def quote_line(text: str) -> str:
-    """Return a text as a single quoted line, truncated if long."""
-    line = " ".join(text.split())
-    return f'"{line if len(line) <= QUOTED_CHARS else line[: QUOTED_CHARS - 1] + "…"}"'
 
 
 def _score_no_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
@@ -174,7 +170,7 @@ def _score_tool_calls(expectation: ExpectedCall, case_run: CaseRun) -> ScoreResu
     ]
     files = [entry.file for turn, _ in matches for entry in turn.entries]
     calls = f"{len(matches)} such calls of {expectation.tool}" + (
-        f": {_format_value(matches[-1][1].args)}" if matches else ""
+        f": {shorten_line(dump_compact(matches[-1][1].args).decode(), VALUE_CHARS)}" if matches else ""
     )
     return ScoreResult(
         _is_in_range(len(matches), expectation.at_least, expectation.at_most), calls, files[-MAX_LISTED:]
@@ -222,10 +218,11 @@ def _score_answer(expectation: ExpectedAnswer, case_run: CaseRun) -> ScoreResult
         return ScoreResult(False, detail, files)
     answer: Any = parse_answer(request.answers[-1].payload, request.schema) if request.answers else None
     text = answer if isinstance(answer, str) else dump_compact(answer).decode()
+    quoted = shorten_line(dump_compact(answer).decode(), VALUE_CHARS)
     if expectation.matches and not compile_regex(expectation.matches).search(text):
-        return ScoreResult(False, f"the answer is {_format_value(answer)}", files)
+        return ScoreResult(False, f"the answer is {quoted}", files)
     if expectation.when is not None and not predicates.evaluate(expectation.when, answer):
-        return ScoreResult(False, f"the condition does not hold for {_format_value(answer)}", files)
+        return ScoreResult(False, f"the condition does not hold for {quoted}", files)
     return ScoreResult(True)
 
 
@@ -268,11 +265,6 @@ def _is_in_range(count: int, min_count: int, max_count: int | None) -> bool:
 def _join_some(texts: Sequence[str]) -> str:
     suffix = f" and {len(texts) - MAX_LISTED} more" if len(texts) > MAX_LISTED else ""
     return f"{', '.join(texts[:MAX_LISTED])}{suffix}"
-
-
-def _format_value(value: Any) -> str:
-    text = dump_compact(value).decode()
-    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 _SCORERS: dict[str, Callable[[Any, CaseRun], ScoreResult]] = {

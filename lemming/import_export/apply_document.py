@@ -14,6 +14,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, dump_pretty, parse, preserve_layout, to_line
 from lemming.kernel.base.times import zone_error
+from lemming.kernel.base.wording import shorten_line
 from lemming.kernel.files import fs
 from lemming.kernel.org.changing import lock_folders
 from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE, Config
@@ -245,7 +246,7 @@ def _list_gate_changes(old: Any, new: Any) -> Iterator[str]:
     new_lines = [to_line(gate) for gate in new] if isinstance(new, list) else []
     removed = [gate for gate in old_lines if gate not in new_lines]
     for gate in removed:
-        yield f"removes gate {_truncate(gate)}"
+        yield f"removes gate {shorten_line(gate, _WIDTH)}"
     remaining = [gate for gate in old_lines if gate in new_lines]
     if remaining and remaining != [gate for gate in new_lines if gate in old_lines]:
         yield "changes the order of the gates"
@@ -255,7 +256,7 @@ def _list_gate_changes(old: Any, new: Any) -> Iterator[str]:
             and '"then": "pass"' in gate
             and any(other in old_lines for other in new_lines[index:])
         ):
-            yield f"lets pass, before other gates: {_truncate(gate)}"
+            yield f"lets pass, before other gates: {shorten_line(gate, _WIDTH)}"
 
 
 def _list_changes(key: str, old: Any, new: Any) -> Iterator[str]:
@@ -263,10 +264,6 @@ def _list_changes(key: str, old: Any, new: Any) -> Iterator[str]:
         for name in dict.fromkeys((*old, *new)):
             yield from _list_changes(f"{key}.{name}", old.get(name), new.get(name))
     elif new is None and old is not None:
-        yield f"removes {key} {_truncate(to_line(old))}"
+        yield f"removes {key} {shorten_line(to_line(old), _WIDTH)}"
     elif old != new:
-        yield f"changes {key} from {_truncate(to_line(old))} to {_truncate(to_line(new))}"
-
-
-def _truncate(text: str) -> str:
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
+        yield f"changes {key} from {shorten_line(to_line(old), _WIDTH)} to {shorten_line(to_line(new), _WIDTH)}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
 from lemming.kernel.base.jsontext import to_line
+from lemming.kernel.base.wording import format_count, shorten_line
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import find_people
@@ -47,9 +48,9 @@ class PersonInboxItem:
     @property
     def summary_line(self) -> str:
         """The summary: requirement, person, age and consequence of the deadline."""
-        text = f': "{_truncate(self.text, TEXT_CHARS)}"' if self.text else ""
-        text = f": {_truncate(self.text, CALL_CHARS)}" if self.call else text
-        age = f"asked {_pluralize(self.age_ticks, 'tick')} ago" if self.age_ticks else "asked just now"
+        text = f': "{shorten_line(self.text, TEXT_CHARS)}"' if self.text else ""
+        text = f": {shorten_line(self.text, CALL_CHARS)}" if self.call else text
+        age = f"asked {format_count(self.age_ticks, 'tick')} ago" if self.age_ticks else "asked just now"
         if self.call:
             return f"{self.asker} asks {self.person} for {self.needs}, {age}; {self.at_deadline}{text}"
         return f"{self.person} owes {self.asker} {self.needs}, {age}; {self.at_deadline}{text}"
@@ -75,7 +76,7 @@ def summarize_inbox(items: Sequence[PersonInboxItem]) -> str:
         return ""
     people = ", ".join(sorted({item.person for item in items}))
     verb = "waits" if len(items) == 1 else "wait"
-    return f"{_pluralize(len(items), 'request')} {verb} for {people}; `lemming waiting` lists them"
+    return f"{format_count(len(items), 'request')} {verb} for {people}; `lemming waiting` lists them"
 
 
 def build_person_inbox(snapshot: RequestsSnapshot, org: Organisation) -> list[PersonInboxItem]:
@@ -132,7 +133,7 @@ def describe_requirements(request: RequestView) -> str:
         return "an answer"
     if len(properties) <= FIELDS_NAMED and all(map(_FIELD.fullmatch, map(str, properties))):
         return f"an answer with {', '.join(map(str, properties))}"
-    return f"an answer of {_pluralize(len(properties), 'field')}"
+    return f"an answer of {format_count(len(properties), 'field')}"
 
 
 def describe_deadline(request: RequestView, tick: int) -> str:
@@ -140,19 +141,10 @@ def describe_deadline(request: RequestView, tick: int) -> str:
     if request.deadline is None and not request.not_after:
         return "it waits until it is answered"
     remaining_ticks = 0 if request.deadline is None else request.deadline - tick
-    ticks_text = "with this tick" if remaining_ticks <= 0 else f"in {_pluralize(remaining_ticks + 1, 'tick')}"
+    ticks_text = "with this tick" if remaining_ticks <= 0 else f"in {format_count(remaining_ticks + 1, 'tick')}"
     times = [ticks_text] if request.deadline is not None else []
     deadline_text = " or ".join([*times, f"at {request.not_after}"] if request.not_after else times)
     if request.has_default:
-        default = _truncate(to_line(request.default_answer), DEFAULT_CHARS)
+        default = shorten_line(to_line(request.default_answer), DEFAULT_CHARS)
         return f"it expires {deadline_text}, and {default} is taken for its answer"
     return f"it expires {deadline_text}, without an answer"
-
-
-def _pluralize(number: int, noun: str) -> str:
-    return f"{number} {noun if number == 1 else noun + 's'}"
-
-
-def _truncate(text: str, width: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.wording import to_text
+from lemming.kernel.base.wording import shorten_line, to_text
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.decisions import is_approval_request
 from lemming.kernel.obligations.pending_approvals import find_call_review
@@ -227,5 +227,4 @@ def truncate_value(value: object, max_chars: int = MAX_VALUE_CHARS) -> str:
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
-    text = " ".join(value.split()) if isinstance(value, str) else to_line(value)
-    return text if len(text) <= max_chars else f"{text[: max_chars - 1].rstrip()}…"
+    return shorten_line(value if isinstance(value, str) else to_line(value), max_chars)

@@ -25,6 +25,16 @@ def format_usd(amount: float | None, *, calls: int = 1, unpriced: int = 0) -> st
     return f"${amount:.4f}{' or more' if unpriced else ''}"
 
 
+def shorten_line(text: str, max_chars: int) -> str:
+    """Return a text on one line of at most `max_chars` characters.
+
+    >>> shorten_line("two  \\n lines", 20), shorten_line("two lines", 6)
+    ('two lines', 'two l…')
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= max_chars else f"{line[: max(max_chars - 1, 0)].rstrip()}…"
+
+
 def to_text(value: Any) -> str:
     """Return a string unchanged, and any other value as JSON on one line."""
     from lemming.kernel.base.jsontext import dump_compact
