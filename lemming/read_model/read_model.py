@@ -27,7 +27,7 @@ from lemming.kernel.files.org_lock import lock_folder
 from lemming.kernel.files.stat_cache import file_identity, has_stable_mtime, path_exists
 from lemming.kernel.files.user_state import get_state_folder
 from lemming.kernel.journal.journal_file import raw_journal
-from lemming.kernel.journal.journal_packing import SEALED_FOLDER, plain_ticks, segments
+from lemming.kernel.journal.journal_packing import SEALED_FOLDER, TICKS_PER_SEGMENT, plain_ticks, segments
 from lemming.kernel.org.organisation import Organisation
 from lemming.read_model.tick_facts import Progress
 from lemming.read_model.tick_rows import SCHEMA, TickRows, fold_tick_rows, insert_tick, remove_source
@@ -41,20 +41,26 @@ except ImportError as error:  # an optional module of Python
 FOLDER = ".lemming/read-model"
 MODEL_FILE, STAMP_FILE = f"{FOLDER}/model.sqlite", f"{FOLDER}/stamp.json"
 KEY_FILE = "read-model.key"
-VERSION = blake2b(SCHEMA.encode(), digest_size=8).hexdigest() + "-1"
+VERSION = blake2b(SCHEMA.encode(), digest_size=8).hexdigest() + "-2"
 """Version of the rows; a file of another version is built anew. The number counts changes of the fold."""
 
 MIN_BYTES_FOR_FILE = 2 << 20
 """Bytes of journals up to which no file is made: reading takes a tenth of a second."""
+MAX_WAITS = 5
+"""Waits of five seconds for the lock, after which the rows are built in memory."""
 
 
 class _Source(NamedTuple):
-    """A file with journals: path in the folder, identity, ticks to read, and size in bytes."""
+    """A file with journals: path in the folder, identity, ticks to read, and size in bytes.
+
+    `files`: the path, and that of the same segment in another format.
+    """
 
     path: str
     identity: str
     ticks: tuple[int, ...]
     size: int
+    files: tuple[str, ...]
 
 
 class ReadModel:
@@ -99,7 +105,7 @@ class ReadModel:
 
     def load_outboxes(self) -> dict[str, tuple[str, list[str]]]:
         """Return each author's outbox stamp and the names of its files about requests; empty without a file."""
-        with self._lock, contextlib.suppress(sqlite3.Error, OSError, DiskError):
+        with self._lock, contextlib.suppress(sqlite3.Error, OSError, DiskError, OrgBusy):
             if not self._in_memory and path_exists(f"{self._org.base}/{MODEL_FILE}"):
                 with self._locked(lambda *_: None):
                     rows = self._open_file().execute("SELECT author, stamp, files FROM outbox").fetchall()
@@ -109,7 +115,7 @@ class ReadModel:
     def save_outboxes(self, outboxes: Mapping[str, tuple[str, Sequence[str]]]) -> None:
         """Replace the stamps and names of all outboxes. Errors of the disk are ignored."""
         rows = [(author, stamp, "/".join(files)) for author, (stamp, files) in outboxes.items()]
-        with self._lock, contextlib.suppress(sqlite3.Error, OSError, DiskError):
+        with self._lock, contextlib.suppress(sqlite3.Error, OSError, DiskError, OrgBusy):
             if not self._in_memory:
                 with self._locked(lambda *_: None), self._open_file() as connection:
                     connection.execute("DELETE FROM outbox")
@@ -137,6 +143,9 @@ class ReadModel:
             except (OSError, DiskError):  # a folder that may not be written
                 self._discard()
                 self._in_memory = True
+            except OrgBusy:
+                self.close()
+                self._in_memory = True
         if self._connection is None:
             self._connection = _connect(":memory:")
         self._apply_changes(self._connection, sources, progress)
@@ -153,14 +162,19 @@ class ReadModel:
 
     @contextlib.contextmanager
     def _locked(self, progress: Progress) -> Iterator[None]:
-        """Hold the lock of the model's folder; another process may be building for a while."""
+        """Hold the lock of the model's folder; another process may be building for a while.
+
+        Raises: OrgBusy after half a minute, as that process may be stopped, or hold the lock for no reason.
+        """
         with contextlib.ExitStack() as stack:
-            while True:
+            for tries in range(MAX_WAITS + 1):
                 try:
                     stack.enter_context(lock_folder(self._org.base, FOLDER))
                     break
                 except OrgBusy:
-                    progress("another process reads the journals", 0, 1)
+                    progress("another process reads the journals", tries, MAX_WAITS)
+                    if tries == MAX_WAITS:
+                        raise
             yield
 
     def _refresh_file(self, sources: Mapping[str, _Source], progress: Progress) -> sqlite3.Connection:
@@ -172,21 +186,18 @@ class ReadModel:
     def _open_file(self) -> sqlite3.Connection:
         """Return the connection to the file, a new one if the file is not as this user left it."""
         base, stamp = self._org.base, self._load_stamp()
-        if stamp is None or self._is_replaced(stamp):
-            self._discard()
         if stamp is None:
+            self._discard()
             fs.write_atomic(base, MODEL_FILE, b"")
             fs.remove(base, STAMP_FILE)
+        elif self._identity != tuple(stamp[:1]):  # another process has built it anew
+            self.close()
         if self._connection is None:
             self._connection = _connect(f"file:{base / MODEL_FILE}?mode=rw")
             self._identity = file_identity(f"{base}/{MODEL_FILE}")[:1]
         if stamp is None:
             self._save_stamp()
         return self._connection
-
-    def _is_replaced(self, stamp: Sequence[int]) -> bool:
-        """Return True if what is open is another file than the one in the folder."""
-        return self._connection is not None and self._identity != tuple(stamp[:1])
 
     def _load_stamp(self) -> Sequence[int] | None:
         """Return the identity of the file if this user wrote it last, else None."""
@@ -248,24 +259,28 @@ class ReadModel:
 
     def _list_sources(self) -> Iterator[_Source]:
         """Yield the files with journals. A tick with a plain file is not read from its segment."""
-        plain = frozenset(plain_ticks(self._org))
-        for segment in segments(self._org):
-            span = range(segment.first, segment.last + 1)
-            ticks = tuple(tick for tick in span if tick not in plain)
+        plain, files_by_tick = frozenset(plain_ticks(self._org)), dict[int, list[str]]()
+        for segment in sorted(segments(self._org)):
+            # Nothing is read from a segment of another name. A power cut leaves two of one span, in two formats.
+            if segment.first % TICKS_PER_SEGMENT == 0 and segment.last - segment.first + 1 == TICKS_PER_SEGMENT:
+                files_by_tick.setdefault(segment.first, []).append(f"{SEALED_FOLDER}/{segment.name}")
+        for first, files in files_by_tick.items():
+            span = range(first, first + TICKS_PER_SEGMENT)
             left_out = " ".join(str(tick) for tick in span if tick in plain)
-            yield from self._find_source(f"{SEALED_FOLDER}/{segment.name}", ticks, left_out)
+            yield from self._find_source(files, tuple(tick for tick in span if tick not in plain), left_out)
         for tick in plain:
-            yield from self._find_source(paths.journal_file(tick), (tick,))
+            yield from self._find_source([paths.journal_file(tick)], (tick,))
 
-    def _find_source(self, path: str, ticks: tuple[int, ...], left_out: str = "") -> Iterator[_Source]:
+    def _find_source(self, files: list[str], ticks: tuple[int, ...], left_out: str = "") -> Iterator[_Source]:
         with contextlib.suppress(FileNotFoundError):
-            identity = file_identity(f"{self._org.base}/{path}")
-            text = " ".join((".".join(map(str, identity)), left_out))
-            yield _Source(path, text, ticks, identity[1])
+            identities = [file_identity(f"{self._org.base}/{file}") for file in files]
+            text = " ".join((*(".".join(map(str, identity)) for identity in identities), left_out))
+            yield _Source(files[0], text, ticks, sum(identity[1] for identity in identities), tuple(files))
 
     def _is_settled(self, source: _Source, started_ns: int) -> bool:
         with contextlib.suppress(OSError):
-            return has_stable_mtime(file_identity(f"{self._org.base}/{source.path}"), started_ns)
+            identities = [file_identity(f"{self._org.base}/{file}") for file in source.files]
+            return all(has_stable_mtime(identity, started_ns) for identity in identities)
         return False
 
 
@@ -315,9 +330,10 @@ def _digest_source(org: Organisation, source: _Source) -> str:
     """Return the digest of a file's bytes and of the ticks read from it, or empty for an unreadable file."""
     digest = blake2b(repr(source.ticks).encode(), digest_size=16)
     try:
-        with open_regular(f"{org}/{source.path}") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+        for path in source.files:
+            with open_regular(f"{org}/{path}") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
     except OSError:
         return ""
     return digest.hexdigest()

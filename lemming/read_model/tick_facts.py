@@ -20,6 +20,8 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.checksums import is_chain_intact
 from lemming.kernel.journal.journal_file import raw_journal
+from lemming.kernel.journal.journal_parser import InvalidRecord, parse_record
+from lemming.kernel.journal.journal_records import RECORDS
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import FOR_OTHERS
@@ -194,13 +196,24 @@ def fold_journal(tick: int, raw: bytes) -> JournalTick:
         try:
             values = parse(line, limit_bytes=MAX_LINE_BYTES, max_depth=RECORD_DEPTH)
             kind = str(values["type"])
+            _require_record(kind, values)
             _apply_line(facts, kind, values)
         except JsonProblem as error:
             facts.problem = facts.problem or f"line {number} is damaged: {error.message}"
+        except InvalidRecord as error:
+            facts.problem = facts.problem or f"line {number} is no record: {error}"
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             facts.problem = facts.problem or f"line {number} is no record: {type(error).__name__} in a {kind or 'line'}"
     _chain_ledgers(facts)
     return facts
+
+
+def _require_record(kind: str, line: Json) -> None:
+    """Raise InvalidRecord for a line that would make wrong facts: people edit journals, and checksums need no key."""
+    if kind in RECORDS:
+        parse_record(line)
+    elif not (isinstance(line.get("epoch", 1), int) and isinstance(line.get("agent", ""), str)):
+        raise InvalidRecord(f"{kind[:80]} needs an agent's name and a number as its epoch")
 
 
 def _apply_line(facts: JournalTick, kind: str, line: Json) -> None:
@@ -231,7 +244,6 @@ def _apply_line(facts: JournalTick, kind: str, line: Json) -> None:
             facts.last_at = max(facts.last_at, line["at"])
             tokens = line["input_tokens"], line["output_tokens"], line.get("cached_tokens", 0)
             cost = CallCost(line.get("key") or "", line["credits"], line.get("cost_usd"), *tokens)
-            _require_amounts(cost[1:])
             turn.answer_times.append((line.get("model", ""), line.get("duration_ms", 0)))
             # Without a key the resume's model answered, which an earlier journal may name.
             turn.calls.append(cost if cost.model else cost._replace(model=f"={line.get('model', '')}"))
@@ -255,11 +267,6 @@ def _get_turn(facts: JournalTick, line: Mapping[str, Any]) -> JournalTurn:
     """Return the turn of a line; calls are numbered by turn."""
     number = line["turn"] if "turn" in line else line.get("call", line.get("index", 0)) // NUMBERS_PER_TURN
     return facts.turns.setdefault(turn_key(line["agent"], number), JournalTurn(line["agent"]))
-
-
-def _require_amounts(amounts: tuple[Any, ...]) -> None:
-    if not all(amount is None or isinstance(amount, int | float) for amount in amounts):
-        raise ValueError("expected amounts")
 
 
 def _chain_ledgers(facts: JournalTick) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from lemming.queries.cost_report import compute_costs
 from lemming.read_model import read_model
 from lemming.read_model.read_model import MODEL_FILE, STAMP_FILE, ReadModel
 from lemming.read_model.tick_queries import load_ticks
-from lemming.read_model.tick_rows import TABLES
+from lemming.read_model.tick_rows import TABLES, fold_tick_rows, insert_tick, restore_turn
 from lemming.testing import Crash, crash_at
 
 Rows = dict[str, list[Any]]
@@ -311,3 +314,72 @@ def test_nothing_that_decides_asks_it() -> None:
     ]
     assert found == []
     assert any(isinstance(node, ast.Import) for node in ast.walk(TREES["read_model/read_model.py"]))
+
+
+def test_two_open_looks_share_the_file_that_one_of_them_built_anew(org: Path) -> None:
+    models = [Organisation(org).get_cache(ReadModel) for _ in range(2)]
+    read: list[int] = []
+
+    def look_with_both() -> int:
+        read.clear()
+        for model in models:
+            model.query("SELECT 1", progress=lambda _, done, __: read.append(done))
+        return len(read)
+
+    assert look_with_both() == 0
+    shutil.rmtree(org / ".lemming/read-model")
+    assert look_with_both() > 0
+    assert [look_with_both() for _ in range(3)] == [0, 0, 0]
+
+
+def test_a_holder_of_the_lock_that_never_ends_holds_nobody_up(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lemming.kernel.files import org_lock
+
+    monkeypatch.setattr(org_lock, "MAX_TRIES", 1)
+    before = look(org)[0]
+    with org_lock.lock_folder(org, read_model.FOLDER):
+        assert look(org)[0] == before
+    assert look(org) == (before, 0)
+
+
+def test_two_formats_of_a_segment_and_names_that_nobody_reads(org: Path, tmp_path: Path) -> None:
+    before = look(org)[0]
+    (segment,) = (org / "logs/ticks/sealed").iterdir()
+    others = [segment.with_name(name) for name in ("00000000-00000099.zip", "00000000-00000049.jsonl.xz")]
+    for other in (*others, segment.with_name("00000000-99999999999.jsonl.xz")):
+        shutil.copy2(segment, other)
+    assert look(org)[0] == look_anew(org, tmp_path)
+    for other in others:
+        other.unlink()
+        assert look(org)[0] == look_anew(org, tmp_path)
+    assert look(org)[0] == before
+
+
+WRONG_VALUES: list[Any] = [None, 5, -1, 10**30, 1e308, "x", "", [], {}, [1], [[1]], {"a": 1}, True, "../x", [None]]
+
+
+def list_places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the places in a JSON value."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*place, key)
+        yield from list_places(value[key], (*place, key))
+
+
+def test_whatever_a_hand_edit_leaves_in_a_line_can_be_looked_at(org: Path) -> None:
+    tick = journal_ticks(org)[-1]
+    raw = (org / f"logs/ticks/{tick:08}.jsonl").read_bytes()
+    connection, choice, problems = read_model._connect(":memory:"), random.Random(4), 0
+    for _ in range(1500):
+        lines = [json.loads(line) for line in raw.splitlines()]
+        place = choice.choice([place for place in list_places(lines) if 1 < len(place) < 5])
+        target = lines
+        for key in place[:-1]:
+            target = target[key]
+        target[place[-1]] = choice.choice(WRONG_VALUES)
+        rows = fold_tick_rows(tick, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
+        insert_tick(connection, "journal", rows)
+        for agent, request, *texts in connection.execute("SELECT agent, request, costs, facts, report FROM turn"):
+            assert restore_turn(agent, request, *map(json.loads, texts)).final_ledger.credits >= 0, place
+        problems += b"problem" in rows.facts
+        read_model.remove_source(connection, "journal")
+    assert 300 < problems < 1500
