@@ -16,6 +16,7 @@ from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.files import fs
 from lemming.kernel.files.output_files import without_secrets, write_private_output
+from lemming.libraries.atomic_folder import require_outside
 
 Json = dict[str, Any]
 
@@ -33,9 +34,7 @@ _LIBRARY = '<script defer src="static/lemming.js"></script>\n'
 def resolve_report_folder(base: Path, path: Path) -> Path:
     """Return the folder for a report. Raises: UsageError if it contains other files or is inside the organisation."""
     folder = Path(os.path.abspath(path.expanduser()))
-    if folder.resolve().is_relative_to(base.resolve()):
-        hint = f"name a folder outside it: {base.resolve().parent / 'report'}"
-        raise UsageError("a report must be outside the organisation", where=str(folder), hint=hint)
+    require_outside(base, folder, subject="a report")
     if not os.path.lexists(folder):
         return folder
     if not folder.is_dir():

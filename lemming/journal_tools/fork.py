@@ -18,7 +18,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.unknown_keys import unknown_keys
 from lemming.kernel.org.config import FILE_TYPES
 from lemming.kernel.tick.tick_counter import persist_tick
-from lemming.libraries.atomic_folder import require_free, stage_org
+from lemming.libraries.atomic_folder import require_free, require_outside, stage_org
 
 _FILE_LIMIT_BYTES = 64 << 20
 _RESUME = re.compile(r"agents/[^/]+/resume\.json\Z")
@@ -58,7 +58,8 @@ def fork(past: PastStates, state: PastState, folder: Path, overrides: list[Setti
     Journals up to the tick are copied; the original is not changed. An interrupted fork leaves no organisation. Raises
     `UsageError` before writing anything if the folder is not empty or an override is invalid.
     """
-    _require_free(past.base, folder)
+    require_free(folder)
+    require_outside(past.base, folder, subject="the fork")
     changed = apply_overrides(overrides, lambda file: past.read_file(state.commit, file))
     # a half-made fork would run as if it were whole: without journals, and with nothing spent
     with stage_org(folder, "fork") as new_base:
@@ -151,11 +152,3 @@ def _unknown_pointer_error(container: Any, part: str, override: SettingOverride)
     hint = did_you_mean(part, [*container]) if is_object else ""
     hint = hint or "name a value in an existing object or list"
     return UsageError(f"{override.file} has no value at {override.pointer}: {message}", hint=hint)
-
-
-def _require_free(base: Path, folder: Path) -> None:
-    require_free(folder)
-    if folder.resolve().is_relative_to(base.resolve()):
-        raise UsageError(
-            "the fork must be outside the organisation", where=str(folder), hint="choose a folder elsewhere"
-        )

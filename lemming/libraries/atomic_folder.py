@@ -14,6 +14,7 @@ from pathlib import Path
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
+from lemming.kernel.org.organisation import OrgPath
 
 STAGING_FOLDERS = {
     "fork": ".lemming-fork",
@@ -26,6 +27,14 @@ STAGING_FOLDERS = {
 MERGING_COMMANDS = ("init", "apply", "import")
 """Commands that put an organisation into a folder that may hold other files."""
 _COMPLETE_SUFFIX = "-whole"  # suffix of a complete staging folder, whose files are being moved out
+
+
+def require_outside(base: OrgPath, path: Path, *, subject: str) -> None:
+    """Raise `UsageError` for a path inside the organisation. `subject`: the thing to write there."""
+    root = Path(base).resolve()
+    if path.resolve().is_relative_to(root):
+        hint = f"name one outside it: {root.parent / path.name}"
+        raise UsageError(f"{subject} must be outside the organisation", where=str(path), hint=hint)
 
 
 def require_free(folder: Path) -> None:

@@ -31,6 +31,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.lock_holder import load_holder
 from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.atomic_folder import require_outside
 from lemming.operations.backup_archive import (
     MANIFEST,
     SUFFIXES,
@@ -96,9 +97,7 @@ def _require_valid_target(base: Path, file: Path, *, replace: bool) -> None:
         )
     if not file.parent.is_dir():
         raise UsageError("the folder does not exist", where=str(file.parent), hint="create it first")
-    if file.parent.resolve().is_relative_to(base.resolve()):
-        hint = f"name a file outside it: {base.resolve().parent / file.name}"
-        raise UsageError("a backup must be outside the organisation", where=str(file), hint=hint)
+    require_outside(base, file.parent, subject="a backup")
     if os.path.lexists(file) and not (replace and file.is_file()):
         raise UsageError("the file already exists", where=str(file), hint="choose another name, or add --force")
 

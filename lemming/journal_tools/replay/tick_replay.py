@@ -38,6 +38,7 @@ from lemming.kernel.tick.state_merge import join_outcome
 from lemming.kernel.tick.tick_counter import load_counter, persist_tick
 from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import take_turn
+from lemming.libraries.atomic_folder import require_free, require_outside
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ def replay_into(base: OrgPath, into: Path, ticks: list[int]) -> Iterator[ReplayR
     prompt, plan or effect, and `UsageError` for an unusable folder.
     """
     into = paths.as_base(into)
-    _require_empty_folder(base, into)
+    require_outside(base, into, subject="the replay")
+    require_free(into)
     arrivals = find_arrivals(base)
     fs.make_root(into)
     fs.make_folder(into, "agents")
@@ -157,13 +159,6 @@ def list_replayable_ticks(base: OrgPath, last: int | None) -> list[int]:
                 hint="run without --into: each turn is then replayed from its own record",
             )
     return ticks
-
-
-def _require_empty_folder(base: OrgPath, into: Path) -> None:
-    if into.resolve().is_relative_to(Path(base).resolve()):
-        raise UsageError(f"{into} must be outside the organisation", hint="name a folder elsewhere")
-    if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise UsageError(f"{into} must be an empty or a new folder", hint="name a folder that does not exist")
 
 
 def _replay_tick(runtime: ReplayRuntime, arrivals: Arrivals, recorded: RecordedTick) -> ReplayResult:
