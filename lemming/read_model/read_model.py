@@ -118,6 +118,7 @@ class ReadModel:
         with self._lock, contextlib.suppress(sqlite3.Error, OSError, DiskError, OrgBusy):
             if not self._in_memory:
                 with self._locked(lambda *_: None), self._open_file() as connection:
+                    self._remove_stamp()
                     connection.execute("DELETE FROM outbox")
                     connection.executemany("INSERT INTO outbox VALUES (?, ?, ?)", rows)
                     connection.commit()
@@ -211,6 +212,11 @@ class ReadModel:
             return None
         return identity if is_signed and not has_leftovers else None
 
+    def _remove_stamp(self) -> None:
+        """Remove the stamp before a write: a kill within a granule of the clock may leave a torn file of its identity."""
+        if self._identity:
+            fs.remove(self._org.base, STAMP_FILE)
+
     def _save_stamp(self) -> None:
         signature = _sign(file_identity(f"{self._org.base}/{MODEL_FILE}"))
         fs.write_atomic(self._org.base, STAMP_FILE, dump_compact({"signature": signature}))
@@ -235,6 +241,7 @@ class ReadModel:
         changed = [source for path, source in sources.items() if known_identities.get(path) != source.identity]
         if not missing and not changed:
             return False
+        self._remove_stamp()
         with connection:
             for path in missing:
                 remove_source(connection, path)

@@ -383,3 +383,15 @@ def test_whatever_a_hand_edit_leaves_in_a_line_can_be_looked_at(org: Path) -> No
         problems += b"problem" in rows.facts
         read_model.remove_source(connection, "journal")
     assert 300 < problems < 1500
+
+
+def test_a_write_that_ends_halfway_leaves_no_stamp(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_once(org)
+    monkeypatch.setattr(read_model, "insert_tick", raise_crash)
+    with pytest.raises(Crash):
+        look(org)
+    assert not (org / STAMP_FILE).exists()
+
+
+def raise_crash(*_: object) -> None:
+    raise Crash
