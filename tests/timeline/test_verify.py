@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,22 @@ def test_several_processes_find_what_one_finds(org: Path, monkeypatch: pytest.Mo
     inputs = VerificationInputs(Organisation(org), None, uses_all_cores=True)
     assert inputs.build_report(problem for check in CHECKS for problem in check.find(inputs)) == serial
     assert "damage" in {problem.kind for problem in serial.errors}
+
+
+def die_elsewhere(home: int, fatal: int, items: Sequence[int]) -> Iterator[int]:
+    """Double items, and end any process but the first one at a fatal item."""
+    for item in items:
+        if item == fatal and os.getpid() != home:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield 2 * item
+
+
+@pytest.mark.parametrize("fatal", [0, 13])
+def test_what_a_killed_process_did_not_read_is_read_by_the_first(fatal: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_root, "CHUNK", 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    double = partial(die_elsewhere, os.getpid(), fatal)
+    assert [*state_root.map_chunks(double, range(20), in_processes=True)] == [*range(0, 40, 2)]
 
 
 def test_verify_writes_nothing(org: Path) -> None:

@@ -17,6 +17,7 @@ exists):
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -68,15 +69,20 @@ def map_chunks(
     if not in_processes or workers < 2:
         yield from function(items)
         return
-    from concurrent.futures import ProcessPoolExecutor  # most organisations are small
+    from concurrent.futures import BrokenExecutor, ProcessPoolExecutor  # most organisations are small
     from multiprocessing import get_context
 
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["lemming.journal_tools.verify.journal_facts"])
-    chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
-    with ProcessPoolExecutor(workers, context) as pool:
-        for results in pool.map(partial(_list_results, function), chunks):
-            yield from results
+    chunks, done = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)], 0
+    # A process may be killed, for want of memory, and some systems start none: the rest is read here.
+    with contextlib.suppress(BrokenExecutor, OSError, EOFError, ImportError, NotImplementedError):
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["lemming.journal_tools.verify.journal_facts"])
+        with ProcessPoolExecutor(workers, context) as pool:
+            for results in pool.map(partial(_list_results, function), chunks):
+                yield from results
+                done += 1
+    for chunk in chunks[done:]:
+        yield from function(chunk)
 
 
 def _list_results(function: Callable[[Sequence[T]], Iterable[R]], chunk: Sequence[T]) -> list[R]:
