@@ -252,6 +252,7 @@ COMMAND_SUGGESTIONS = {
     "create": "lemming agents new NAME, or lemming init DIR",
     "add": "lemming agents new NAME",
     "grant": "lemming credits grant NAME N",
+    "merge": "`git merge` of the branch of the worker, in the repository: docs/workers.md",
     "undo": "lemming rewind --to TICK, with lemming history on",
     "reset": "lemming rewind --to TICK, with lemming history on",
     "kill": "`kill PID` ends run-forever; lemming status shows the PID",
