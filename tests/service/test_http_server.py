@@ -89,6 +89,14 @@ def test_an_answer_that_is_not_read_is_given_up() -> None:
     assert received < MUCH
 
 
+def test_a_request_for_an_upgrade_is_answered_as_any_other(capfd: pytest.CaptureFixture[str]) -> None:
+    upgrade = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n"
+    with caller(ServerLimits()) as connection:
+        connection.sendall(upgrade)
+        assert b"".join(iter(lambda: connection.recv(4096), b"")).startswith(b"HTTP/1.1 200 ")
+    assert "websocket" not in capfd.readouterr().err.lower()
+
+
 def test_no_caller_chooses_the_address_that_is_recorded() -> None:
     with caller(ServerLimits()) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 10.9.8.7\r\nConnection: close\r\n\r\n")

@@ -218,6 +218,9 @@ def make_bounded_protocol(limits: ServerLimits, max_count: int) -> type[asyncio.
                     transport.write(_BUSY_RESPONSE)
                     transport.close()
 
+        def _get_upgrade(self) -> bytes | None:
+            return None  # no request is upgraded, and a caller must not fill the log with advice to install something
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._timer.cancel()
             super().connection_lost(exc)
