@@ -41,7 +41,7 @@ except ImportError as error:  # an optional module of Python
 FOLDER = ".lemming/read-model"
 MODEL_FILE, STAMP_FILE = f"{FOLDER}/model.sqlite", f"{FOLDER}/stamp.json"
 KEY_FILE = "read-model.key"
-VERSION = blake2b(SCHEMA.encode(), digest_size=8).hexdigest() + "-2"
+VERSION = blake2b(SCHEMA.encode(), digest_size=8).hexdigest() + "-3"
 """Version of the rows; a file of another version is built anew. The number counts changes of the fold."""
 
 MIN_BYTES_FOR_FILE = 2 << 20

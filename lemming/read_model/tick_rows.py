@@ -83,6 +83,9 @@ def fold_tick_rows(tick: int, raw: bytes) -> TickRows:
                  "expired": facts.expired, "problem": facts.problem}  # fmt: skip
     plain = dump_compact({key: value for key, value in tick_json.items() if value not in ("", None, [], {})})
     removals = [(path, tick, agent) for path, agent in remover_by_path.items()]
+    for row in (*turns, *writes.values(), *removals, *tools):
+        if not all(isinstance(cell, str | int) for cell in row):
+            return TickRows.of_damage(tick, "a line holds a value of a wrong type")
     is_readable = is_whole(raw) and not facts.problem
     return TickRows(tick, facts.at, facts.after, is_readable, plain, turns, [*writes.values()], removals, [*tools])
 

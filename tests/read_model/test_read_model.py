@@ -355,6 +355,23 @@ def test_two_formats_of_a_segment_and_names_that_nobody_reads(org: Path, tmp_pat
     assert look(org)[0] == before
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'"task":null', b'"task":{"request":{"a":1}}'),
+        (b'"tick_started",', b'"tick_started","after":1000000000000000000000,'),
+        (b'"at":"', b'"at":"x'),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_a_problem_of_its_tick(org: Path, before: bytes, after: bytes) -> None:
+    tick = journal_ticks(org)[-1]
+    raw = (org / f"logs/ticks/{tick:08}.jsonl").read_bytes().replace(b',"after":', b',"before":')
+    raw = raw.replace(b'"type":"turn_started",', b'"type":"turn_started","task":null,') if b"task" in before else raw
+    rows = fold_tick_rows(tick, raw.replace(before, after))
+    assert b"problem" in rows.facts
+    insert_tick(read_model._connect(":memory:"), "journal", rows)
+
+
 WRONG_VALUES: list[Any] = [None, 5, -1, 10**30, 1e308, "x", "", [], {}, [1], [[1]], {"a": 1}, True, "../x", [None]]
 
 
