@@ -14,7 +14,6 @@ from typing import Any, NotRequired, TypedDict, get_type_hints
 from lemming.journal_tools.provenance.prompt_parser import ShownEntry
 from lemming.kernel.files.field_types import Schema, type_schema
 from lemming.queries.cost_report import Cost
-from lemming.queries.screens.credits_screen import CREDITS
 from lemming.queries.screens.screen_registry import iter_screens
 from lemming.queries.screens.status_screen import STATUS
 
@@ -59,10 +58,6 @@ OUTPUT_TYPES: Mapping[str, Any] = {
         troubles=_make_list_type(_make_typed_dict(about=str, text=str, fix=str, since_tick=int | None, since=str)),
         misplaced=list[Json],
         capabilities=dict[str, list[Json]], findings=int | None,
-    ),
-    "agent": _make_typed_dict(
-        agent=str, resume=Json | None, problem=str, readers=NotRequired[Names], state=NotRequired[Json],
-        account=_make_optional_type(CREDITS.row_type), next_tick=NotRequired[int | None], next_at=NotRequired[Text],
     ),
     "cost_total": _make_typed_dict(
         by=str, before=_make_typed_dict(**_COST), before_tick=int | None, judged_credits=NotRequired[float],

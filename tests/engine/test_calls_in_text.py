@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from optional_parts import uses
 
 from lemming.engine import run_once
 from lemming.journal_tools.recorded_tick import load_tick_record
@@ -70,6 +71,7 @@ def test_a_call_of_a_tool_that_is_none_is_told_and_not_asked_again(base: Path) -
     assert [used["outcome"] for used in turn.tools] == ["not_found"]
 
 
+@uses("gates")
 @pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
 def test_a_call_in_text_passes_gates_as_any_other(base: Path, text: str) -> None:
     gate = {"at": "call", "tool": "file_list", "then": "block"}

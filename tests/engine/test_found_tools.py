@@ -11,6 +11,7 @@ import pytest
 from approvals_org import person, requests
 from asked import answers, ask
 from many_tools import registered
+from optional_parts import uses
 
 from lemming.cli import run
 from lemming.engine import run_once
@@ -216,6 +217,7 @@ def test_the_call_s_record_keeps_the_schemas_so_that_a_replay_needs_no_tools(bas
     assert run(["-C", str(base), "tick", "1", "--prompts"]) == 0
 
 
+@uses("approvals", "gates")
 def test_what_was_found_stays_usable_after_a_wait_for_a_person(base: Path) -> None:
     named = [{**OPEN, "tool": "desk__create_issue"}, {"tool": "desk__list_issues", "args": {}}]
     gate = {"at": "call", "tool": "desk.create_issue", "then": "ask"}
@@ -253,6 +255,7 @@ def test_a_search_whose_result_waits_for_the_next_turn_is_of_use_there(base: Pat
     assert run(["-C", str(base), "verify"]) == 0
 
 
+@uses("approvals", "gates")
 def test_a_search_beside_a_call_that_waits_for_a_person_is_of_use_once_that_is_decided(base: Path) -> None:
     gate = {"at": "call", "tool": "post.track", "then": "ask"}
     track, named = {"tool": "post__track", "args": {}}, {**OPEN, "tool": "desk__create_issue"}

@@ -21,6 +21,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from optional_parts import uses
 from plain_cases import CALLS, MODEL, ORGANISATIONS, agent, in_order, make, seldom_due, write
 from sampling import EVERYTHING
 
@@ -171,6 +172,7 @@ def test_killed_at_every_change_it_comes_to_the_same_and_pays_no_answer_twice(
 # --- what is left to the engine -----------------------------------------------------------------------------------
 
 
+@uses("gates", "trust")
 @pytest.mark.parametrize(
     ("file", "change", "key"),
     [

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optional_parts import uses
 from refused import asked_with_each_look_refused
 
 from lemming.cli import run
@@ -26,6 +27,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
 
 ORG, MODELS, CREDITS = "config/org.json", "config/models.json", "config/credits.json"
+pytestmark = uses("gates")
 FUNCTION = """from lemming.tools import tool
 
 
@@ -251,6 +253,7 @@ COMMANDS = [
 ]  # fmt: skip
 
 
+@uses("approvals", "channels")
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_that_goes_by_settings_says_that_they_are_gone(

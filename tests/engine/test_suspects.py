@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from optional_parts import uses
 from patience import PATIENCE_S
 
 from lemming.engine import run_once
@@ -52,6 +53,7 @@ def killed_as_a_turn_began(base: Path) -> Path:
     raise AssertionError("it ends")
 
 
+@uses("gates")
 @pytest.mark.parametrize(("max_attempts", "most"), [(3, 2), (2, 1)])
 def test_a_turn_at_its_last_chance_is_taken_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_attempts: int, most: int

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from optional_parts import uses
 from sampling import KILL_STRIDE
 
 from lemming.engine import run_once
@@ -170,6 +171,7 @@ def test_a_turn_for_a_request_is_told_what_waited_in_the_inbox(base: Path) -> No
     assert [record["call"] for record in told(base, report.tick)] == [1]
 
 
+@uses("approvals", "gates")
 @pytest.mark.parametrize("then", ["block", "ask"])
 def test_a_word_that_a_gate_does_not_let_in_waits_for_the_gate(base: Path, then: str) -> None:
     gate = {"at": "in", "when": {"field": "text", "op": "contains", "value": "secret"}, "then": then}
@@ -180,6 +182,7 @@ def test_a_word_that_a_gate_does_not_let_in_waits_for_the_gate(base: Path, then:
     assert "a plain word" in lines[0]
 
 
+@uses("trust")
 def test_a_word_has_its_trust_label_and_lowers_that_of_no_turn(base: Path) -> None:
     rules = {"trust": {"rules": [{"from": "guest", "is": "outside"}]}}
     organisation(base, org=rules)

@@ -12,11 +12,9 @@ from typing import Any
 
 from lemming.capabilities.gates.gate_evaluation import load_checks
 from lemming.capabilities.gates.gate_format import SETTLES, Gate, GateRule
-from lemming.capabilities.gates.gate_judges import get_judge
 from lemming.capabilities.gates.gate_settings import get_gates, iter_rules
 from lemming.capabilities.gates.spending_limit import parse_window
 from lemming.capabilities.gates.untrusted_senders import validate_untrusted_access
-from lemming.capabilities.judges.judges_validation import program_permission, validate_judge_name
 from lemming.capabilities.pricing.prices import get_price
 from lemming.ext import CheckSubject, Inventory, LemmingError, Problem, has_model_turns, make_warning
 from lemming.kernel.access.agent_files import read_text
@@ -237,6 +235,9 @@ def _validate_judges(subject: CheckSubject) -> Iterator[Problem]:
     for index, gate in enumerate(get_gates(subject.agent or config.org)):
         if not gate.by:
             continue
+        from lemming.capabilities.gates.gate_judges import get_judge  # only a gate with a judge needs judges
+        from lemming.capabilities.judges.judges_validation import validate_judge_name
+
         judge_settings = get_judge(gate)
         yield from validate_judge_name(org, judge_settings.by, file, f"/gates/{index}", config)
         if judge_settings.policy_file:
@@ -253,4 +254,6 @@ def gate_judge_programs(base: OrgPath, owner: OrgSettings | Agent) -> Iterator[R
     file = paths.resume_file(owner.name) if isinstance(owner, Agent) else paths.ORG_FILE
     for index, gate in enumerate(get_gates(owner)):
         if gate.by:
+            from lemming.capabilities.judges.judges_validation import program_permission  # as above
+
             yield from program_permission(base, gate.by, f"at a gate of {file}", f"{file}#/gates/{index}")

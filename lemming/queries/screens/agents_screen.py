@@ -10,7 +10,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.schedule import AgentSchedule, fire_point
 from lemming.kernel.tick.firing_plan import has_model_turns, is_person_agent
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
-from lemming.queries.screens.screen import Column, Screen
+from lemming.queries.screens.screen import OMITTED, Column, Screen
 
 
 class _AgentRow(NamedTuple):
@@ -59,6 +59,11 @@ def _format_readers(row: _AgentRow) -> str:
     return (", ".join(row.resume.permissions.read_outboxes) if row.resume else "") or "-"
 
 
+def _in_details(key: str, about: str, kind: Any) -> Column:
+    """Return a key that only `agents show` prints."""
+    return Column(key, about=f"Only in `agents show`: {about}", type=kind, value=lambda _: OMITTED, is_optional=True)
+
+
 AGENTS = Screen(
     "agents",
     kind="agent",
@@ -80,5 +85,10 @@ AGENTS = Screen(
             value=lambda row: row.resume.as_json if row.resume else None,
         ),
         Column("problem", about="Error of the resume, or empty."),
+        _in_details("readers", "Agents that may read its entries.", list[str]),
+        _in_details("state", "The ledger.", dict[str, Any]),
+        _in_details("account", "Spending and limits, as in `credits show`.", dict[str, Any]),
+        _in_details("next_tick", "Tick of the next turn, or null.", int | None),
+        _in_details("next_at", "Time of the next turn, or null.", str | None),
     ),
 )  # fmt: skip
