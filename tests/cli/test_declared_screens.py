@@ -28,12 +28,12 @@ WITH_QUERY = [screen.name for screen in iter_screens() if screen.query]
 
 
 @pytest.fixture(scope="module")
-def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An organisation made from a template, with ticks behind it."""
     from lemming.cli import run
 
     base = tmp_path_factory.mktemp("screens") / "org"
-    assert run(["init", str(base), "--template", "newsroom", "--quiet"]) == 0
+    assert run(["init", str(base), "--template", "desk", "--quiet"]) == 0
     assert run(["-C", str(base), "history", "on"]) == 0
     for _ in range(3):
         run_once(base)
@@ -41,8 +41,8 @@ def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lemming(newsroom: Path, capsys: pytest.CaptureFixture[str]) -> Lemming:
-    return typed_at(newsroom, capsys)
+def lemming(desk: Path, capsys: pytest.CaptureFixture[str]) -> Lemming:
+    return typed_at(desk, capsys)
 
 
 def required_values(base: Path, screen: Screen) -> dict[str, str]:
@@ -52,11 +52,11 @@ def required_values(base: Path, screen: Screen) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", WITH_QUERY)
-def test_the_command_and_the_page_show_the_same_table(newsroom: Path, lemming: Lemming, name: str) -> None:
+def test_the_command_and_the_page_show_the_same_table(desk: Path, lemming: Lemming, name: str) -> None:
     screen = load_screen(name)
-    values = required_values(newsroom, screen)
+    values = required_values(desk, screen)
     arguments = [word for word in screen.to_arguments(values) if word != "--json"]
-    printed, shown = lemming(*arguments), build_view(Organisation(newsroom), "screen", {"screen": name, **values})
+    printed, shown = lemming(*arguments), build_view(Organisation(desk), "screen", {"screen": name, **values})
     if not shown["rows"] and screen.empty:
         assert screen.empty in printed.err
         return
@@ -73,10 +73,10 @@ def test_the_command_and_the_page_show_the_same_table(newsroom: Path, lemming: L
 
 
 @pytest.mark.parametrize("name", WITH_QUERY)
-def test_each_object_follows_the_schema_of_its_screen(newsroom: Path, lemming: Lemming, name: str) -> None:
+def test_each_object_follows_the_schema_of_its_screen(desk: Path, lemming: Lemming, name: str) -> None:
     screen = load_screen(name)
     objects = [
-        found for found in lemming(*screen.to_arguments(required_values(newsroom, screen))).objects
+        found for found in lemming(*screen.to_arguments(required_values(desk, screen))).objects
         if found["type"] == screen.kind
     ]  # fmt: skip
     (schema,) = (form for form in get_schema("shown")["oneOf"] if form["properties"]["type"]["const"] == screen.kind)
@@ -92,14 +92,14 @@ def test_each_column_has_its_meaning_in_the_documentation() -> None:
     assert unexplained == []
 
 
-def test_a_new_column_is_one_line(newsroom: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_column_is_one_line(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     column = Column("share", "SHARE", "Share of the limit that is spent.", float, value=lambda account: 0.25)
     screen = replace(CREDITS, columns=(*CREDITS.columns, column))
-    org = Organisation(newsroom)
+    org = Organisation(desk)
     result = screen.load(org, {})
 
     class Context(CommandContext):
-        org = Organisation(newsroom)
+        org = Organisation(desk)
 
     Context(None, as_json=False).print_screen(screen, result)  # type: ignore[arg-type]
     assert capsys.readouterr().out.splitlines()[0].endswith("  SHARE")
@@ -114,9 +114,9 @@ def test_a_new_column_is_one_line(newsroom: Path, capsys: pytest.CaptureFixture[
     assert {row[-1] for row in table["rows"]} == {"0.25"}
 
 
-def test_the_tools_of_the_mcp_server_have_the_parameters_of_the_queries(newsroom: Path) -> None:
+def test_the_tools_of_the_mcp_server_have_the_parameters_of_the_queries(desk: Path) -> None:
     async def list_tools() -> dict[str, Any]:
-        return {tool.name: tool for tool in await make_server(newsroom).list_tools()}
+        return {tool.name: tool for tool in await make_server(desk).list_tools()}
 
     tools = asyncio.run(list_tools())
     for screen in iter_screens():

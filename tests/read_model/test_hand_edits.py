@@ -52,7 +52,7 @@ def list_places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
 
 def test_whatever_a_hand_edit_leaves_in_a_line_can_be_looked_at(journal: bytes) -> None:
     connection, choice, problems = read_model._connect(":memory:"), random.Random(4), 0
-    for _ in range(1500):
+    for _ in range(400):
         lines = [json.loads(line) for line in journal.splitlines()]
         place = choice.choice([place for place in list_places(lines) if 1 < len(place) < 5])
         target = lines

@@ -13,7 +13,7 @@ def _pairs(text: str) -> dict[str, str]:
 _MODULES = {
     "asking": "client",
     "asking.outcome": "client.ask_outcome",
-    "asking.people": "client.person_actions",
+    "asking.people": "client.ask_client",
     "asking.questions": "client.ask_client",
     "asking.streams": "client.event_stream",
     "base.kinds": "kernel.base.entry_kinds",
@@ -175,9 +175,9 @@ _REPLACED = {
 _KEYWORDS = {
     "capabilities.channels.channel.ChannelContext.record_refusal": "why=reason",
     "capabilities.channels.channel.ChannelContext.remaining_entries": "most=limit",
-    "client.person_actions.answer": "waits=item",
-    "client.person_actions.approve": "waits=item",
-    "client.person_actions.deny": "waits=item",
+    "client.ask_client.answer": "waits=item",
+    "client.ask_client.approve": "waits=item",
+    "client.ask_client.deny": "waits=item",
     "engine.ticks": "hurried=immediate",
     "telemetry.journal_follower.iter_events": "told=printed",
 }
