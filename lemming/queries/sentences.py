@@ -156,7 +156,7 @@ def describe_effects(turn: TurnRecord) -> Iterator[EffectSentence]:
         yield EffectSentence("removed", "removed", path, "")
     for verdict in report.judged["verdicts"] if report.judged else ():
         result = "passed" if verdict["passes"] else f"failed: {verdict['reason']}"
-        yield EffectSentence("judged", "judged", f"by {verdict['by']}", result)
+        yield EffectSentence("judged", "judged", "", f"by {verdict['by']}, {result}")
     for remark in report.remarks:
         yield EffectSentence("remark", "remark", "", remark)
     if report.notes:
