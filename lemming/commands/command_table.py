@@ -33,7 +33,7 @@ SECTIONS = {
         "agents": "List, show, create, rename and remove agents.",
         "models": "List, choose, test and download models.",
         "tools": "List, show, call and create tools.",
-        "gates": "List gates and explain what they decide about a call.",
+        "gates": "List gates, and print the recommended ones.",
         "trust": "Show and grant the permissions this organisation needs.",
     },
     "Check and keep": {
@@ -160,7 +160,6 @@ OLD_OPTIONS = {
     },
     "export report": {"--html": "--output"},
     "export otel": {"--content": "--include-content", "--post": "--endpoint"},
-    "gates explain": {"--trust": "--trust-label"},
     "inbox": {"--all-read": "--mark-all-read"},
     "models use": {"--agents": "--agent"},
     "pause": {"--why": "--reason"},
@@ -279,6 +278,7 @@ SUBCOMMAND_SUGGESTIONS = {
     "check": {"list": "lemming check --list"},
     "calendar": dict.fromkeys(("add", "new"), 'lemming send --every "0 9 * * mon" --to AGENT TEXT'),
     "credits": {"add": "lemming credits grant NAME N"},
+    "gates": {"explain": "lemming rehearse, with the gate added, shows what it does to recorded calls"},
     "import": {
         "openclaw": 'lemming agents new NAME --instructions "$(cat SOUL.md)"',
         "company": 'lemming agents new NAME --instructions "$(cat AGENTS.md)" --asked-by MANAGER, for each agent',

@@ -44,7 +44,6 @@ from lemming.testing import make_org, resume
         ("report --html ../page", "export report --output ../page"),
         ("check chaos --here x", "check chaos --in-place x"),
         ("gates standard", "gates defaults"),
-        ("gates explain ada shell --trust=outside", "gates explain ada shell --trust-label=outside"),
         ("models adopt nothing.gguf", "models add-weights nothing.gguf"),
         ("requests --of ada --to bob", "requests --from ada --held-by bob"),
         ("repair prune --journals 5", "prune --keep-ticks 5"),

@@ -38,7 +38,7 @@ LOOKS = [
     "history", "history show 1", "diff 1 2", "diff . .", "validate", "validate ada",
     "doctor", "verify", "replay", "export schema resume", "trust", "run-once --dry-run", "service --print", "repair",
     "prune", "rewind 1", "upgrade", "mcp serve --help", "check",
-    "gates list", "gates explain ada shell command=ls", "gates defaults",
+    "gates list", "gates defaults",
 ]  # fmt: skip
 WAIT = [
     "run-once", "run-forever --max-ticks 1", "channels serve", "ask ada hello", "tools call trap", "mcp test",

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.gates.call_explanation import build_tool_context, explain_call
+from lemming.capabilities.gates.call_gates import CallGates
 from lemming.capabilities.gates.gate_format import Gate
 from lemming.engine import run_once
-from lemming.kernel.agents import survey_agents
+from lemming.ext import ToolCall
+from lemming.kernel.agents import load_agent, survey_agents
 from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.org.config import load_config
@@ -19,6 +20,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tools import SHIPPED, ToolRegistry
+from lemming.kernel.tools.tool_context import ToolContext
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 Json = dict[str, Any]
@@ -84,20 +86,21 @@ def test_no_spelling_of_a_path_slips_through_a_gate(base: Path, tmp_path: Path) 
     link = tmp_path / "link"
     org_at(base, link)
     org, said = Organisation(base), 0
-    config, survey = load_config(org), survey_agents(org)
+    config, ada = load_config(org), load_agent(org, "ada")
     now = "2026-01-01T00:00:00Z"
     for (tool, argument), rest in CALLS.items():
         for place, paths in spellings(base, link).items():
             gates = [to_value(Gate, it) for it in gates_about(tool, argument, place, paths)]
-            of_gates = replace(config, org=replace(config.org, extensions={"gates": gates}))
-            context = build_tool_context(org, of_gates, survey.agents["ada"], now)
+            settings = replace(config.org, extensions={"gates": gates})
+            context = ToolContext(agent=ada, org=org, settings=settings, now=now, tick=1, began_at=now)
+            at_calls = CallGates.for_agent(ada, settings, 1)
+            assert at_calls
             for path in [*paths, "shared/z"]:
                 args = {argument: [path] if argument == "files" else path, **rest}
-                told = explain_call(context, of_gates, survey, tool, args)
-                wanted = None if path == "shared/z" else "warn"
-                wrong = [step.gate.file_value for step in told.steps if step.then != wanted]
-                assert not wrong, (tool, path, wrong)
-                said += len(told.steps)
+                told = at_calls.evaluate_call(ToolCall(tool, args), ToolRegistry.get(tool), context)
+                wanted = [] if path == "shared/z" else [rule.line for rule in at_calls.calls]
+                assert [verdict.line for verdict in told.verdicts] == wanted, (tool, path)
+                said += len(at_calls.calls)
     assert said > 600
 
 

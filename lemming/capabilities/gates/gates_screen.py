@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.gate_settings import iter_rules
-from lemming.kernel.agents import survey_agents
+from lemming.kernel.agents import load_agent, require_agent_folder, survey_agents
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
@@ -34,10 +34,9 @@ def list_gates(
       lemming gates list
       lemming gates list --agent ada
     """
-    from lemming.capabilities.gates.call_explanation import find_agent
-
-    survey = survey_agents(org)
-    owners = [find_agent(survey, agent)] if agent else survey.agents.values()
+    if agent:
+        require_agent_folder(org, agent)
+    owners = [load_agent(org, agent)] if agent else survey_agents(org).agents.values()
     rows = [_GateRow(rule, None) for rule in iter_rules(load_config(org).org)]
     return rows + [_GateRow(rule, owner.name) for owner in owners for rule in iter_rules(owner)]
 
