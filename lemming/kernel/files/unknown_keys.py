@@ -37,6 +37,8 @@ misplaced keys; nowhere."""
 UNKNOWN_KEY = "LMG-301"
 FOREIGN_PREFIX = "x-"
 """Keys of a file's top level that begin so are for other programs: kept, and no mistake."""
+REMOVED_KEYS = {("McpServerSettings", "ask"): "questions of servers are declined: remove it"}
+"""Keys of earlier versions by the class of their place, each with the reason and what to do instead."""
 
 
 def unknown_keys(plain: dict[str, Any], kind: Any) -> Iterator[Problem]:
@@ -108,6 +110,10 @@ def _unknown_keys(
             hint = get_extension_key(kind, key).type
             yield from _find_unknown_keys(value, _inner_dataclass(hint), hint, key_pointer, get_locations)
         elif key not in declared_keys:
+            if reason := REMOVED_KEYS.get((getattr(kind, "__name__", ""), key)):
+                message = f'"{key}" has no effect any more'
+                yield Problem(message, pointer=key_pointer, hint=reason, severity="warning", code=UNKNOWN_KEY)
+                continue
             elsewhere, names = " or ".join(get_locations().get(key, [])), [*declared_keys, *extensions]
             hint = f"move it to {elsewhere}" if elsewhere and not correct_typo(key, names) else ""
             hint = hint or did_you_mean(key, names) or f"known keys: {', '.join(names)}"
