@@ -24,6 +24,8 @@ from lemming.kernel.tools.tool_definition import Tool
 
 FOR_EVERYBODY = frozenset({"list_agents", "memory_read", "memory_write"})
 """The tools that ship which say `always_allowed`."""
+REMOVED_TOOLS = {"search": "use file_search, once for each word: the tool search was removed"}
+"""Tools of earlier versions, each with the reason and what to do instead."""
 TOOL_SEARCH = "tool_search"
 """The tool that finds deferred tools. It is granted with the first pattern of `permissions.tools`."""
 
@@ -174,7 +176,12 @@ class Toolset(Catalogue[Tool]):
     def suggest_tools(self, name: str, candidates: Sequence[str] = ()) -> str:
         """Return a hint for an unknown tool name or pattern, with candidates from `candidates` or all tools."""
         names = [*(candidates or self)]
-        near = missing_for_tool(name) or did_you_mean(name, names) or f"tools: {', '.join(names)}"
+        near = (
+            REMOVED_TOOLS.get(name)
+            or missing_for_tool(name)
+            or did_you_mean(name, names)
+            or f"tools: {', '.join(names)}"
+        )
         return "; ".join(filter(None, (self.gaps, near)))
 
 
