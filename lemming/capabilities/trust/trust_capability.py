@@ -49,8 +49,6 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.capability_usage import provider_capability
-from lemming.kernel.plugins.capability_loader import load_provided
-from lemming.kernel.plugins.capability_table import STRATEGY_OWNERS
 from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.kernel.turn.guards import TrustLabeler
 from lemming.libraries.conditions.predicates import iter_fields
@@ -205,10 +203,6 @@ def find_clean_turn_problems(subject: AgentSubject) -> Iterator[Problem]:
     if brain := provider_capability(agent, config):
         message = f"{brain} depend on their memory, which clean turns may hide: they would restart each time"
         yield Problem(message, pointer="/trust", hint="remove this, or choose another model key")
-    strategy = agent.turn.strategy
-    if strategy and strategy in STRATEGY_OWNERS and load_provided(STRATEGY_OWNERS, strategy).has_memory:
-        message = f"{strategy} depends on its memory, which clean turns may hide: it would restart each time"
-        yield Problem(message, pointer="/turn/strategy", hint="remove this, or remove trust.clean")
     if agent.turn.take != "one":
         hint = 'set "take": "one" in turn'
         yield Problem('clean turns require "take": "one"', pointer="/turn", hint=hint)

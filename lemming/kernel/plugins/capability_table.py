@@ -60,8 +60,7 @@ NO_MODELS = frozenset(_index_items("computed_providers"))
 """Providers without costs; their answers are not model calls."""
 PROVIDERS = paths_of({**SPEAKING_PROVIDERS, **MODEL_PROVIDERS})
 PRICING = _index_items("pricing")
-STRATEGY_OWNERS = _index_items("strategies")
-STRATEGIES_SHIPPED = paths_of(STRATEGY_OWNERS)
+STRATEGIES_SHIPPED = paths_of(_index_items("strategies"))
 
 COMMANDS = _index_items("screens", "commands")
 """Commands of capabilities, each with the capability and the code. A screen is a command, unless a command has its name."""

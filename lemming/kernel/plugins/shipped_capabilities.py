@@ -280,11 +280,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             uses=lambda agent, _: agent.turn.strategy,
             keys={"turn.strategy": "", "turn.options": ""},
             provides={
-                "strategies": {
-                    "react": ".plan_execute:REACT",
-                    "plan_execute": ".plan_execute:PLAN_EXECUTE",
-                    "reflexion": ".plan_execute:REFLEXION",
-                },
+                "strategies": {"react": ".strategies_capability:REACT"},
                 "checks": {"agent": ".strategies_capability:find_strategy_problems"},
             },
         ),
