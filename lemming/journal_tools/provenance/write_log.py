@@ -98,10 +98,12 @@ class WriteLog:
                 yield FileWrite((tick, rank), split_key(key)[0], path, digest, key)
 
     def load_content(self, write: FileWrite) -> bytes:
-        """Return the written content."""
-        turn = self.find_turn(write.position[0], write.key)
-        assert turn is not None  # the write was found in its record
-        return turn.writes[write.path].content
+        """Return the written content. Raises: CorruptState for a turn that cannot be replayed to it."""
+        tick, turn = write.position[0], self.find_turn(write.position[0], write.key)
+        if turn is None or (effect := turn.writes.get(write.path)) is None:
+            message = f"the content of {write.path} cannot be restored from the turn {write.key} of tick {tick}"
+            raise CorruptState(message, where=paths.journal_file(tick), hint="run `lemming verify`")
+        return effect.content
 
     def find_external_tools(self, agent: str, tick: int) -> list[str]:
         """Return the tools with side effects that an agent has used since a tick, inclusive."""

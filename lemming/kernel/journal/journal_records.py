@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_o
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.entry_kinds import OnError
 from lemming.kernel.base.errors import Outcome
+from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.files.field_types import (
     AgentName,
@@ -22,6 +23,7 @@ from lemming.kernel.files.field_types import (
     Json,
     Price,
     Schema,
+    Timestamp,
     object_schema,
     type_schema,
 )
@@ -87,9 +89,9 @@ def _field_types(kind: Any) -> dict[str, Any]:
 class TickStarted(Record):
     """The plan of a tick: the agents that take a turn, in order, and the reasons for the other agents."""
 
-    at: str
+    at: Timestamp
     boot: Annotated[str, {"description": "Which start of the machine it was."}] = ""
-    after: Annotated[int | None, {"description": "The tick before it that has one."}] = None
+    after: Annotated[int | None, {"maximum": LAST_TICK, "description": "The tick before it that has one."}] = None
     since: Annotated[str, {"description": "Up to which reading of the clock earlier ticks went."}] = ""
     tick: Count
     order: Annotated[list[AgentName], {"uniqueItems": True}]
@@ -208,7 +210,7 @@ class ModelReplied(Record):
 
     agent: AgentName
     call: Count
-    at: str
+    at: Timestamp
     text: str
     finish: Literal["stop", "length", "refusal", "too_large", "failed"] = "stop"
     model: str = ""
@@ -244,7 +246,7 @@ class ModelFailed(Record):
     attempts: Count = 1
     earlier: list[FailedAttempt] = []  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
-    at: str = ""
+    at: Annotated[str, {"anyOf": [{"format": "date-time"}, {"const": ""}]}] = ""
     lost: Annotated[Json, WriteOffJson] = {}  # noqa: RUF012
 
 
