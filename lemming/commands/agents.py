@@ -27,6 +27,7 @@ from lemming.commands.new_agent import new_agent, read_resume_json, write_new_ag
 from lemming.commands.terminal import (
     format_count,
     format_usd,
+    has_person,
     one_line,
     print_data,
     print_json,
@@ -120,7 +121,7 @@ def copy_agent(context: CommandContext, name: AgentName, new: NewName) -> None:
     resume = read_resume_json(base, name)
     if new == name:
         raise UsageError(f'there is an agent "{new}" already', hint="choose another name")
-    write_new_agent(base, new, {**resume, "name": new}, as_json=context.as_json)
+    write_new_agent(base, new, {**resume, "name": new})
 
 
 @app.subcommand("rename")
@@ -145,8 +146,7 @@ def rename_agent_command(context: CommandContext, name: AgentName, new: NewName)
         elif unfinished != (name, new):
             require_no_rename(base)
         changed = rename_agent(base, name, new)
-    if context.print_as_json("renamed", {"agent": new, "before": name, "files": changed}):
-        return
+    print_json("renamed", {"agent": new, "before": name, "files": changed})
     for file in changed:
         print_data(file)
     print_notice(f"{name} is now {new}; `lemming validate` checks the references to it")
@@ -187,13 +187,9 @@ def remove_agent(
         remove_standing_approvals(base, name)
         fs.move(Path(base), paths.agent_folder(name), archive_path)
     referrers = find_referring_agents(base, name)
-    if context.as_json:
-        for referrer in referrers if mend else ():
-            remove_references(base, referrer, name)
-        readers = [referrer for referrer, places in referrers.items() if "permissions.read_outboxes" in places]
-        facts = {"agent": name, "aside": archive_path, "readers": readers, "named_in": referrers, "is_mended": mend}
-        print_json("removed", facts)
-        return
+    readers = [referrer for referrer, places in referrers.items() if "permissions.read_outboxes" in places]
+    facts = {"agent": name, "aside": archive_path, "readers": readers, "named_in": referrers, "is_mended": mend}
+    print_json("removed", facts)
     print_data(archive_path)
     _remove_references(context, name, referrers, mend=mend)
     print_notice(f"to restore it: mv {archive_path} {paths.agent_folder(name)}")
@@ -203,7 +199,7 @@ def _remove_references(context: CommandContext, name: str, referrers: dict[str, 
     """Remove a deleted agent's name from other resumes if requested; otherwise list the references."""
     for referrer, pointers in referrers.items():
         print_notice(f'{referrer} still names "{name}": {", ".join(pointers)} in agents/{referrer}/resume.json')
-    if referrers and not mend and sys.stdin.isatty() and sys.stderr.isatty():
+    if referrers and not mend and has_person() and sys.stdin.isatty() and sys.stderr.isatty():
         mend = typer.confirm(f'Remove "{name}" there?', err=True)
     if mend:
         for referrer in referrers:

@@ -38,7 +38,15 @@ from lemming.commands.run_output import (
     format_tick_start,
 )
 from lemming.commands.signals import stop_on_signals
-from lemming.commands.terminal import one_line, print_json, print_notice, print_pretty_json, print_text
+from lemming.commands.terminal import (
+    has_person,
+    one_line,
+    print_json,
+    print_notice,
+    print_pretty_json,
+    print_text,
+    print_warning,
+)
 from lemming.commands.trust import require_workspace_trust
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError, is_provider_error
@@ -60,7 +68,6 @@ NOT_ANSWERED, NO_ANSWER_YET = 1, 9
 class Watcher:
     """Reports which agents work on a question, and their failed turns."""
 
-    quiet: bool = False
     holders: tuple[str, ...] = ()
     id: str = ""
     progress: TurnProgress = field(default_factory=lambda: TurnProgress(is_shown=False))
@@ -75,9 +82,9 @@ class Watcher:
         """Print the agents that must act before the next tick."""
         self.holders = work.holders
         self.progress.set_workers(() if work.waits else work.holders)
-        if not self.quiet and work.waits:
+        if work.waits:
             self.progress.print_line(f"  tick {work.tick}: {one_line(work.waits, 400)}", style="dim")
-        elif not self.quiet and work.holders:
+        elif work.holders:
             verb = "is" if len(work.holders) == 1 else "are"
             line = f"  tick {work.tick}: {', '.join(work.holders)} {verb} at work"
             self.progress.print_line(line, style="dim")
@@ -92,9 +99,9 @@ class Watcher:
             self._live_text.flush(event.report.agent, len(event.report.agent))
         if isinstance(event, TurnEnded) and event.report.status == "failed":
             text = f"  {event.report.agent} failed: {one_line(event.report.reason, 400)}"
-        elif isinstance(event, ProblemFound) and not self.quiet:
+        elif isinstance(event, ProblemFound) and has_person():
             text = f"  {one_line(str(event.problem), 400)}"
-        elif isinstance(event, TickBegins) and event.turns_left is not None and not self.quiet:
+        elif isinstance(event, TickBegins) and event.turns_left is not None:
             self.progress.print_line(f"  {format_tick_start(event)}", style="dim")
             return
         else:
@@ -116,7 +123,7 @@ def ask_with_progress(
     """Ask a question, wait for the answer and show progress. Returns the outcome and the exit status."""
     streams = bool(options.pop("watch", False)) and not quiet  # then lines of the answer are shown
     is_shown = sys.stderr.isatty() and not (quiet or streams)
-    watcher = Watcher(quiet, progress=TurnProgress(is_shown=is_shown))
+    watcher = Watcher(progress=TurnProgress(is_shown=is_shown))
     with stop_on_signals(quiet=quiet) as switch, watcher.progress.display():
         outcome = ask_and_wait(
             base,
@@ -149,10 +156,11 @@ def show_answer(outcome: AskOutcome[Any]) -> None:
     request = outcome.request
     if outcome.has_answer:
         if outcome.end == "expired":
-            print_notice(f"{' and '.join(request.targets)} did not answer in time; this is the fallback answer:")
+            names = " and ".join(request.targets)
+            print_warning(f"{names} did not answer in time; this is the fallback answer:", style="plain")
         print_text(outcome.answer) if isinstance(outcome.answer, str) else print_pretty_json(outcome.answer)
         return
-    print_notice(one_line(outcome.unanswered_reason, 1000), style="yellow")
+    print_warning(one_line(outcome.unanswered_reason, 1000))
     if outcome.end is None:
         print_notice(f"it stays open: `lemming requests {request.id}` shows it, `lemming cancel {request.id}` ends it")
 
@@ -233,12 +241,8 @@ def ask(
     )
     if context.as_json:
         requests = load_requests(base)
-        facts = request_to_json(
-            base,
-            outcome.request,
-            requests,
-            compute_request_costs(base, [request for _, request in requests.requests.iter_tree(outcome.request)]),
-        )
+        tree = [request for _, request in requests.requests.iter_tree(outcome.request)]
+        facts = request_to_json(base, outcome.request, requests, compute_request_costs(base, tree))
         answer_facts = {"answer": outcome.answer, "why": outcome.why, "reason": outcome.reason, "error": outcome.error}
         print_json("answer", {**facts, **answer_facts})
     else:
@@ -313,8 +317,7 @@ def chat(
     require_reachable(requests, person, agent)
     agree_to_run(base, trusts=trust, can_ask=not context.as_json and sys.stdin.isatty())
     name = conversation or SystemClock().now().strftime("chat-%Y%m%d-%H%M%S")
-    if not quiet:
-        print_notice(f"conversation {name} of {person} with {agent}; Ctrl-D ends it", style="dim")
+    print_notice(f"conversation {name} of {person} with {agent}; Ctrl-D ends it", style="dim")
     status = 0
     for text in _iter_lines():
         if _is_typed() and text in ("/quit", "/exit"):

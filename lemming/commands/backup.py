@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from lemming.commands.command_context import CommandContext, argument, option, parse_seconds
-from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice
+from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, print_warning
 from lemming.operations.backup_archive import restore_backup as put_in_place
 from lemming.operations.backup_writer import create_backup, resolve_archive_path
 
@@ -44,19 +44,17 @@ def backup(
     target = resolve_archive_path(base, Path(os.path.abspath(file.expanduser())))
     result = create_backup(base, target, wait_s=WAIT_S if wait is None else wait, replace=force)
     manifest = result.manifest
-    if context.as_json:
-        facts = {"file": str(result.file), "bytes": result.archive_bytes, "tick": manifest.tick}
-        contents = {"agents": manifest.agents, "files": manifest.files, "content_bytes": manifest.content_bytes}
-        print_json("backup", {**facts, **contents, "left_out": result.left_out})
-        return
+    facts = {"file": str(result.file), "bytes": result.archive_bytes, "tick": manifest.tick}
+    contents = {"agents": manifest.agents, "files": manifest.files, "content_bytes": manifest.content_bytes}
+    print_json("backup", {**facts, **contents, "left_out": result.left_out})
     print_data(str(result.file))
     agents, files = format_count(len(manifest.agents), "agent"), format_count(manifest.files, "file")
     size, content = format_size(result.archive_bytes), format_size(manifest.content_bytes)
     print_notice(f"{size}: tick {manifest.tick} is next, {agents}, {files} with {content}")
     for text in result.left_out[:_MAX_OMISSIONS_SHOWN]:
-        print_notice(f"left out: {one_line(text, 200)}", style="yellow")
+        print_warning(f"left out: {one_line(text, 200)}")
     if len(result.left_out) > _MAX_OMISSIONS_SHOWN:
-        print_notice(f"left out: {len(result.left_out) - _MAX_OMISSIONS_SHOWN} more (--json lists all)", style="yellow")
+        print_warning(f"left out: {len(result.left_out) - _MAX_OMISSIONS_SHOWN} more (--json lists all)")
     print_notice(f"`lemming restore {result.file} DIR` restores an organisation from it")
 
 
@@ -94,10 +92,8 @@ def restore(
     """
     target = Path(os.path.abspath(folder.expanduser()))
     restored = put_in_place(Path(os.path.abspath(file.expanduser())), target, max_bytes=max_bytes)
-    if context.as_json:
-        facts = {"org": str(restored.folder), "tick": restored.tick, "agents": restored.manifest.agents}
-        print_json("restored", {**facts, "files": restored.manifest.files, "broken": restored.broken})
-        return
+    facts = {"org": str(restored.folder), "tick": restored.tick, "agents": restored.manifest.agents}
+    print_json("restored", {**facts, "files": restored.manifest.files, "broken": restored.broken})
     print_data(str(restored.folder))
     agents = ", ".join(restored.manifest.agents) or "nobody"
     print_notice(
@@ -105,5 +101,5 @@ def restore(
     )
     print_notice(f"made on {restored.manifest.made_at[:16]}Z of {one_line(restored.manifest.org, 80)}")
     for name, reason in restored.broken.items():
-        print_notice(f"{name}: {one_line(reason, 400)}", style="yellow")
+        print_warning(f"{name}: {one_line(reason, 400)}")
     print_notice(f"`lemming -C {folder} verify` checks every file against the journals")

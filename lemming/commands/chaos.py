@@ -20,7 +20,7 @@ import typer
 
 from lemming.commands.command_context import CommandContext, option
 from lemming.commands.run_output import Narrator
-from lemming.commands.terminal import format_count, print_data, print_notice
+from lemming.commands.terminal import format_count, print_data, print_json, print_notice
 from lemming.commands.trust import require_workspace_trust
 from lemming.evals.case_copy import BILL_FILE, copy_org
 from lemming.kernel.agents import survey_agents
@@ -97,20 +97,20 @@ def chaos(
     base = context.org
     require_workspace_trust(base, can_ask=not context.as_json)
     if answers is not None:
-        _run_until_killed(base, answers, as_json=context.as_json)
+        _run_until_killed(base, answers)
     with TemporaryDirectory(prefix="lemming-chaos-") as folder:
-        tally = _count_damage(Path(base), Path(folder), kills, seed, quiet=context.as_json)
-    if not context.print_as_json("chaos", {**asdict(tally), "is_as_promised": tally.meets_guarantee}):
-        _print_result(tally)
+        tally = _count_damage(Path(base), Path(folder), kills, seed)
+    print_json("chaos", {**asdict(tally), "is_as_promised": tally.meets_guarantee})
+    _print_result(tally)
     if not tally.meets_guarantee:
         raise typer.Exit(1)
 
 
-def _run_until_killed(base: OrgPath, answers: int, *, as_json: bool) -> NoReturn:
+def _run_until_killed(base: OrgPath, answers: int) -> NoReturn:
     """Run a tick in this process and kill the process after `answers` model answers."""
     from lemming import engine
 
-    narrator, remaining = Narrator(base, threading.Event(), as_json=as_json), answers
+    narrator, remaining = Narrator(base, threading.Event()), answers
 
     def kill_after_answers(event: Event) -> None:
         nonlocal remaining
@@ -130,7 +130,7 @@ def _run_until_killed(base: OrgPath, answers: int, *, as_json: bool) -> NoReturn
     raise UsageError(f"the tick had {format_count(answer_count, 'answer')}; nothing was killed", hint=hint)
 
 
-def _count_damage(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) -> ChaosResult:
+def _count_damage(base: Path, folder: Path, kills: int, seed: int) -> ChaosResult:
     """Run the copies with and without kills and compare their files."""
     undisturbed = copy_org(base, folder / "calm", kills=kills)
     killed = copy_org(base, folder / "wild", kills=kills)
@@ -140,8 +140,7 @@ def _count_damage(base: Path, folder: Path, kills: int, seed: int, *, quiet: boo
     while tally.kills < kills:
         tally.recoveries += _is_interrupted(killed)
         tally.kills += _kill_during_tick(killed, rng.uniform(0, longest_s))
-        if not quiet:
-            print_notice(f"tick {load_tick(killed)}: {tally.kills} of {format_count(kills, 'kill')}")
+        print_notice(f"tick {load_tick(killed)}: {tally.kills} of {format_count(kills, 'kill')}")
     tally.recoveries += _is_interrupted(killed)
     _run_once(killed)
     while load_tick(undisturbed) < load_tick(killed):

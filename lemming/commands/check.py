@@ -81,9 +81,8 @@ def check(
             if context.as_json or names or row.problem.severity != "note":
                 report_problem(context, row.problem, SELECTIONS[row.command].form, row.check, label)
     counts = {label: _count_problems(label, rows, run) for label, rows in results.items()}
-    if context.as_json:
-        print_json("checked", counts)
-    elif not quiet:
+    print_json("checked", counts)
+    if not quiet:
         for label, summary in counts.items():
             _print_summary(label, summary)
         _print_unchecked_count(run)
@@ -164,10 +163,10 @@ def _count_problems(label: str, rows: list[_ReportedProblem], run: CheckRun) -> 
 
 def _print_summary(name: str, counts: Counts) -> None:
     """Print the summary line of a command."""
-    parts = [format_count(counts[f"{kind}s"], kind) for kind in ("error", "warning", "note") if counts.get(f"{kind}s")]
+    text = _join_counts(**{kind: counts.get(f"{kind}s", 0) for kind in ("error", "warning", "note")})
     level = style_text("fail", "red") if counts["errors"] else style_text("ok  ", "green")
     root = f"; state root {counts['root']}" if counts.get("root") else ""
-    print_data(f"{level}  {name:<8}  {', '.join(parts) or 'all is well'}{root}")
+    print_data(f"{level}  {name:<8}  {text or 'all is well'}{root}")
 
 
 def validate(
@@ -198,12 +197,9 @@ def validate(
     for report in reports:
         report_problem(context, report.problem, "problem")
     errors = sum(report.problem.is_error for report in reports)
-    if not context.as_json:
-        warnings = len(reports) - errors
-        parts = [format_count(errors, "error")] * bool(errors) + [format_count(warnings, "warning")] * bool(warnings)
-        print_notice(", ".join(parts) or "no problems")
-        _print_unchecked_count(run)
-        print_notice("next: fix these, then run `lemming validate` again" if errors else "next: `lemming run-once`")
+    print_notice(_join_counts(error=errors, warning=len(reports) - errors) or "no problems")
+    _print_unchecked_count(run)
+    print_notice("next: fix these, then run `lemming validate` again" if errors else "next: `lemming run-once`")
     if errors:
         raise typer.Exit(ConfigError.exit_status)
 
@@ -216,6 +212,10 @@ def _find_file_problems(run: CheckRun) -> list[_ReportedProblem]:
         for problem in problems
     ]
     return sorted(reports, key=lambda row: row.problem.file.partition("agents/")[2].partition("/")[0])
+
+
+def _join_counts(**counts: int) -> str:
+    return ", ".join(format_count(number, noun) for noun, number in counts.items() if number)
 
 
 def _print_unchecked_count(run: CheckRun) -> None:
@@ -249,9 +249,8 @@ def doctor(
             levels.append(problem.severity)
             report_problem(context, problem, "level", check_item)
     failed = levels.count("error")
-    if not context.as_json:
-        warned = format_count(levels.count("warning"), "warning")
-        print_data(f"{format_count(len(levels), 'check')}: {failed} failed, {warned}")
+    warned = format_count(levels.count("warning"), "warning")
+    print_data(f"{format_count(len(levels), 'check')}: {failed} failed, {warned}")
     if failed:
         raise typer.Exit(1)
 
@@ -292,7 +291,7 @@ def verify(
 
     base = context.org
     selected_ticks = None if ticks is None else select_ticks(ticks, journal_ticks(base))
-    if (engine := find_running_engine(base)) and not quiet:
+    if engine := find_running_engine(base):
         print_notice(f"running: {describe_engine(engine)}; files that it is writing now are skipped", style="dim")
     with show_progress_bar("verifying") as steps:
         run = CheckRun(base, every=every, newest=newest, uses_all_cores=True, steps=steps)
@@ -303,11 +302,10 @@ def verify(
     errors = len(result.errors)
     notes = len(result.findings) - errors
     counts = {"ticks": result.ticks, "turns": result.turns, "files": result.files}
-    if not context.print_as_json("verified", {**counts, "errors": errors, "notes": notes, "root": result.root}):
-        if result.root:
-            print_data(result.root)
-        if not quiet:
-            _print_verification_summary(result, errors, notes)
+    print_json("verified", {**counts, "errors": errors, "notes": notes, "root": result.root})
+    if result.root:
+        print_data(result.root)
+    _print_verification_summary(result, errors, notes)
     if result.errors:
         raise typer.Exit(CorruptState.exit_status)
 
@@ -319,10 +317,10 @@ def _run_verification(run: CheckRun, ticks: list[int] | None = None) -> Verifica
 
 
 def _print_verification_summary(result: Verification, errors: int, notes: int) -> None:
-    parts = [format_count(errors, "error")] * bool(errors) + [format_count(notes, "note")] * bool(notes)
+    text = _join_counts(error=errors, note=notes)
     counts = ((result.ticks, "tick"), (result.turns, "turn"), (result.files, "file"))
     checked = ", ".join(format_count(number, noun) for number, noun in counts)
-    print_notice(f"{checked}: {', '.join(parts) or 'all files match the journals'}")
+    print_notice(f"{checked}: {text or 'all files match the journals'}")
     if result.skimmed:
         journal_count = format_count(result.skimmed, "older journal")
         print_notice(f"{journal_count}: only checksums and written files were checked; --all checks each record")

@@ -16,11 +16,13 @@ from typer.core import TyperGroup
 from lemming.commands.command_session import CommandSession
 from lemming.commands.terminal import (
     one_line,
+    output_mode,
     print_data,
     print_json,
     print_notice,
     print_table,
     print_text,
+    print_warning,
 )
 from lemming.kernel.agents import Agent, list_agent_folders, load_agent
 from lemming.kernel.agents import require_agent_folder as require_agent_folder
@@ -85,8 +87,7 @@ class CommandContext:
         elif screen.empty and not rows:
             print_notice(screen.empty)
         for note in result.notes:
-            if note.is_warning or not self.as_json:
-                print_notice(one_line(note.text, 400), style="yellow" if note.is_warning else "plain")
+            (print_warning if note.is_warning else print_notice)(one_line(note.text, 400))
         for error in result.errors:
             print_error(error, self.org)
         if result.errors:
@@ -94,18 +95,17 @@ class CommandContext:
 
     def print_entry(self, entry: OutboxEntry) -> None:
         """Print a new entry: the path, or the whole entry with --json."""
-        if not self.print_as_json("entry", entry.as_json()):
-            print_data(entry.file)
+        print_json("entry", entry.as_json())
+        print_data(entry.file)
 
     def print_omitted_count(self) -> None:
         """Print the number of omitted items."""
         if self._omitted:
-            print_notice(f"{self._omitted} more; raise --limit to see them", style="dim")
+            print_warning(f"{self._omitted} more; raise --limit to see them", style="dim")
 
     def print_as_json(self, kind: str, facts: Mapping[str, Any]) -> bool:
         """Print an object if --json was given. Returns True if printed."""
-        if self.as_json:
-            print_json(kind, facts)
+        print_json(kind, facts)
         return self.as_json
 
 
@@ -118,10 +118,11 @@ def to_typer_command(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def run_command(*, ctx: typer.Context, as_json: bool, **arguments: Any) -> None:
         first = CommandContext(ctx, as_json=as_json)
-        try:
-            function(first, **arguments)
-        finally:
-            first.print_omitted_count()
+        with output_mode(as_json=as_json, quiet=bool(arguments.get("quiet"))):
+            try:
+                function(first, **arguments)
+            finally:
+                first.print_omitted_count()
 
     (first, *remaining), keyword_only = (signature(function, eval_str=True).parameters.values(), Parameter.KEYWORD_ONLY)
     context_parameter = first.replace(name="ctx", annotation=typer.Context)
@@ -258,7 +259,8 @@ def make_command_group(
 
     def run_default(ctx: typer.Context, as_json: AsJson = False) -> None:
         if default and ctx.invoked_subcommand is None:
-            default(CommandContext(ctx, as_json=as_json))
+            with output_mode(as_json=as_json):
+                default(CommandContext(ctx, as_json=as_json))
 
     group.callback(help=help, invoke_without_command=True)(run_default if default else print_help)
     return group

@@ -73,8 +73,7 @@ def cost(
         _print_costs_as_csv(by, context.limit_rows(result.rows, limit))
         return
     context.print_screen(COST, result, limit)
-    if context.as_json:
-        print_json("cost_total", total_to_json(result.total.report))
+    print_json("cost_total", total_to_json(result.total.report))
 
 
 def _rank_rows(rows: Sequence[CostRow], by: str) -> list[CostRow]:
@@ -134,8 +133,7 @@ def grant_credits(
         stored_limit = int(new_limit) if new_limit == int(new_limit) else new_limit
         edit.publish(dump_pretty({**document, name: {**document.get(name, {}), "max_credits": stored_limit}}))
     updated = load_account(base, agent, load_config(base))
-    if context.print_as_json("credits", CREDITS.to_json(updated)):
-        return
+    print_json("credits", CREDITS.to_json(updated))
     print_notice(f"{name} may spend {new_limit:g} credits (before: {old_limit:g}); {format_value(updated.left)} left")
     print_notice(f"{CREDITS_FILE} now overrides max_credits in agents/{name}/resume.json")
     print_notice(f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` runs the next tick")

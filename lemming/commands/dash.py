@@ -13,7 +13,15 @@ from lemming.commands.backup import format_size
 from lemming.commands.command_context import AsPerson, CommandContext, option, require_agent_folder
 from lemming.commands.events import Ticks
 from lemming.commands.signals import stop_on_signals
-from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, report_progress
+from lemming.commands.terminal import (
+    format_count,
+    one_line,
+    print_data,
+    print_json,
+    print_notice,
+    print_warning,
+    report_progress,
+)
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
@@ -69,9 +77,9 @@ def dash(
     ):
         if keep_token:
             store_token(base.base, StoredToken(saved_token.token, urlsplit(address).port or 0))
-        if not context.print_as_json("page", {"address": address, "org": str(base)}):
-            print_data(address)
-            print_notice("Ctrl-C stops it. Anybody with this address can see everything and act as you while it runs")
+        print_json("page", {"address": address, "org": str(base)})
+        print_data(address)
+        print_notice("Ctrl-C stops it. Anybody with this address can see everything and act as you while it runs")
         sys.stdout.flush()
         if sys.stdout.isatty() and not no_open:
             webbrowser.open(files.enter_context(serve_private_page(base.base, address)))
@@ -109,19 +117,14 @@ def report(
     with report_progress("writing") as progress:
         written_report = write_report(context.org, html, ticks, progress=progress)
     page = written_report.folder / "index.html"
-    if context.as_json:
-        facts = {"folder": str(written_report.folder), "page": str(page), "files": written_report.files}
-        size = {"bytes": written_report.total_bytes, "ticks": written_report.ticks}
-        print_json("report", {**facts, **size, "left_out": written_report.left_out})
-        return
+    facts = {"folder": str(written_report.folder), "page": str(page), "files": written_report.files}
+    size = {"bytes": written_report.total_bytes, "ticks": written_report.ticks}
+    print_json("report", {**facts, **size, "left_out": written_report.left_out})
     print_data(str(page))
-    span = (
-        f"ticks {written_report.ticks[0]} to {written_report.ticks[1]}"
-        if written_report.ticks
-        else "no tick has run yet"
-    )
+    ticks_written = written_report.ticks
+    span = f"ticks {ticks_written[0]} to {ticks_written[1]}" if ticks_written else "no tick has run yet"
     print_notice(
         f"{span}; {format_count(len(written_report.files), 'file')}, {format_size(written_report.total_bytes)}"
     )
     for text in written_report.left_out:
-        print_notice(f"left out: {one_line(text, 200)}", style="yellow")
+        print_warning(f"left out: {one_line(text, 200)}")

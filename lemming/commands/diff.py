@@ -76,8 +76,7 @@ def diff(
         require_agent_folder(base, agent)
     past = open_past(base)
     changes = past.changes_between(old, new, agent=agent or "")
-    if context.print_as_json("changes", {"from": old, "to": new, **changes_to_json(changes, only_stat=only_stat)}):
-        return
+    print_json("changes", {"from": old, "to": new, **changes_to_json(changes, only_stat=only_stat)})
     if past.reliability_note:
         print_notice(past.reliability_note)
     print_changes(changes, only_stat=only_stat)
@@ -103,8 +102,7 @@ def _compare_orgs(context: CommandContext, before: Path, after: Path, ticks: str
     (_print_comparison_as_json if context.as_json else _print_comparison)(comparison)
     if not comparison.is_same:
         raise typer.Exit(1)
-    if not context.as_json:
-        print_notice("no differences")
+    print_notice("no differences")
 
 
 def _open_org(folder: Path) -> Organisation:

@@ -23,7 +23,7 @@ import typer
 
 from lemming.commands import terminal
 from lemming.commands.command_session import CommandSession
-from lemming.commands.terminal import OutputClosed, Style, print_notice
+from lemming.commands.terminal import OutputClosed, Style, print_warning
 from lemming.kernel.base.errors import ConfigError, DiskError, LemmingError, UsageError
 from lemming.kernel.base.jsontext import closest_match, did_you_mean
 
@@ -76,7 +76,7 @@ def print_problem(problem: Problem, base: OrgPath | None) -> None:
     location = f"{problem.where}: " if problem.where else ""
     _print_headline(problem.severity, problem.code, f"{location}{problem.message}")
     for line in _format_source_lines(problem, base):
-        print_notice(line, style="dim")
+        print_warning(line, style="dim")
     _print_fix(problem.hint)
 
 
@@ -90,7 +90,7 @@ def _report_error(error: Exception, session: CommandSession, *, as_json: bool) -
     try:
         print_error(reported, session.base)
         if as_json:
-            terminal.print_json("error", reported.as_json())
+            terminal.print_object("error", reported.as_json())
     except OutputClosed:
         return _silence_output()
     return lemming_error.exit_status if lemming_error else INTERNAL_ERROR
@@ -200,12 +200,12 @@ def _silence_output() -> int:
 
 def _print_headline(severity: str, code: str, text: str) -> None:
     mark = terminal.style_text(f"{severity}[{code}]", _COLOURS.get(severity, "red"), sys.stderr)
-    print_notice(f"{mark}: {text}")
+    print_warning(f"{mark}: {text}", style="plain")
 
 
 def _print_fix(hint: str) -> None:
     if hint:
-        print_notice(f"  fix: {hint}")
+        print_warning(f"  fix: {hint}", style="plain")
 
 
 def _format_source_lines(problem: Problem, base: OrgPath | None) -> list[str]:

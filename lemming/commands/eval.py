@@ -13,6 +13,7 @@ from lemming.commands.command_context import CommandContext, Quiet, Trust, argum
 from lemming.commands.terminal import (
     format_count,
     format_usd,
+    has_person,
     one_line,
     print_data,
     print_json,
@@ -118,18 +119,10 @@ def eval(
     results: list[Result] = []
     for result in run_suite(base, select_cases(base, names or []), arms, run_options):
         results.append(result)
-        if context.as_json:
-            print_json("eval_run", result.as_json())
-        elif not quiet:
-            _print_run(result)
-    if context.as_json:
-        _print_tallies_as_json(results)
-    else:
-        _print_results(results, quiet=quiet)
-        if not quiet:
-            _print_spending(
-                sum(case_result.asked for case_result in results), float(spending.dollars), spending.unpriced
-            )
+        print_json("eval_run", result.as_json())
+        _print_run(result)
+    (_print_tallies_as_json if context.as_json else _print_results)(results)
+    _print_spending(sum(case_result.asked for case_result in results), float(spending.dollars), spending.unpriced)
     lines = b"".join(without_secrets(result.as_json(), dump_compact) + b"\n" for result in results)
     for output_path, content in zip(output_paths, (lines, to_junit(results)), strict=True):
         if output_path is not None:
@@ -188,12 +181,12 @@ def _print_run(result: Result) -> None:
     print_notice(f"{name}: {'interrupted' if result.error else 'failed'}", style="red")
 
 
-def _print_results(results: Sequence[Result], *, quiet: bool) -> None:
+def _print_results(results: Sequence[Result]) -> None:
     from lemming.evals.suite import tally_results
 
     for result in results:
         if not result.is_passed:
-            _print_failures(result, quiet=quiet)
+            _print_failures(result)
     tallies = tally_results(results)
     arms = list(dict.fromkeys(arm for _, arm in tallies))
     cases = list(dict.fromkeys(case for case, _ in tallies))
@@ -221,14 +214,14 @@ def _format_tally(tally: RunTally) -> str:
     return f"{share}, {format_usd(tally.cost_usd, calls=calls)}"
 
 
-def _print_failures(result: Result, *, quiet: bool) -> None:
+def _print_failures(result: Result) -> None:
     """Print the failures of a run with their origin."""
     title = f"{result.case} ({result.arm}, run {result.repeat + 1})"
     if result.error:
         print_data(f"{style_text(title, 'red')}: {one_line(result.error, _LINE_WIDTH)}")
     for failure in result.failures:
         print_data(f"{style_text(title, 'red')}: {one_line(failure.title, 80)}: {one_line(failure.said, _LINE_WIDTH)}")
-        for branch in () if quiet else failure.ways:
+        for branch in failure.ways if has_person() else ():
             for line in render_tree(branch):
                 print_data(f"   {line}")
     for reason in result.not_done[:_MAX_REASONS_SHOWN]:

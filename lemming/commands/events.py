@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from lemming.commands.command_context import CommandContext, option
 from lemming.commands.run_output import event_to_json, event_type_name
 from lemming.commands.signals import stop_on_signals
-from lemming.commands.terminal import print_json, print_notice, print_text
+from lemming.commands.terminal import print_json, print_notice, print_object, print_text, print_warning
 from lemming.journal_tools.tick_ranges import TickRange, list_journals, parse_tick_range
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base.errors import UsageError
@@ -80,7 +80,7 @@ def events(
     base, selected_types = context.org, frozenset(types or TYPES)
     if agent is not None and agent not in (names := list_agent_folders(base)):
         suggestion = did_you_mean(agent, names)
-        print_notice(f'there is no agent "{agent}" now{f": {suggestion}" if suggestion else ""}', style="yellow")
+        print_warning(f'there is no agent "{agent}" now{f": {suggestion}" if suggestion else ""}')
     with select_journals(base, ticks, follow=follow) as (journals, stop):
         latest, printed = -1, 0
         for tick, reading in journals:
@@ -97,7 +97,7 @@ def events(
 def _print_event(event: Event, tick: int, selected_types: frozenset[str], agent: str | None) -> None:
     kind = event_type_name(type(event))
     if kind in selected_types and agent in (None, event.agent_name):
-        print_json(kind, event_to_json(event, tick))
+        print_object(kind, event_to_json(event, tick))
 
 
 def metrics(context: CommandContext) -> None:
@@ -112,10 +112,8 @@ def metrics(context: CommandContext) -> None:
       lemming export metrics > /var/lib/prometheus/node-exporter/news.prom
       lemming export metrics --json | jq 'select(.name == "lemming_credits_total")'
     """
-    families = iter_families(context.org)
-    if not context.as_json:
-        print_text(render_text(families).rstrip("\n"))
-        return
+    families = [*iter_families(context.org)]
+    print_text(render_text(families).rstrip("\n"))
     for family in families:
         for labels, value in family.samples:
             facts = {"name": family.name, "kind": family.type, "labels": dict(labels), "value": value}

@@ -18,13 +18,14 @@ from lemming.commands.terminal import (
     print_pretty_json,
     print_raw_json,
     print_text,
+    print_warning,
 )
 from lemming.commands.trust import load_settings
 from lemming.import_export.org_export import export_org
 from lemming.import_export.template_files import load_template
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, survey_agents
 from lemming.kernel.base.errors import NotSent, UsageError
-from lemming.kernel.base.jsontext import dump_pretty, parse
+from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo
 from lemming.kernel.files import fs
@@ -64,13 +65,15 @@ def export_org_command(
 
     document, omitted_paths = export_org(context.org, load_template("empty"))
     document = redact_json(document)  # before it is spelled: a secret may have a quote in it
-    text = dump_pretty(document).decode() if context.as_json else to_yaml(document)
-    if output is None:
+    text = f"{dump_compact(document).decode()}\n" if context.as_json else to_yaml(document)
+    if output is None and context.as_json:
+        print_raw_json(document)
+    elif output is None:
         print_text(text.rstrip("\n"))
     elif not create_output(output.expanduser().absolute(), text.encode()):
         raise UsageError("the file already exists", where=str(output), hint="name another file")
     for path in omitted_paths:
-        print_notice(f"left out, no text or too long: {path}", style="yellow")
+        print_warning(f"left out, no text or too long: {path}")
 
 
 @app.subcommand("a2a")
@@ -111,12 +114,10 @@ def export_a2a(
         name: _build_agent_card(base, name, root if agent and url else f"{root}/{name}", binding) for name in names
     }
     if not url:
-        print_notice(f"the address {NO_SERVER} is a placeholder: set your server with --url", style="yellow")
-    if context.as_json and output is None:
+        print_warning(f"the address {NO_SERVER} is a placeholder: set your server with --url")
+    if output is None:
         for name, card in cards.items():
             print_json("agent_card", {"agent": name, "card": card})
-        return
-    if output is None:
         print_pretty_json(cards[names[0]] if agent else list(cards.values()))
         return
     folder = output.expanduser().absolute()
@@ -124,8 +125,8 @@ def export_a2a(
     for name, card in cards.items():
         write_output(folder, f"{name}/{CARD_FILE}", without_secrets(card, dump_pretty))
         file = str(folder / name / CARD_FILE)
-        if not context.print_as_json("agent_card", {"agent": name, "card": card, "file": file}):
-            print_data(file)
+        print_json("agent_card", {"agent": name, "card": card, "file": file})
+        print_data(file)
 
 
 def _build_agent_card(base: Organisation, name: str, url: str, binding: str) -> dict[str, Any]:
@@ -253,7 +254,7 @@ class _ExportTotals:
         if address and self.ticks:
             print_notice(f"{self.spans} spans of {format_count(self.ticks, 'tick')} sent to {strip_userinfo(address)}")
         if self.unfinished > self.latest:
-            print_notice(f"tick {self.unfinished} is unfinished and left out", style="yellow")
+            print_warning(f"tick {self.unfinished} is unfinished and left out")
         elif not self.ticks and not follow:
             print_notice("no tick has run yet")
 
@@ -268,4 +269,4 @@ def _send(collector: Collector, request: dict[str, Any], tick: int, url: str) ->
 
 
 def _print_warning(text: str) -> None:
-    print_notice(one_line(text, 400), style="yellow")
+    print_warning(one_line(text, 400))

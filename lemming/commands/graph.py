@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from lemming.commands.command_context import CommandContext, option, require_agent_folder
-from lemming.commands.terminal import one_line, print_data, print_json
+from lemming.commands.terminal import one_line, print_data, print_object
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.queries.views.map_view import DEFAULT_TICKS, Arrow, build_graph
@@ -54,9 +54,9 @@ def graph(
         nodes = {name: node for name, node in nodes.items() if name in ends}
     if context.as_json or format == "json":
         for node in nodes.values():
-            print_json("node", node)
+            print_object("node", node)
         for arrow in arrows:
-            print_json("arrow", arrow.as_json())
+            print_object("arrow", arrow.as_json())
         return
     speakers = {name: node["speaks"] for name, node in nodes.items()}
     for line in (_render_mermaid if format == "mermaid" else _render_dot)(speakers, arrows):

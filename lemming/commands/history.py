@@ -14,6 +14,7 @@ from lemming.commands.terminal import (
     print_json,
     print_notice,
     print_truncated,
+    print_warning,
 )
 from lemming.git_history.history_reader import GitHistory, StateDiff
 from lemming.git_history.rewind import RewindResult, plan_rewind
@@ -55,12 +56,12 @@ def history(
     """
     base = context.org
     if what in ("on", "off"):
-        _set_history_mode(base, is_on=what == "on", as_json=context.as_json)
+        _set_history_mode(base, is_on=what == "on")
         return
     context.print_screen(COMMITS, COMMITS.load(base, {"agent": what or "", "number": number}))
 
 
-def _set_history_mode(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
+def _set_history_mode(base: OrgPath, *, is_on: bool) -> None:
     """Set the history mode in config/org.json and leave other settings unchanged."""
     from lemming.git_history.git_repository import FOLDER, require_git
 
@@ -71,16 +72,14 @@ def _set_history_mode(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
         with edit_file(base, ORG_FILE) as edit:
             edit.publish(dump_pretty({**parse(edit.raw, allow_bom=True), "history": new_mode}))
     rebuilt = _rebuild_history(base) if is_on else 0
-    if as_json:
-        print_json("history", {"history": new_mode, "before": old_mode, "rebuilt": rebuilt})
-    elif is_on:
-        print_notice(f"the history is on: every tick with changes is committed to {FOLDER}")
-        if rebuilt:
-            print_notice(f"{format_count(rebuilt, 'tick')} rebuilt from the journals; `lemming history` lists them")
-        else:
-            print_notice("`lemming history` lists them, `lemming history show TICK` shows the changes of one")
-    else:
+    print_json("history", {"history": new_mode, "before": old_mode, "rebuilt": rebuilt})
+    if not is_on:
         print_notice("the history is off; existing commits remain readable")
+        return
+    print_notice(f"the history is on: every tick with changes is committed to {FOLDER}")
+    if rebuilt:
+        print_notice(f"{format_count(rebuilt, 'tick')} rebuilt from the journals")
+    print_notice("`lemming history` lists them, `lemming history show TICK` shows the changes of one")
 
 
 def _rebuild_history(base: OrgPath) -> int:
@@ -100,7 +99,7 @@ def _rebuild_history(base: OrgPath) -> int:
                 return rebuilt
             return 0
     except OrgBusy:
-        print_notice("an engine is running: the history begins with its next tick", style="yellow")
+        print_warning("an engine is running: the history begins with its next tick")
         return 0
 
 
@@ -128,8 +127,7 @@ def show_tick(
     commit = past.resolve_state(tick).commit if number is None else past.find_commit(number)
     changes = past.diff_commit(commit, agent=agent or "") if commit else StateDiff([], "")
     header = {"of": tick, "commit": COMMITS.to_json(commit) if commit else None}
-    if context.print_as_json("changes", {**header, **changes_to_json(changes, only_stat=only_stat)}):
-        return
+    print_json("changes", {**header, **changes_to_json(changes, only_stat=only_stat)})
     if commit is None:
         print_notice(f"tick {tick} changed nothing")
         return
@@ -168,16 +166,14 @@ def fork(
     state = history.resolve_state(at)
     changed = make_fork(history, state, target, [SettingOverride.parse(text) for text in settings or []])
     broken = {name: str(error) for name, error in survey_agents(target).broken.items()}
-    if context.as_json:
-        facts = {"org": str(target), "from": str(base), "at": state.tick, "next_tick": state.tick + 1}
-        print_json("fork", {**facts, "changed": changed, "broken": broken, "remark": history.reliability_note})
-        return
+    facts = {"org": str(target), "from": str(base), "at": state.tick, "next_tick": state.tick + 1}
+    print_json("fork", {**facts, "changed": changed, "broken": broken, "remark": history.reliability_note})
     print_data(str(target))
     if history.reliability_note:
         print_notice(history.reliability_note)
     print_notice(f"as after tick {state.tick}; `lemming -C {folder} run-once` runs tick {state.tick + 1}")
     for name, reason in broken.items():
-        print_notice(f"{name}: {one_line(reason, 400)}", style="yellow")
+        print_warning(f"{name}: {one_line(reason, 400)}")
 
 
 def rewind(
@@ -197,24 +193,18 @@ def rewind(
     base = context.org
     history = GitHistory(Path(base))
     if not is_sure:
-        plan = plan_rewind(history, history.resolve_state(to))
-        _print_rewind(plan, as_json=context.as_json)
-        if not context.as_json:
-            print_notice(f"nothing has changed; to rewind: `lemming rewind --to {to} --yes`")
+        _print_rewind(plan_rewind(history, history.resolve_state(to)))
+        print_notice(f"nothing has changed; to rewind: `lemming rewind --to {to} --yes`")
         return
     with open_org(base, command="rewind") as runtime:
         result = do_rewind(runtime, history, history.resolve_state(to))
-    _print_rewind(result, as_json=context.as_json)
-    if not context.as_json:
-        print_notice(
-            f"tick {result.state.tick + 1} is next; `lemming rewind --to @{result.previous_commit[:10]} --yes` undoes it"
-        )
+    _print_rewind(result)
+    undo = f"lemming rewind --to @{result.previous_commit[:10]} --yes"
+    print_notice(f"tick {result.state.tick + 1} is next; `{undo}` undoes it")
 
 
-def _print_rewind(result: RewindResult, *, as_json: bool) -> None:
-    if as_json:
-        print_json("rewind", result.as_json())
-        return
+def _print_rewind(result: RewindResult) -> None:
+    print_json("rewind", result.as_json())
     for file in result.changes.files:
         print_data(f"{file.change:<8}  {file.path}")
     journal_count = format_count(len(result.journals), "journal")

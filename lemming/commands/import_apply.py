@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ from lemming.commands.command_context import CommandContext, argument, is_org, m
 from lemming.commands.error_reporting import print_problem
 from lemming.commands.import_preview import ChangePreview, preview_changes
 from lemming.commands.new_agent import forget_former_agents
-from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice
+from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, print_warning
 from lemming.commands.trust import load_settings
 from lemming.import_export.apply_document import (
     PlannedWrite,
@@ -85,17 +85,12 @@ def apply(
         pieces = parse_org(document, str(file), import_target, around)
     changes = plan_writes(base, pieces, template)
     preview = preview_changes(base, changes, pieces.resumes) if changes else ChangePreview((), (), ())
-    if context.as_json:
-        files = {change.path: change.kind for change in changes}
-        print_json("applied", {"org": str(base), "files": files, "is_dry_run": dry_run,
-                              "does": [*preview.effects], "loosens": [*preview.loosened_guards]})  # fmt: skip
-    else:
-        for change in changes:
-            print_data(f"{change.kind:<8} {change.path}")
-        for line in preview.loosened_guards:
-            print_notice(one_line(line, _SENTENCE_WIDTH), style="yellow")
-        for effect in preview.effects:
-            print_notice(f"contains: {one_line(effect, _SENTENCE_WIDTH)}", style="yellow")
+    facts = {"org": str(base), "files": {change.path: change.kind for change in changes}, "is_dry_run": dry_run}
+    print_json("applied", {**facts, "does": [*preview.effects], "loosens": [*preview.loosened_guards]})
+    for change in changes:
+        print_data(f"{change.kind:<8} {change.path}")
+    for line in (*preview.loosened_guards, *(f"contains: {effect}" for effect in preview.effects)):
+        print_notice(one_line(line, _SENTENCE_WIDTH), style="yellow")
     if preview.errors:
         for problem in preview.problems:
             print_problem(problem, org)
@@ -172,7 +167,7 @@ def _print_apply_report(base: Path, pieces: OrgDocument, file: Path) -> None:
         print_notice(f"written, but it cannot run; next: fix {file}, then lemming apply {file} {base} --yes")
         raise typer.Exit(ConfigError.exit_status)
     if (readiness := check_readiness(config.model("default"), base)).is_ready is False:
-        print_notice(f'the model "default" is not ready: {readiness.remark}: {readiness.fix}', style="yellow")
+        print_warning(f'the model "default" is not ready: {readiness.remark}: {readiness.fix}')
     for remark in find_order_conflicts(survey_agents(org).agents, config, pieces.resumes):
         print_notice(remark)
     cd_command = "" if base == Path.cwd() else f"cd {base}; "
@@ -216,8 +211,9 @@ def import_claude_command(
             write_changes(base, writes)
     problems = [] if dry_run else validate_imported_agents(Organisation(base), result.resumes)
     written = [*template, *sorted({change.path for change in writes} - template.keys())]
-    if context.print_as_json("import", _import_to_json(base, result, written, problems, is_dry=dry_run)):
-        return
+    facts = {"org": str(base), "agents": list(result.resumes), "files": written, "is_dry_run": dry_run}
+    remarks = [remark._asdict() for remark in result.remarks]
+    print_json("import", {**facts, "remarks": remarks, "problems": [problem.as_json() for problem in problems]})
     for file in written:
         print_data(str(base / file))
     _print_import_report(base, result, problems, is_dry=dry_run)
@@ -241,19 +237,6 @@ def validate_imported_agents(org: Organisation, names: Iterable[str]) -> list[Pr
     for name in names:
         problems += validate_agents(org, config, name)
     return problems
-
-
-def _import_to_json(
-    base: Path, result: ImportResult, written: list[str], problems: list[Problem], *, is_dry: bool
-) -> dict[str, Any]:
-    return {
-        "org": str(base),
-        "agents": list(result.resumes),
-        "files": written,
-        "is_dry_run": is_dry,
-        "remarks": [remark._asdict() for remark in result.remarks],
-        "problems": [problem.as_json() for problem in problems],
-    }
 
 
 def _print_import_report(base: Path, result: ImportResult, problems: list[Problem], *, is_dry: bool) -> None:

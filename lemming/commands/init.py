@@ -12,7 +12,7 @@ import typer
 
 from lemming.commands.command_context import CommandContext, Quiet, argument, is_org, option
 from lemming.commands.init_here import plan_first_org, print_first_org
-from lemming.commands.terminal import print_data, print_notice
+from lemming.commands.terminal import has_person, print_data, print_json, print_notice
 from lemming.import_export.apply_document import append_keys
 from lemming.import_export.resume_shorthand import ShorthandDefaults, expand_shorthand
 from lemming.import_export.template_files import REPOSITORIES, TEMPLATES, load_template
@@ -173,7 +173,7 @@ def init(
       lemming init --here
     """
     if uses_repository:
-        _init_here(context, folder, template, quiet=quiet)
+        _init_here(folder, template)
         return
     base = folder.expanduser().absolute()
     if finish_staging(base):
@@ -182,7 +182,7 @@ def init(
     _reject_ambiguous_folder(base, folder)
     answers = InitAnswers(template or "newsroom")
     # Servers of this machine are asked only where a person looks on: a script gets the same words everywhere.
-    is_interactive = not (context.as_json or quiet) and sys.stderr.isatty()
+    is_interactive = has_person() and sys.stderr.isatty()
     models = detect_models() if is_interactive else []
     if template is None and is_interactive and sys.stdin.isatty():
         _refuse_to_overwrite(base, folder, [])
@@ -198,9 +198,8 @@ def init(
         new_files = [*files, *apply_answers(staged, answers)]
     with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
         PermissionGrants(base).mark_as_local()
-    if context.print_as_json("org", {"org": str(base), "template": answers.template, "files": new_files}):
-        return
-    if quiet:
+    print_json("org", {"org": str(base), "template": answers.template, "files": new_files})
+    if not has_person():
         return
     for relative in new_files:
         print_data(str(folder / relative))
@@ -209,7 +208,7 @@ def init(
         print_models(load_config(base).models["default"], models, print_notice)
 
 
-def _init_here(context: CommandContext, folder: Path, template: str | None, *, quiet: bool) -> None:
+def _init_here(folder: Path, template: str | None) -> None:
     """Create workers for the repository around the current folder."""
     if template:
         raise UsageError("--here and --template exclude each other", hint="leave one of them out")
@@ -223,7 +222,8 @@ def _init_here(context: CommandContext, folder: Path, template: str | None, *, q
             fs.write_atomic(staged, relative, content)
     with contextlib.suppress(DiskError):
         PermissionGrants(org.base).mark_as_local()
-    if not context.print_as_json("org", org.as_json()) and not quiet:
+    print_json("org", org.as_json())
+    if has_person():
         print_first_org(org)
 
 
@@ -289,9 +289,8 @@ def _print_next_steps(base: Path, folder: Path, answers: InitAnswers) -> None:
     needed = "" if can_serve() else f", after: {install_command('serve')}"
     print_notice(f"live in the browser: `lemming dash`{needed}")
     if folder.name and folder.name != template and (TEMPLATES / folder.name).is_dir():
-        print_notice(
-            f"this is the {template}; `lemming init DIR --template {folder.name}` creates the other", style="yellow"
-        )
+        other = f"lemming init DIR --template {folder.name}"
+        print_notice(f"this is the {template}; `{other}` creates the other", style="yellow")
     if entry.provider == "scripted":
         print_notice(
             "this template replays recorded answers (see README.md); `lemming models use gpt` switches to a real model"

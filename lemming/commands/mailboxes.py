@@ -6,7 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from lemming.commands.command_context import AgentName, CommandContext, find_agent, option
-from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, style_text
+from lemming.commands.terminal import (
+    format_count,
+    one_line,
+    print_data,
+    print_json,
+    print_notice,
+    print_warning,
+    style_text,
+)
 from lemming.commands.trust import load_settings
 from lemming.journal_tools.outbox_validation import validate_outbox
 from lemming.kernel.base.clock import SystemClock, timestamp
@@ -77,7 +85,7 @@ def _print_omitted_entries(messages: MessageList, *, is_person: bool) -> None:
         explanation = "are unread: run the command again" if is_person else "do not fit and wait for the next turn"
         print_notice(f"{messages.waiting} more new entries {explanation}", style="dim")
     for problem in messages.problems:
-        print_notice(f"ignored: {problem}", style="yellow")
+        print_warning(f"ignored: {problem}")
 
 
 def outbox(
@@ -99,4 +107,4 @@ def outbox(
         print_entries(result.rows, with_author=False)
     context.print_screen(OUTBOX, result)
     if not context.as_json and (count := len(validate_outbox(base, name))):
-        print_notice(f"{format_count(count, 'file')} ignored; `lemming validate {name}` says why", style="yellow")
+        print_warning(f"{format_count(count, 'file')} ignored; `lemming validate {name}` says why")

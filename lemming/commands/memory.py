@@ -13,7 +13,7 @@ from lemming.commands.command_context import (
     make_command_group,
     require_agent_folder,
 )
-from lemming.commands.terminal import print_notice, print_pretty_json, to_text
+from lemming.commands.terminal import print_json, print_notice, print_pretty_json, to_text
 from lemming.kernel import memory as store
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
@@ -35,8 +35,8 @@ def get_memory(context: CommandContext, agent: AgentName, key: Key) -> None:
     if key not in store.list_memories(base, agent):
         raise _no_such_memory(agent, key, store.list_memories(base, agent))
     value = store.load_memory(base, agent, key)
-    if not context.print_as_json("memory", {"agent": agent, "key": key, "value": value}):
-        print_pretty_json(value)
+    print_json("memory", {"agent": agent, "key": key, "value": value})
+    print_pretty_json(value)
 
 
 @app.subcommand("set")
@@ -57,8 +57,8 @@ def set_memory(
     require_agent_folder(base, agent)
     parsed_value = _parse_value(sys.stdin.read() if value == "-" else value)
     store.save_memory(base, agent, key, parsed_value)
-    if not context.print_as_json("memory", {"agent": agent, "key": key, "value": parsed_value}):
-        print_notice(f"{agent}: set {key} to {to_text(parsed_value)}")
+    print_json("memory", {"agent": agent, "key": key, "value": parsed_value})
+    print_notice(f"{agent}: set {key} to {to_text(parsed_value)}")
 
 
 @app.subcommand("rm")
@@ -68,8 +68,8 @@ def remove_memory(context: CommandContext, agent: AgentName, key: Key) -> None:
     require_agent_folder(base, agent)
     if not store.delete_memory(base, agent, key):
         raise _no_such_memory(agent, key, store.list_memories(base, agent))
-    if not context.print_as_json("memory_removed", {"agent": agent, "key": key}):
-        print_notice(f"{agent}: removed {key}")
+    print_json("memory_removed", {"agent": agent, "key": key})
+    print_notice(f"{agent}: removed {key}")
 
 
 def _parse_value(text: str) -> Any:

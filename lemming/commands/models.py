@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,16 @@ from lemming.commands.command_context import (
     make_command_group,
     option,
 )
-from lemming.commands.terminal import one_line, print_data, print_notice, print_on_last_line, sanitize_text
+from lemming.commands.terminal import (
+    has_person,
+    one_line,
+    print_data,
+    print_json,
+    print_notice,
+    print_warning,
+    report_progress,
+    sanitize_text,
+)
 from lemming.commands.trust import has_workspace_trust, load_settings, require_workspace_trust
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock
@@ -68,7 +77,7 @@ def use_model(
     from lemming.operations.choose_model import DEFAULT_KEY, set_agent_model, set_default_model
 
     base = context.org
-    key, is_line_added = _resolve_key(base, key, is_shown=not context.as_json)
+    key, is_line_added = _resolve_key(base, key)
     names, previous_key = list(dict.fromkeys(agents or [])), ""
     for name in names:
         find_agent(base, name)  # raises before any write
@@ -80,8 +89,7 @@ def use_model(
         is_new, previous_key = set_default_model(base, key)
         changed_files = [MODELS_FILE] if is_new else []
     changed_files += [MODELS_FILE] if is_line_added and MODELS_FILE not in changed_files else []
-    if context.print_as_json("model_used", {"key": key, "agents": names, "changed": changed_files}):
-        return
+    print_json("model_used", {"key": key, "agents": names, "changed": changed_files})
     for file in changed_files:
         effect = f'model.key is "{key}"' if names else f'"{DEFAULT_KEY}" is now the same as "{key}"'
         print_notice(f"{file}: {effect}")
@@ -97,7 +105,7 @@ def use_model(
     print_notice(f"`lemming models test {key}` tests it")
 
 
-def _resolve_key(base: Organisation, typed_model: str, *, is_shown: bool) -> tuple[str, bool]:
+def _resolve_key(base: Organisation, typed_model: str) -> tuple[str, bool]:
     """Return the key of a typed model, downloaded if missing, and True if its line is new. Raises `UnknownModel`."""
     from lemming.operations.choose_model import add_model_entry
     from lemming.operations.model_detection import make_unknown_model_error, parse_model_name
@@ -107,10 +115,8 @@ def _resolve_key(base: Organisation, typed_model: str, *, is_shown: bool) -> tup
         return typed_model, False
     if (model := parse_model_name(typed_model)) is None:
         raise make_unknown_model_error(typed_model, config.models)
-    if model.provider == "local" and find_spec(
-        "xllamacpp"
-    ):  # otherwise the missing package is reported, before a download of 491 MB
-        _fetch_weights(model.model, is_shown=is_shown)
+    if model.provider == "local" and find_spec("xllamacpp"):  # else the missing package is told before a long download
+        _fetch_weights(model.model)
     for key in (model.key, typed_model):
         entry = config.models.get(key)
         if entry is None:
@@ -126,16 +132,12 @@ def _print_missing_features(base: Organisation, key: str, names: list[str]) -> N
     entry, agents = config.model(key), survey_agents(base).agents
     readiness = check_readiness(entry, Path(base), config.org.plugins)
     if readiness.is_ready is False:
-        print_notice(f"not ready: {readiness.remark}: {readiness.fix}", style="yellow")
+        print_warning(f"not ready: {readiness.remark}: {readiness.fix}")
     if limits := describe_limitations(entry):
-        print_notice(f"{entry.model} {limits}", style="yellow")
-    model_users = [
-        model_row
-        for model_row in agents.values()
-        if model_row.name in names or (not names and model_row.model.key == "default")
-    ]
-    for warning in [warning for agent in model_users if (warning := small_model_warning(agent, config))][:3]:
-        print_notice(f"warning: {warning}", style="yellow")
+        print_warning(f"{entry.model} {limits}")
+    users = (agent for agent in agents.values() if agent.name in names or (not names and agent.model.key == "default"))
+    for warning in [*filter(None, (small_model_warning(agent, config) for agent in users))][:3]:
+        print_warning(f"warning: {warning}")
 
 
 def _print_unchanged_agents(base: Any, default_key: str) -> None:
@@ -171,23 +173,20 @@ def try_model(
     require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
     config = load_settings(base)
     entry = config.model(key)
-    if not context.as_json:
-        print_notice(f'testing "{key}" with up to nine small calls')
+    print_notice(f'testing "{key}" with up to nine small calls')
     trial = try_model(Path(base), entry, config.org, SystemClock(), threading.Event())
     is_written = write and bool(trial.line)
     if is_written:
         write_model_entry(base, key, trial.line)
-    if not context.print_as_json("model_test", {"key": key, **trial.as_json(), "is_written": is_written}):
-        for line in trial.format_table():
-            print_data(sanitize_text(line)[:400])
-        for label, text in trial.format_lines(key):
-            print_data(f"{label:<9} {one_line(text, 400)}")
-        if is_written:
-            print_notice(f'{MODELS_FILE}: "{key}" has {to_line(trial.line)}')
+    print_json("model_test", {"key": key, **trial.as_json(), "is_written": is_written})
+    for line in trial.format_table():
+        print_data(sanitize_text(line)[:400])
+    for label, text in trial.format_lines(key):
+        print_data(f"{label:<9} {one_line(text, 400)}")
+    if is_written:
+        print_notice(f'{MODELS_FILE}: "{key}" has {to_line(trial.line)}')
     raise typer.Exit(0 if trial.is_usable or is_written else 1)
 
-
-_UPDATE_INTERVAL_S = 0.2
 
 app = make_command_group("List, choose, test and download models.")
 app.subcommand("use")(use_model)
@@ -241,22 +240,30 @@ def pull_model(
     weights = get_weights(name)
     if if_missing and is_on_this_machine(name):
         return
-    file = _fetch_weights(name, is_shown=not quiet and not context.as_json)
-    if not context.print_as_json("weights", {"model": name, "file": str(file), "size_bytes": weights.size_bytes}):
-        print_data(str(file))
-        if not quiet:
-            print_notice("next: `lemming run-once`" if base else "next: `lemming init news`")
+    file = _fetch_weights(name)
+    print_json("weights", {"model": name, "file": str(file), "size_bytes": weights.size_bytes})
+    print_data(str(file))
+    print_notice("next: `lemming run-once`" if base else "next: `lemming init news`")
 
 
-def _fetch_weights(name: str, *, is_shown: bool) -> Path:
+def _fetch_weights(name: str) -> Path:
     """Return the weights file of an embedded model, downloaded if missing; report progress on standard error."""
-    pull_weights = require_fact("embedded.pull_weights")
-    weights, progress = get_weights(name), _DownloadProgress(is_shown=is_shown)
-    if progress.is_shown:
-        print_notice(f"{name}: {weights.size_bytes / 1e6:.0f} MB, licence {weights.licence}")
-    file: Path = pull_weights(name, progress=progress.update)
-    progress.clear()
+    pull_weights, weights = require_fact("embedded.pull_weights"), get_weights(name)
+    print_notice(f"{name}: {weights.size_bytes / 1e6:.0f} MB, licence {weights.licence}")
+    with _report_download() as progress:
+        file: Path = pull_weights(name, progress=progress)
     return file
+
+
+@contextmanager
+def _report_download() -> Iterator[Callable[[str, int, int], None]]:
+    """Give a function that reports a step of a download with its bytes, done and in all."""
+    with report_progress("") as report:
+
+        def progress(step: str, done: int, total: int) -> None:
+            report(f"{step} {100 * done // total}%" if total else step)
+
+        yield progress if has_person() else lambda *_: None
 
 
 @app.subcommand("add-weights")
@@ -273,43 +280,8 @@ def adopt_model(
       lemming models add-weights ~/Downloads/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf
     """
     copy_known_weights = require_fact("embedded.copy_known_weights")
-    progress = _DownloadProgress(is_shown=not quiet and not context.as_json)
-    name, copied_file = copy_known_weights(file.expanduser(), get_models_folder(), progress=progress.update)
-    progress.clear()
-    if context.print_as_json(
-        "weights", {"model": name, "file": str(copied_file), "size_bytes": copied_file.stat().st_size}
-    ):
-        return
+    with _report_download() as progress:
+        name, copied_file = copy_known_weights(file.expanduser(), get_models_folder(), progress=progress)
+    print_json("weights", {"model": name, "file": str(copied_file), "size_bytes": copied_file.stat().st_size})
     print_data(str(copied_file))
-    if not quiet:
-        print_notice(f"it is {name}: `lemming models use {name}` gives it to an organisation")
-
-
-class _DownloadProgress:
-    """Progress of a download: a changing line on a terminal, else a line per step."""
-
-    def __init__(self, *, is_shown: bool) -> None:
-        self.is_shown = is_shown
-        self._step, self._updated_at, self._line_is_open = "", 0.0, False
-
-    def update(self, step: str, done: int, total: int) -> None:
-        """Report progress; see `lemming.capabilities.embedded_models.model_weights.Progress`."""
-        is_new = step != self._step
-        if not self.is_shown or (not is_new and not self._should_update(done, total)):
-            return
-        self._step, self._updated_at = step, time.perf_counter()
-        if not sys.stderr.isatty():
-            if is_new:
-                print_notice(step)
-            return
-        percent = f" {100 * done // total}%" if total else ""
-        print_on_last_line(f"{step}{percent}")
-        self._line_is_open = True
-
-    def clear(self) -> None:
-        """Clear the line."""
-        if self._line_is_open:
-            print_on_last_line()
-
-    def _should_update(self, done: int, total: int) -> bool:
-        return sys.stderr.isatty() and (done >= total or time.perf_counter() - self._updated_at > _UPDATE_INTERVAL_S)
+    print_notice(f"it is {name}: `lemming models use {name}` gives it to an organisation")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from lemming.commands.command_context import CommandContext, argument, find_agent, get_new_agent_path, option
-from lemming.commands.terminal import print_data, print_json, print_notice
+from lemming.commands.terminal import print_data, print_json, print_notice, print_warning
 from lemming.commands.trust import load_settings
 from lemming.import_export.apply_document import build_defaults
 from lemming.import_export.resume_shorthand import (
@@ -142,11 +142,11 @@ def new_agent(
     defaults = build_defaults(survey_agents(base).agents, load_settings(base))
     resume = apply_shorthand(resume, {key: item for key, item in shorthand.items() if item not in (None, [])}, defaults)
     _allow_missing_authors(base, resume)
-    write_new_agent(base, name, resume, as_json=context.as_json)
+    write_new_agent(base, name, resume)
     changed_files = [append_to_resume(base, item, _READ_OUTBOXES_PATH, name) for item in [*assignees, *askers]]
     changed_files += [append_to_resume(base, item, ("team", "ask"), name) for item in askers]
     for file in filter(None, dict.fromkeys(changed_files)):
-        print_data(str(base / file)) if not context.as_json else None
+        print_data(str(base / file))
 
 
 _READ_OUTBOXES_PATH = ("permissions", "read_outboxes")
@@ -206,7 +206,7 @@ def _validate_kinds(kinds: list[str]) -> list[str]:
     return kinds
 
 
-def write_new_agent(base: OrgPath, name: str, resume: dict[str, Any], *, as_json: bool) -> None:
+def write_new_agent(base: OrgPath, name: str, resume: dict[str, Any]) -> None:
     """Write the resume of a new agent; print the first turn and the next steps."""
     file, content = f"{get_new_agent_path(name)}/resume.json", dump_pretty(resume)
     _reject_unknown_choices(base, resume)
@@ -216,9 +216,7 @@ def write_new_agent(base: OrgPath, name: str, resume: dict[str, Any], *, as_json
     if not fs.create(Path(base), file, content) and not fs.has_content(base / file, content):
         raise UsageError(f'there is an agent "{name}" already', where=file, hint="edit its resume")
     agent = load_agent(base, name)
-    if as_json:
-        print_json("agent", {"agent": name, "resume": agent.as_json, "problem": ""})
-        return
+    print_json("agent", {"agent": name, "resume": agent.as_json, "problem": ""})
     print_data(str(base / file))
     _print_next_steps(base, agent)
 
@@ -273,9 +271,7 @@ def _print_next_steps(base: OrgPath, agent: Agent) -> None:
     name, survey = agent.name, survey_agents(base)
     for author in agent.permissions.read_outboxes:
         if author != "*" and author not in {*survey.agents, *survey.broken}:
-            print_notice(
-                f'warning: it reads "{author}", which does not exist yet: lemming agents new {author}', style="yellow"
-            )
+            print_warning(f'warning: it reads "{author}", which does not exist yet: lemming agents new {author}')
     if is_person_agent(agent, load_config(base)):
         print_notice(f"a person speaks for {name}: `lemming send --as {name} TEXT`")
         return
@@ -283,7 +279,7 @@ def _print_next_steps(base: OrgPath, agent: Agent) -> None:
         print_notice(f"a channel speaks for {name}: `lemming channels` shows what comes and goes")
         return
     if tool_warning := small_model_warning(agent, load_config(base)):
-        print_notice(f"warning: {tool_warning}; {WITH_TOOLS}", style="yellow")
+        print_warning(f"warning: {tool_warning}; {WITH_TOOLS}")
     upcoming = find_next_turn(base, agent, load_config(base), load_tick(base))
     time_text = f"in {upcoming.description}" if upcoming.tick is not None else upcoming.description
     print_notice(f"{name} runs first {time_text}; `lemming prompt {name}` shows its prompt")

@@ -46,10 +46,7 @@ def pause(
         raise UsageError(f"{agent} takes no turns: a person writes for it", hint="lemming agents list")
     text = make_pause_text(timestamp(SystemClock().now()), get_user_name(), one_line(reason, 200))
     recorded_text = begin_pause(base, agent, text)
-    if context.as_json:
-        facts = {"agent": agent, "paused": recorded_text, "was_paused": recorded_text != text}
-        print_json("pause", facts)
-        return
+    print_json("pause", {"agent": agent, "paused": recorded_text, "was_paused": recorded_text != text})
     subject, file = (agent, resume_file(agent)) if agent else ("the organisation", ORG_FILE)
     already_text = "already " if recorded_text != text else ""
     print_notice(f"{subject} is {already_text}{one_line(format_pause(recorded_text), 400)} ({file})")
@@ -80,8 +77,7 @@ def unpause(context: CommandContext, agent: AnyAgentName = None) -> None:
     if agent:
         find_agent(base, agent)
     text = end_pause(base, agent)
-    if context.print_as_json("pause", {"agent": agent, "paused": "", "was_paused": bool(text)}):
-        return
+    print_json("pause", {"agent": agent, "paused": "", "was_paused": bool(text)})
     subject = agent or "the organisation"
     description = f"is unpaused; it was {one_line(format_pause(text), 400)}" if text else "is not paused"
     print_notice(f"{subject} {description}")

@@ -17,6 +17,7 @@ from lemming.commands.terminal import (
     one_line,
     print_notice,
     print_on_last_line,
+    print_warning,
 )
 from lemming.kernel.base.blocking_deadline import Deadline, MonotonicClock
 from lemming.kernel.journal.engine_events import Event, ModelAsked, ModelWrote
@@ -106,7 +107,7 @@ class TurnProgress:
         """Print a separate line above the last line."""
         with self._lock:
             self._clear()
-            print_notice(text, style=style)
+            (print_warning if style == "yellow" else print_notice)(text, style=style)
             self._draw()
 
     @contextmanager

@@ -13,6 +13,7 @@ from lemming.commands.terminal import (
     print_notice,
     print_table,
     print_text,
+    print_warning,
     style_text,
 )
 from lemming.commands.trust import has_workspace_trust, load_settings
@@ -62,11 +63,10 @@ def prompt(
     inputs = prompt_preview.inputs
     sent = build_first_request(preview.snapshot, inputs)
     size = measure_prompt(sent, list_parts(prompt_preview, sent), asks_server=count and has_workspace_trust(base))
-    if context.print_as_json("prompt", {**prompt_to_json(inputs), **_request_to_json(sent, size)}):
-        return
+    print_json("prompt", {**prompt_to_json(inputs), **_request_to_json(sent, size)})
     print_notice(_describe_prompt(preview, inputs, size), style="dim")
     if tool_warning := small_model_warning(inputs.agent, preview.snapshot.config):
-        print_notice(f"warning: {tool_warning}", style="yellow")
+        print_warning(f"warning: {tool_warning}")
     print_messages(inputs)
     _print_other_fields(sent)
     _print_size(sent, size)
@@ -153,17 +153,14 @@ def _describe_prompt(preview: TickPreview, inputs: TurnInputs, size: PromptSize)
     return "; ".join(parts)
 
 
-def print_next_tick(base: OrgPath, agents: Sequence[str] = (), *, as_json: bool) -> None:
+def print_next_tick(base: OrgPath, agents: Sequence[str] = ()) -> None:
     """Print the agents of the next tick in order, each with a prompt."""
     preview = preview_tick(base, load_settings(base), agents)
-    if as_json:
-        print_json("tick_started", preview.plan.as_json())
-    else:
-        _print_plan(preview)
+    print_json("tick_started", preview.plan.as_json())
+    _print_plan(preview)
     for name in preview.plan.order:
-        _print_turn(preview, name, as_json=as_json)
-    if not as_json:
-        print_notice("dry run: no model was called and nothing was written")
+        _print_turn(preview, name)
+    print_notice("dry run: no model was called and nothing was written")
 
 
 def _print_plan(preview: TickPreview) -> None:
@@ -173,20 +170,16 @@ def _print_plan(preview: TickPreview) -> None:
         print_notice(f"  {name}: broken: {one_line(reason, 400)}")
 
 
-def _print_turn(preview: TickPreview, name: str, *, as_json: bool) -> None:
+def _print_turn(preview: TickPreview, name: str) -> None:
     turn_reason = preview.explain_turn(name)
-    skip_reason = "" if turn_reason.takes_turn else turn_reason.text
-    if as_json:
-        if skip_reason:
-            print_json("no_turn", {"agent": name, "tick": preview.tick, "reason": skip_reason})
-        else:
-            print_json("prompt", prompt_to_json(preview.build_inputs(name)))
-        return
     print_data(style_text(f"=== {name}", "bold"))
-    if skip_reason:
-        print_data(f"no turn: {skip_reason}")
+    if turn_reason.takes_turn:
+        inputs = preview.build_inputs(name)
+        print_json("prompt", prompt_to_json(inputs))
+        print_messages(inputs)
     else:
-        print_messages(preview.build_inputs(name))
+        print_json("no_turn", {"agent": name, "tick": preview.tick, "reason": turn_reason.text})
+        print_data(f"no turn: {turn_reason.text}")
     if authors := preview.find_predecessors(name):
         print_data(f"(plus what {', '.join(authors)} would write earlier in this tick)")
     print_data()

@@ -18,6 +18,7 @@ from lemming.commands.terminal import (
     print_json,
     print_notice,
     print_truncated,
+    print_warning,
 )
 from lemming.commands.trust import require_workspace_trust
 from lemming.evals.rehearsal.rehearsal import RehearsalOptions, RehearsalResult, find_recorded_span
@@ -92,8 +93,8 @@ def rehearse(
         folder = Path(scratch, "fork") if keep is None else keep.expanduser().resolve()
         allow_code(folder)  # with the same trust as the original
         rehearsal = run_rehearsal(base, folder, rehearsal_options, stop=switch.stop)
-    _print_rehearsal(rehearsal, rehearsal_options, as_json=context.as_json)
-    if keep is not None and not context.as_json:
+    _print_rehearsal(rehearsal, rehearsal_options)
+    if keep is not None:
         print_notice(f"fork kept in {folder}")
     if rehearsal.stopped_by is not None:
         raise rehearsal.stopped_by
@@ -114,23 +115,21 @@ def _format_tick_range(first: int, last: int) -> str:
     return f"tick {first}" if first == last else f"ticks {first} to {last}"
 
 
-def _print_rehearsal(rehearsal: RehearsalResult, rehearsal_options: RehearsalOptions, *, as_json: bool) -> None:
-    if as_json:
-        for entry in rehearsal.entries:
-            print_json("entry_difference", entry.as_json())
-        print_json("rehearsed", {**rehearsal.as_json(), "dry_run": rehearsal_options.is_dry})
-        return
+def _print_rehearsal(rehearsal: RehearsalResult, rehearsal_options: RehearsalOptions) -> None:
+    for entry in rehearsal.entries:
+        print_json("entry_difference", entry.as_json())
+    print_json("rehearsed", {**rehearsal.as_json(), "dry_run": rehearsal_options.is_dry})
     if rehearsal.remark:
         print_notice(rehearsal.remark)
     if not rehearsal_options.is_dry:
         _print_differences(rehearsal)
     for line in describe_skipped_calls(rehearsal.skipped_calls):
-        print_notice(f"not run: {line}", style="yellow")
+        print_warning(f"not run: {line}")
     for tick, agent in rehearsal.not_repeated:
-        print_notice(f"tick {tick}: {agent}: not rehearsed: the engine or the disk ended that turn", style="yellow")
+        print_warning(f"tick {tick}: {agent}: not rehearsed: the engine or the disk ended that turn")
     (_print_dry_run if rehearsal_options.is_dry else _print_spending)(rehearsal)
     if rehearsal.caveat and (rehearsal_options.is_dry or not rehearsal.cannot_tell):
-        print_notice(rehearsal.caveat, style="yellow")
+        print_warning(rehearsal.caveat)
 
 
 def _print_differences(rehearsal: RehearsalResult) -> None:

@@ -16,6 +16,7 @@ from lemming.commands.terminal import (
     print_data,
     print_json,
     print_notice,
+    print_warning,
     style_text,
 )
 from lemming.commands.trust import require_workspace_trust
@@ -72,53 +73,44 @@ def repair(
         if call is not None:
             if retry:
                 require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
-                _retry_call(runtime, call, confirmed=yes, as_json=context.as_json)
+                _retry_call(runtime, call, confirmed=yes)
             else:
-                _mark_call(runtime, call, happened=mark == "done", as_json=context.as_json)
+                _mark_call(runtime, call, happened=mark == "done")
             return
         repairs = find_repairs(base)
         to_do = [repair for repair in repairs if repair.steps]
         archive_path = make_repairs(runtime, to_do) if yes and to_do else ""
     for listed_repair in repairs:
-        _print_repair(listed_repair, is_done=yes, archive_path=archive_path, as_json=context.as_json)
-    if not context.as_json:
-        print_notice(_format_summary(repairs, to_do, is_done=yes, archive_path=archive_path))
+        _print_repair(listed_repair, is_done=yes, archive_path=archive_path)
+    print_notice(_format_summary(repairs, to_do, is_done=yes, archive_path=archive_path))
     if to_do and not yes:
         raise typer.Exit(_REPAIRS_PENDING_STATUS)
 
 
-def _mark_call(runtime: Runtime, call_id: str, *, happened: bool, as_json: bool) -> None:
+def _mark_call(runtime: Runtime, call_id: str, *, happened: bool) -> None:
     call = mark_call(runtime.base, call_id, happened=happened)
-    if as_json:
-        print_json("call_marked", {**call.as_json(), "did happen": happened})
-    else:
-        verb = "did happen" if happened else "did not happen"
-        print_notice(f"{call.agent} will be told in its next prompt that {one_line(call.summary, 200)} {verb}")
+    print_json("call_marked", {**call.as_json(), "did happen": happened})
+    verb = "did happen" if happened else "did not happen"
+    print_notice(f"{call.agent} will be told in its next prompt that {one_line(call.summary, 200)} {verb}")
 
 
-def _retry_call(runtime: Runtime, call_id: str, *, confirmed: bool, as_json: bool) -> None:
+def _retry_call(runtime: Runtime, call_id: str, *, confirmed: bool) -> None:
     plan = plan_retry(runtime, call_id)
     call, text = plan.call, one_line(plan.call.summary, 200)
     if not confirmed:
-        if as_json:
-            print_json("call_retried", {**call.as_json(), "is_done": False})
-        else:
-            print_notice(f"would run {text} again for {call.agent}; add --yes if repeating it is safe")
+        print_json("call_retried", {**call.as_json(), "is_done": False})
+        print_notice(f"would run {text} again for {call.agent}; add --yes if repeating it is safe")
         raise typer.Exit(_REPAIRS_PENDING_STATUS)
     result = retry_call(runtime, plan)
-    if as_json:
-        outcome = {"is_done": True, "success": result.success, "output": result.output}
-        print_json("call_retried", {**call.as_json(), **outcome})
-    else:
-        verb = "has run" if result.success else "has failed"
-        print_notice(f"{text} {verb}; {call.agent} will be told in its next prompt: {one_line(result.output, 400)}")
+    outcome = {"is_done": True, "success": result.success, "output": result.output}
+    print_json("call_retried", {**call.as_json(), **outcome})
+    verb = "has run" if result.success else "has failed"
+    print_notice(f"{text} {verb}; {call.agent} will be told in its next prompt: {one_line(result.output, 400)}")
 
 
-def _print_repair(repair: Repair, *, is_done: bool, archive_path: str, as_json: bool) -> None:
-    if as_json:
-        is_made = is_done and bool(repair.steps)
-        print_json("repair", {**repair.as_json(), "is_done": is_made, "aside": archive_path if is_made else ""})
-        return
+def _print_repair(repair: Repair, *, is_done: bool, archive_path: str) -> None:
+    is_made = is_done and bool(repair.steps)
+    print_json("repair", {**repair.as_json(), "is_done": is_made, "aside": archive_path if is_made else ""})
     label = "for you" if not repair.steps else "done" if is_done else "would"
     colour = style_text(label, "yellow" if label != "done" else "green")
     print_data(f"{style_text(one_line(repair.where, 200), 'bold')}: {one_line(repair.found, 600)}")
@@ -183,7 +175,7 @@ def prune(
         current_time=SystemClock().now(),
     )
     skipped = _remove_surplus(base, surplus_items) if yes else []
-    _print_surplus(surplus_items, skipped, is_done=yes, as_json=context.as_json)
+    _print_surplus(surplus_items, skipped, is_done=yes)
 
 
 def _remove_surplus(base: Organisation, items: list[PrunableItem]) -> list[PrunableItem]:
@@ -200,11 +192,9 @@ def _remove_surplus(base: Organisation, items: list[PrunableItem]) -> list[Pruna
         return [surplus for surplus in items if surplus.kind == "journals"]
 
 
-def _print_surplus(items: list[PrunableItem], skipped: list[PrunableItem], *, is_done: bool, as_json: bool) -> None:
-    if as_json:
-        for surplus in items:
-            print_json("surplus", {**surplus.as_json(), "is_removed": is_done and surplus not in skipped})
-        return
+def _print_surplus(items: list[PrunableItem], skipped: list[PrunableItem], *, is_done: bool) -> None:
+    for surplus in items:
+        print_json("surplus", {**surplus.as_json(), "is_removed": is_done and surplus not in skipped})
     if not items:
         print_notice("nothing to remove")
         return
@@ -212,13 +202,12 @@ def _print_surplus(items: list[PrunableItem], skipped: list[PrunableItem], *, is
     removed = [surplus for surplus in items if surplus not in skipped]
     size = format_size(sum(surplus.bytes for surplus in (removed if is_done else items)))
     if not is_done:
-        print_notice(
-            f"{format_count(len(items), 'thing')}, {size}: nothing was removed; `lemming prune --yes` removes them"
-        )
+        count = format_count(len(items), "thing")
+        print_notice(f"{count}, {size}: nothing was removed; `lemming prune --yes` removes them")
         return
     print_notice(f"{format_count(len(removed), 'thing')} removed, {size}")
     if skipped:
-        print_notice("an engine is running, so journals are kept; stop it first to remove them", style="yellow")
+        print_warning("an engine is running, so journals are kept; stop it first to remove them")
 
 
 def upgrade(
@@ -240,11 +229,8 @@ def upgrade(
     if yes and steps:
         with open_org(base, command="upgrade"):
             do_upgrade(base, steps)
-    is_done = yes or not steps
-    if context.as_json:
-        facts = {"from": old_format, "to": NEWEST_FORMAT, "is_done": is_done}
-        print_json("upgrade", {**facts, "files": [*steps]})
-        return
+    facts = {"from": old_format, "to": NEWEST_FORMAT, "is_done": yes or not steps}
+    print_json("upgrade", {**facts, "files": [*steps]})
     for file, text in steps.items():
         print_data(f"{file}: {text}")
     if not steps:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from lemming.commands.command_context import CommandContext, Quiet, argument, option
-from lemming.commands.terminal import format_count, print_data, print_json, print_notice, print_text
+from lemming.commands.terminal import format_count, print_data, print_json, print_notice, print_text, print_warning
 from lemming.commands.trust import load_settings
 from lemming.journal_tools.replay.replay_runtime import ReplayMismatch
 from lemming.journal_tools.replay.tick_replay import ReplayResult, list_replayable_ticks, replay_into
@@ -50,13 +50,13 @@ def replay(
     try:
         if into is None:
             _import_plugins(base)
-            _print_replay(replay_in_place(base, selected_ticks), as_json=context.as_json, quiet=quiet)
+            _print_replay(replay_in_place(base, selected_ticks))
         else:
             rerun_ticks = list_replayable_ticks(base, selected_ticks[-1] if selected_ticks else None)
-            _print_replay(replay_into(base, into, rerun_ticks), as_json=context.as_json, quiet=quiet)
-            _print_state_root(base, into, as_json=context.as_json, quiet=quiet)
+            _print_replay(replay_into(base, into, rerun_ticks))
+            _print_state_root(base, into)
     except ReplayMismatch as difference:
-        if difference.diff and not context.as_json:
+        if difference.diff:
             print_text(difference.diff)
         raise
 
@@ -73,31 +73,26 @@ def _import_plugins(base: OrgPath) -> None:
         load_settings(base)
 
 
-def _print_replay(replayed: Iterator[ReplayResult], *, as_json: bool, quiet: bool) -> None:
+def _print_replay(replayed: Iterator[ReplayResult]) -> None:
     ticks = turns = 0
     for replayed_tick in replayed:
         ticks, turns = ticks + 1, turns + replayed_tick.turns
-        if as_json:
-            print_json("tick_replayed", vars(replayed_tick))
-        elif replayed_tick.not_repeatable and not quiet:
+        print_json("tick_replayed", vars(replayed_tick))
+        if replayed_tick.not_repeatable:
             names = ", ".join(replayed_tick.not_repeatable)
             print_notice(f"tick {replayed_tick.tick}: not compared: {names} (the engine or the disk ended that turn)")
-    if not as_json and not quiet:
-        print_notice(f"{format_count(ticks, 'tick')}, {format_count(turns, 'turn')}: all results are the same")
+    print_notice(f"{format_count(ticks, 'tick')}, {format_count(turns, 'turn')}: all results are the same")
 
 
-def _print_state_root(base: OrgPath, into: Path, *, as_json: bool, quiet: bool) -> None:
+def _print_state_root(base: OrgPath, into: Path) -> None:
     replayed, original = compute_file_digests(into), compute_file_digests(base)
     root, original_root = compute_state_root(replayed), compute_state_root(original)
     differing = sorted(file for file in {*replayed, *original} if replayed.get(file) != original.get(file))
-    if as_json:
-        print_json("state_root", {"root": root, "original": original_root, "differing": differing})
-        return
+    print_json("state_root", {"root": root, "original": original_root, "differing": differing})
     print_data(root)
-    if differing and not quiet:
+    if differing:
         suffix = f" and {len(differing) - _MAX_FILES_NAMED} more" if len(differing) > _MAX_FILES_NAMED else ""
         file_list = ", ".join(differing[:_MAX_FILES_NAMED])
-        print_notice(
+        print_warning(
             f"the organisation itself has the state root {original_root}; different files: {file_list}{suffix}",
-            style="yellow",
         )

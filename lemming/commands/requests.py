@@ -21,6 +21,7 @@ from lemming.commands.terminal import (
     print_columns,
     print_data,
     print_notice,
+    print_warning,
     show_progress_bar,
     style_text,
     to_text,
@@ -151,9 +152,7 @@ def cancel(
       lemming cancel 3fa9c1 "it was answered on the phone"
     """
     entry = write_cancel(context.org, reference, person=person, text=" ".join(text or ()))
-    if context.print_as_json("entry", entry.as_json()):
-        return
-    print_data(entry.file)
+    context.print_entry(entry)
     print_notice("cancelled; a running turn may still answer", style="dim")
 
 
@@ -203,7 +202,7 @@ def _prompt_for_answer(request: RequestView) -> tuple[str, dict[str, Any]]:
     """Prompt on the terminal for an answer: each field, or a text."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("the answer is empty", hint=describe_fields(request))
-    print_notice(f"{request.asker} asks: {request.text}", style="bold")
+    print_warning(f"{request.asker} asks: {request.text}", style="bold")
     properties = get_properties(get_answer_schema(request))
     if not properties:
         return typer.prompt("Answer", err=True), {}
@@ -226,4 +225,4 @@ def _prompt_for_field(request: RequestView, name: str, *, is_required: bool) -> 
         try:
             return parse_field(get_answer_schema(request), name, typed)
         except UsageError as error:
-            print_notice(str(error), style="yellow")
+            print_warning(str(error))

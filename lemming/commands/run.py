@@ -71,12 +71,12 @@ def run_once(
     if dry_run:
         from lemming.commands.prompt import print_next_tick
 
-        print_next_tick(base, agents, as_json=context.as_json)
+        print_next_tick(base, agents)
         return
     require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
 
     with stop_on_signals(quiet=quiet) as switch:
-        narrator = Narrator(base, switch.stop, as_json=context.as_json, quiet=quiet)
+        narrator = Narrator(base, switch.stop)
         exit_statuses = []  # the exit status of each tick
         for report in engine.ticks(
             base,
@@ -96,11 +96,10 @@ def run_once(
                 raise typer.Exit(switch.exit_status)
             narrator.print_tick_summary(report)
             exit_statuses.append(compute_exit_status(report, narrator.due))
-            if not (quiet or context.as_json):
-                _print_missed_turns(report, narrator.due, agents)
+            _print_missed_turns(report, narrator.due, agents)
     if narrator.is_output_closed:
         raise typer.Exit(BROKEN_PIPE)
-    if report.tick == 1 and report.by_status("done") and not quiet and not context.as_json:
+    if report.tick == 1 and report.by_status("done"):
         print_notice("next: `lemming tick` shows this tick in full, `lemming run-once` runs the next")
     raise typer.Exit(next(filter(None, exit_statuses), 0))
 
@@ -185,9 +184,9 @@ def run_forever(
     require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
     has_failures = False
     with stop_on_signals(quiet=quiet) as switch:
-        narrator = Narrator(base, switch.stop, as_json=context.as_json, quiet=quiet)
+        narrator = Narrator(base, switch.stop)
         with (
-            _serve_channels(base, serve, switch.stop, quiet=quiet),
+            _serve_channels(base, serve, switch.stop),
             _supervise_run(base, narrator, health=health, interval_s=interval, batch=batch) as observer,
         ):
             ticks = engine.ticks(
@@ -212,18 +211,15 @@ def run_forever(
     if narrator.is_output_closed:
         raise typer.Exit(BROKEN_PIPE)
     if switch.signal:
-        if not quiet:
-            print_notice("stopped")
+        print_notice("stopped")
         return
     raise typer.Exit(TURN_FAILED if has_failures else 0)
 
 
-def _serve_channels(
-    base: Organisation, port: int | None, stop: Event, *, quiet: bool
-) -> AbstractContextManager[object]:
+def _serve_channels(base: Organisation, port: int | None, stop: Event) -> AbstractContextManager[object]:
     if port is None:
         return nullcontext()
-    server: AbstractContextManager[object] = require_fact("channels.serve")(base.base, port, stop=stop, quiet=quiet)
+    server: AbstractContextManager[object] = require_fact("channels.serve")(base.base, port, stop=stop)
     return server
 
 
@@ -235,4 +231,4 @@ def _supervise_run(
         return nullcontext(narrator.on_event)
     from lemming.commands.supervision import supervise
 
-    return supervise(base, narrator.on_event, health=health, interval_s=interval_s, batch=batch, quiet=narrator.quiet)
+    return supervise(base, narrator.on_event, health=health, interval_s=interval_s, batch=batch)

@@ -14,10 +14,13 @@ from lemming.commands.terminal import (
     format_duration,
     format_usd,
     get_terminal_width,
+    has_person,
+    is_for_program,
     one_line,
     print_json,
     print_notice,
     print_on_last_line,
+    print_warning,
     style_text,
 )
 from lemming.kernel.base import paths
@@ -123,8 +126,6 @@ class Narrator:
 
     base: OrgPath
     stop: threading.Event
-    as_json: bool = False
-    quiet: bool = False
     due: list[str] = field(default_factory=list)
     tick: int = 0
     is_output_closed: bool = False
@@ -146,9 +147,9 @@ class Narrator:
             self.stop.set()
 
     def _handle_event(self, event: Event) -> None:
-        if self.as_json:
-            if kind := event_type_name(type(event)):
-                print_json(kind, event_to_json(event, self.tick))
+        if kind := event_type_name(type(event)):
+            print_json(kind, event_to_json(event, self.tick))
+        if is_for_program():
             return
         self._clear_line()
         self._print_event(event)
@@ -163,54 +164,49 @@ class Narrator:
             case TurnEnded():
                 self._print_turn(event.report)
             case Sleeping() | Woken():
-                if not self.quiet and (line := format_sleep(event)):
+                if line := format_sleep(event):
                     print_notice(f"  {style_text(line, 'dim', sys.stderr)}")
-            case ModelWrote() if not self.quiet:
+            case ModelWrote():
                 self._streamed_lines.add_text(event, self._name_width)
             case ProblemFound():
                 self._print_problem(event)
             case HistoryNotKept(problem=problem):
-                print_notice(f"warning: the history commit failed: {one_line(problem.message, 400)}", style="yellow")
-                print_notice(f"  fix: {problem.hint}")
+                print_warning(f"warning: the history commit failed: {one_line(problem.message, 400)}")
+                print_warning(f"  fix: {problem.hint}", style="plain")
             case _ if line := one_line(event.as_line(), 600):
                 if event.is_warning:
-                    print_notice(f"  {style_text('warning ', 'yellow', sys.stderr)}  {line}")
-                elif not self.quiet:
+                    print_warning(f"  {style_text('warning ', 'yellow', sys.stderr)}  {line}", style="plain")
+                else:
                     print_notice(f"  {style_text(line, 'dim', sys.stderr)}")
 
     def print_stopped_tick(self, report: TickReport) -> None:
         """Print a tick that was stopped before its end; the engine emits no event for a stop."""
         self._clear_line()
         self._running.clear()
-        if self.as_json:
-            print_json("tick_stopped", report.as_json())
-            return
-        if not self.quiet:
-            ended = {turn.agent for turn in report.turns}
-            pending_agents = ", ".join(name for name in self.due if name not in ended)
-            print_notice(f"tick {report.tick} is unfinished ({pending_agents} to go); the next run continues it")
+        print_json("tick_stopped", report.as_json())
+        ended = {turn.agent for turn in report.turns}
+        pending_agents = ", ".join(name for name in self.due if name not in ended)
+        print_notice(f"tick {report.tick} is unfinished ({pending_agents} to go); the next run continues it")
 
     def print_tick_summary(self, report: TickReport) -> None:
         """Print the summary of a tick."""
         self._running.clear()
-        if not self.as_json and not self.quiet:
-            print_notice(format_tick_summary(report, self.due))
+        print_notice(format_tick_summary(report, self.due))
 
     def _print_tick_start(self, event: TickBegins) -> None:
-        if not self.quiet and self._name_width:
+        if self._name_width:
             print_notice(format_tick_start(event), style="bold")
         for name, reason in event.broken.items():
-            print_notice(
-                f"  {self._pad_name(name)}  {style_text('broken  ', 'red', sys.stderr)}  {one_line(reason, 400)}"
-            )
+            status_text = style_text("broken  ", "red", sys.stderr)
+            print_warning(f"  {self._pad_name(name)}  {status_text}  {one_line(reason, 400)}", style="plain")
 
     def _print_turn(self, turn: TurnReport) -> None:
         self._streamed_lines.flush(turn.agent, self._name_width)
         if turn.agent in self._running:
             self._running.remove(turn.agent)
-        if not self.quiet or turn.status == "failed":
+        if turn.status == "failed" or has_person():
             for line in self._format_turn(turn):
-                print_notice(line)
+                print_warning(line, style="plain")
 
     def _print_running(self) -> None:
         """Print the running turns on the last line of a terminal, until replaced by the next line of text."""
@@ -224,7 +220,7 @@ class Narrator:
 
     @property
     def _uses_last_line(self) -> bool:
-        return not self.quiet and not self.as_json and sys.stderr.isatty()
+        return has_person() and sys.stderr.isatty()
 
     def _format_turn(self, turn: TurnReport) -> list[str]:
         name = self._pad_name(turn.agent)
@@ -249,7 +245,7 @@ class Narrator:
         text = one_line(f"{location}: {problem.message}{hint}", 400)
         kind = "ignored" if problem.severity == "error" else problem.severity
         prefix = f"{self._pad_name(event.agent)}  " if event.agent else ""
-        print_notice(f"  {prefix}{style_text(kind.ljust(8), 'yellow', sys.stderr)}  {text}")
+        print_warning(f"  {prefix}{style_text(kind.ljust(8), 'yellow', sys.stderr)}  {text}", style="plain")
 
     def _pad_name(self, name: str) -> str:
         return name.ljust(self._name_width)

@@ -50,7 +50,7 @@ def schedule(
     org = Organisation.from_path(context.org)
     config = load_settings(org)
     if why:
-        _print_dependency(org, config, *why, as_json=context.as_json)
+        _print_dependency(org, config, *why)
         return
     if until is not None:
         _print_upcoming(context, org, config, until)
@@ -58,9 +58,7 @@ def schedule(
     first = load_tick(org) if start is None else start
     for tick in range(first, first + ticks):
         upcoming_tick = forecast_tick(org, config, tick)
-        if context.as_json:
-            print_json("plan", upcoming_tick.as_json())
-            continue
+        print_json("plan", upcoming_tick.as_json())
         _print_tick_plan(upcoming_tick)
         if upcoming_tick.is_next and (waits := summarize_inbox(list_person_inbox(org))):
             print_data(style_text(f"  {one_line(waits, 400)}", "yellow"))
@@ -107,12 +105,11 @@ def _format_waits(waits: TurnWaits, rank: int) -> str:
     return f"waits for {', '.join(names[:NAMES_SHOWN])}{suffix}" if names else ""
 
 
-def _print_dependency(org: Organisation, config: Config, first_agent: str, second_agent: str, *, as_json: bool) -> None:
+def _print_dependency(org: Organisation, config: Config, first_agent: str, second_agent: str) -> None:
     """Print the permissions that make an agent wait for another when both are due."""
     later, earlier, reasons = explain_wait(org, config, first_agent, second_agent)
-    if as_json:
-        print_json("plan_why", {"agent": later, "before_it": earlier, "reasons": reasons})
-    elif reasons:
+    print_json("plan_why", {"agent": later, "before_it": earlier, "reasons": reasons})
+    if reasons:
         print_data(f"{later} waits for {earlier}, which comes first in the order of a tick:")
         for reason in reasons:
             print_data(f"  {reason}")

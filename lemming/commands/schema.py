@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from lemming.commands.command_context import CommandContext, argument
-from lemming.commands.terminal import print_data, print_pretty_json
-from lemming.kernel.base.jsontext import dump_compact
+from lemming.commands.terminal import print_pretty_json, print_raw_json
 from lemming.queries.format_schemas import get_schema
 
 FormatName = Literal[
@@ -28,6 +27,5 @@ def schema(context: CommandContext, name: Annotated[FormatName, argument("FORMAT
     """
     document = get_schema({"output": "shown", "reply": "turn"}.get(name, name))
     if context.as_json:
-        print_data(dump_compact(document).decode())
-    else:
-        print_pretty_json(document)
+        print_raw_json(document)
+    print_pretty_json(document)

@@ -16,7 +16,7 @@ from lemming.commands.command_context import (
     parse_json_object,
     require_agent_folder,
 )
-from lemming.commands.terminal import print_notice
+from lemming.commands.terminal import print_notice, print_warning
 from lemming.kernel import messages
 from lemming.kernel.agents import Agent, list_agent_folders, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
@@ -207,9 +207,8 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
         if has_model_turns(reader, config) and _is_news(entry, reader, agent_names, config)
     ]
     if to is not None and to not in {agent.name for agent in permitted_readers}:
-        print_notice(
+        print_warning(
             f'warning: {to} cannot read it; add "{entry.agent}" to read_outboxes in agents/{to}/resume.json',
-            style="yellow",
         )
     for agent in permitted_readers:
         if is_person_agent(agent, config) and agent.name in entry.targets:
@@ -234,7 +233,7 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
         verb = "sees it in its" if len(indirect_readers) == 1 else "see it in their"
         names = " and ".join(indirect_readers) if len(indirect_readers) < 3 else _format_readers(indirect_readers)
         summary = f"no agent is woken; {names} {verb} next turn"
-        print_notice(summary if indirect_readers else "warning: no agent reads this outbox", style="yellow")
+        print_warning(summary if indirect_readers else "warning: no agent reads this outbox")
 
 
 def _is_news(entry: OutboxEntry, agent: Agent, agent_names: frozenset[str], config: Config) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from lemming.commands.command_context import CommandContext, option, parse_seconds
-from lemming.commands.terminal import print_data, print_notice, print_text
+from lemming.commands.terminal import print_data, print_json, print_notice, print_text, print_warning
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
@@ -96,8 +96,7 @@ def service(
     )
     text = render_unit(unit, form)
     written = "" if only_print or form != "systemd" else _write_unit(unit, text)
-    if context.print_as_json("service", {"form": form, "file": written, "name": unit.name, "text": text}):
-        return
+    print_json("service", {"form": form, "file": written, "name": unit.name, "text": text})
     if written:
         print_data(written)
     else:
@@ -105,7 +104,7 @@ def service(
     _print_next_steps(unit, form, written)
     _print_missing_trust(base)
     if channel_agents and serve is None:
-        print_notice(f"channels of {', '.join(channel_agents)} are not served: add --serve PORT", style="yellow")
+        print_warning(f"channels of {', '.join(channel_agents)} are not served: add --serve PORT")
 
 
 def _list_served_channels(base: OrgPath, config: Config) -> list[str]:
@@ -163,9 +162,7 @@ def _print_missing_trust(base: OrgPath) -> None:
         if missing_permission.permission.needs_agreement
     ]
     if missing:  # never done without being asked
-        print_notice(
-            f"first: `lemming trust --yes`; it is not yet permitted to do this: it {missing[0]}", style="yellow"
-        )
+        print_warning(f"first: `lemming trust --yes`; it is not yet permitted to do this: it {missing[0]}")
 
 
 def _build_options(interval: float | None, *, wake_on_change: bool) -> list[str]:

@@ -16,6 +16,7 @@ from lemming.commands.terminal import (
     one_line,
     print_data,
     print_notice,
+    print_warning,
     style_text,
 )
 from lemming.kernel.agents import Survey
@@ -131,7 +132,7 @@ def _print_status(context: CommandContext, org_status: OrgStatus, waiting_line: 
         print_data(STATUS.empty)
     _print_issues(context, org_status)
     for problem in org_status.misplaced:
-        print_notice(one_line(str(problem), 400), style="yellow")
+        print_warning(one_line(str(problem), 400))
 
 
 def _format_tick_position(

@@ -28,7 +28,7 @@ from lemming.queries.screens.status_screen import status_to_json
 
 @contextlib.contextmanager
 def supervise(
-    base: OrgPath, observer: Observer, *, health: int | None, interval_s: float | None, batch: bool, quiet: bool
+    base: OrgPath, observer: Observer, *, health: int | None, interval_s: float | None, batch: bool
 ) -> Iterator[Observer]:
     """Report progress to systemd and /healthz; yield the engine's observer, which also passes events to `observer`."""
     supervisor, folder = SystemdNotifier(), Path(base)
@@ -43,8 +43,7 @@ def supervise(
     with contextlib.ExitStack() as stack:
         if health is not None:
             port = stack.enter_context(serve_health(health, _HealthProbe(Organisation(folder), progress), folder))
-            if not quiet:
-                print_notice(f"http://{HOST}:{port}{PATH} reports the health", style="dim")
+            print_notice(f"http://{HOST}:{port}{PATH} reports the health", style="dim")
         stack.enter_context(run_watchdog(supervisor, progress, folder))
         yield notify_all
 

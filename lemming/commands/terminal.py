@@ -15,6 +15,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
 from lemming.kernel.base.invisible_text import INVISIBLE
@@ -40,44 +41,93 @@ class OutputClosed(Exception):
     """The reader of the output has closed the pipe: `lemming ... | head`."""
 
 
+@dataclass
+class _Mode:
+    """The reader of the output: a program (`--json`) or a person, who may want errors only (`--quiet`)."""
+
+    as_json: bool = False
+    quiet: bool = False
+
+
+_MODE = _Mode()
+
+
+@contextlib.contextmanager
+def output_mode(*, as_json: bool, quiet: bool = False) -> Iterator[None]:
+    """Choose the reader for the length of a block.
+
+    A program gets objects, a person gets texts and tables. So a command prints both, and only one of them appears.
+    Notices are for a person without `--quiet`; warnings and errors are for everybody.
+    """
+    former = _MODE.as_json, _MODE.quiet
+    _MODE.as_json, _MODE.quiet = as_json, quiet
+    try:
+        yield
+    finally:
+        _MODE.as_json, _MODE.quiet = former
+
+
+def is_for_program() -> bool:
+    """Return True if objects are printed."""
+    return _MODE.as_json
+
+
+def has_person() -> bool:
+    """Return True if notices are printed."""
+    return not (_MODE.as_json or _MODE.quiet)
+
+
 def print_data(text: str = "") -> None:
-    """Print a line of data. Line breaks become spaces, except for leading empty lines."""
-    _write_line(text, sys.stdout)
+    """Print a line of data for a person. Line breaks become spaces, except for leading empty lines."""
+    if not _MODE.as_json:
+        _write_line(text, sys.stdout)
 
 
 def print_text(text: str) -> None:
-    """Print a text of several lines to standard output."""
-    _write_text(f"{_sanitize_output(text)}\n", sys.stdout)
+    """Print a text of several lines for a person."""
+    if not _MODE.as_json:
+        _write_text(f"{_sanitize_output(text)}\n", sys.stdout)
 
 
 def print_json(kind: str, facts: Mapping[str, Any]) -> None:
-    """Print an object on one line, preceded by version and type."""
-    from lemming.kernel.base.jsontext import dump_compact
+    """Print an object for a program."""
+    if _MODE.as_json:
+        print_object(kind, facts)
 
-    _print_json_text({"v": 1, "type": kind, **facts}, dump_compact, "\n")
+
+def print_object(kind: str, facts: Mapping[str, Any]) -> None:
+    """Print an object on one line for everybody, preceded by version and type."""
+    print_raw_json({"v": 1, "type": kind, **facts})
 
 
 def print_raw_json(document: Mapping[str, Any]) -> None:
-    """Print an object of another program's format on one line."""
+    """Print an object of another program's format on one line for everybody."""
     from lemming.kernel.base.jsontext import dump_compact
 
     _print_json_text(document, dump_compact, "\n")
 
 
 def print_pretty_json(document: Any) -> None:
-    """Print indented JSON for people."""
+    """Print indented JSON for a person."""
     from lemming.kernel.base.jsontext import dump_pretty
 
-    _print_json_text(document, dump_pretty, "")
+    if not _MODE.as_json:
+        _print_json_text(document, dump_pretty, "")
 
 
 def print_notice(text: str = "", *, style: Style = "plain") -> None:
-    """Print a line for the user on standard error."""
+    """Print a line for a person on standard error, unless they want errors only."""
+    if has_person():
+        print_warning(text, style=style)
+
+
+def print_warning(text: str, *, style: Style = "yellow") -> None:
+    """Print a line for everybody on standard error."""
     _write_line(style_text(text, style, sys.stderr), sys.stderr)
 
 
 def print_notice_text(text: str) -> None:
-    """Print a text of several lines for the user on standard error."""
+    """Print a text of several lines for everybody on standard error."""
     _write_text(f"{_sanitize_output(text)}\n", sys.stderr)
 
 

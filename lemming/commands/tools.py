@@ -18,7 +18,16 @@ from lemming.commands.command_context import (
     option,
     parse_json_object,
 )
-from lemming.commands.terminal import format_count, one_line, print_data, print_notice, print_text, style_text
+from lemming.commands.terminal import (
+    format_count,
+    one_line,
+    print_data,
+    print_json,
+    print_notice,
+    print_text,
+    print_warning,
+    style_text,
+)
 from lemming.commands.trust import load_settings, require_workspace_trust
 from lemming.kernel.agents import Agent, load_agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
@@ -137,8 +146,7 @@ def show_tool(context: CommandContext, name: Name, agent: AsAgent = None) -> Non
     toolset, agents = get_toolset(settings, base), survey_agents(base).agents
     tool = _require_tool(toolset, name, _require_agent(base, agent) if agent else None)
     callers = [tool_row.name for tool_row in agents.values() if can_call(tool, tool_row, toolset, settings)]
-    if context.print_as_json("tool", TOOLS.to_json(ToolRow(tool, callers))):
-        return
+    print_json("tool", TOOLS.to_json(ToolRow(tool, callers)))
     limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
     repeat_text = "may be repeated after a crash" if tool.repeatable else "is not repeated after a crash"
     print_data(f"{style_text(tool.name, 'bold')}  {tool.tool_class}, from {format_origin(tool)}")
@@ -186,8 +194,8 @@ def call(
     else:
         result = _run_call(Runtime(base), name, agent, arguments, applies_effects=False)
         base.close()
-    if not context.print_as_json("tool_called", result_to_json(name, result)):
-        _print_result(result, is_applied=yes)
+    print_json("tool_called", result_to_json(name, result))
+    _print_result(result, is_applied=yes)
     if not result.success:
         raise typer.Exit(1)
 
@@ -208,14 +216,13 @@ def new(
     """
     base = context.org
     created = create_tool(base, name, agent)
-    if context.print_as_json("tool_file", {"file": created.file, "is_new": created.is_new, "agent": created.agent}):
-        return
+    print_json("tool_file", created._asdict())
     print_data(str(Path(base) / created.file))
     if created.agent:
         print_notice(f"{created.agent} may call it (permissions.tools of its resume)")
         caller = load_agent(base, created.agent)
         if tool_warning := small_model_warning(caller, load_config(base)):
-            print_notice(f"warning: {tool_warning}; {WITH_TOOLS}", style="yellow")
+            print_warning(f"warning: {tool_warning}; {WITH_TOOLS}")
     else:
         agents = ", ".join(survey_agents(base).agents)
         print_notice(f"no agent may call it yet: lemming tools new {name} --agent ONE of {agents}")

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from lemming.commands.command_context import CommandContext, option
-from lemming.commands.terminal import one_line, print_data, print_json, print_notice
+from lemming.commands.terminal import one_line, print_data, print_json, print_notice, print_warning
 from lemming.kernel.access.code_guard import allow_code
 from lemming.kernel.access.workspace_trust import RequiredPermission, WorkspaceTrust
 from lemming.kernel.agents import Agent, survey_agents
@@ -121,9 +121,9 @@ def require_trust_for_copy(
 def _confirm_trust(base: OrgPath, grants: PermissionGrants, missing: list[MissingPermission], *, can_ask: bool) -> None:
     is_optional = not any(missing_permission.permission.needs_agreement for missing_permission in missing)
     if can_ask or is_optional:
-        print_notice(f"{base} was not created by you on this machine. Running it")
+        print_warning(f"{base} was not created by you on this machine. Running it", style="plain")
         for missing_permission in missing:
-            print_notice(f"  - {one_line(str(missing_permission), _SENTENCE_WIDTH)}")
+            print_warning(f"  - {one_line(str(missing_permission), _SENTENCE_WIDTH)}", style="plain")
     if typer.confirm("Grant this and run it?", err=True) if can_ask else is_optional:
         with contextlib.suppress(DiskError):  # a user without a home is asked again
             grants.grant(missing_permission.permission for missing_permission in missing)
@@ -194,7 +194,9 @@ def load_settings(base: OrgPath) -> Config:
     if not code_names or has_workspace_trust(base):
         return Runtime(Organisation.from_path(base)).load_config()
     names = ", ".join(code_names)
-    print_notice(f"not imported: {one_line(names)}, because the workspace is not trusted (`lemming trust`)")
+    print_warning(
+        f"not imported: {one_line(names)}, because the workspace is not trusted (`lemming trust`)", style="plain"
+    )
     return replace(config, org=replace(config.org, tool_files=[]))
 
 

@@ -11,7 +11,9 @@ from lemming.commands.terminal import (
     get_terminal_width,
     one_line,
     print_data,
+    print_json,
     print_notice,
+    print_warning,
     show_progress_bar,
     style_text,
 )
@@ -59,8 +61,8 @@ def why(
     """
     base = context.org
     if trace := trace_line(base, target, branch=branch):
-        if not context.print_as_json("line", trace.as_json()):
-            _print_line_trace(trace)
+        print_json("line", trace.as_json())
+        _print_line_trace(trace)
         return
     if branch:
         hint = "lemming why PATH:LINE --branch BRANCH"
@@ -70,7 +72,7 @@ def why(
         root = build_provenance(writings, target, depth=depth)
         trust_steps = load_trust_steps(writings, root.path)
     if grep and not filter_branches(root, grep):
-        print_notice(f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back', style="yellow")
+        print_warning(f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back')
     if context.print_as_json("why", tree_to_json(writings, root, trust_steps)):
         return
     lines = [*render_tree(root, everything=everything or bool(grep)), *_format_trust_steps(trust_steps)]
@@ -80,7 +82,7 @@ def why(
         _print_sources(root)
     if writings.damaged:
         ticks = ", ".join(map(str, sorted(writings.damaged)))
-        print_notice(f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow")
+        print_warning(f"the journals of tick {ticks} cannot be read; `lemming repair` says more")
 
 
 def _print_line_trace(trace: LineTrace) -> None:

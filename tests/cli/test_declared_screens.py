@@ -14,7 +14,7 @@ from terminal import Lemming, typed_at
 from docs.reference import render_columns
 from lemming.capabilities.mcp.mcp_server import make_server
 from lemming.commands.command_context import CommandContext
-from lemming.commands.terminal import one_line
+from lemming.commands.terminal import one_line, output_mode
 from lemming.engine import run_once
 from lemming.kernel.org.organisation import Organisation
 from lemming.queries.format_schemas import get_schema
@@ -103,7 +103,8 @@ def test_a_new_column_is_one_line(desk: Path, capsys: pytest.CaptureFixture[str]
 
     Context(None, as_json=False).print_screen(screen, result)  # type: ignore[arg-type]
     assert capsys.readouterr().out.splitlines()[0].endswith("  SHARE")
-    Context(None, as_json=True).print_screen(screen, result)  # type: ignore[arg-type]
+    with output_mode(as_json=True):
+        Context(None, as_json=True).print_screen(screen, result)  # type: ignore[arg-type]
     assert '"share":0.25' in capsys.readouterr().out
     assert screen.schema()["properties"]["share"] == {"type": "number", "description": column.about}
     assert "| SHARE | `share` | number | Share of the limit that is spent. |" in render_columns(screen)

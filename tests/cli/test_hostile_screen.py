@@ -116,7 +116,7 @@ def test_a_terminal_with_colours_is_not_steered_either(
 
 
 def test_json_says_the_same_with_escapes(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.print_json("probe", {FORGED: FORGED})
+    terminal.print_object("probe", {FORGED: FORGED})
     out = capsys.readouterr().out
     assert harmful(out) == ""
     assert json.loads(out) == {"v": 1, "type": "probe", FORGED: FORGED}
@@ -141,7 +141,7 @@ def test_no_way_to_print_lets_a_secret_through(
         patch.setenv("DOOR_TOKEN", "open-sesame")
         refresh()
         say_it("say open-sesame")
-        terminal.print_json("probe", {"open-sesame": "open-sesame"})
+        terminal.print_object("probe", {"open-sesame": "open-sesame"})
     refresh()
     printed = capsys.readouterr()
     assert "sesame" not in printed.out + printed.err

@@ -221,7 +221,9 @@ def test_the_generated_pages_are_up_to_date() -> None:
 def test_every_type_of_object_that_json_prints_is_documented() -> None:
     sources = (REPOSITORY / "lemming/commands").glob("*.py")
     types = {
-        kind for file in sources for kind in re.findall(r'(?:print_json|print_as_json)\(\s*"(\w+)"', file.read_text())
+        kind
+        for file in sources
+        for kind in re.findall(r'(?:print_json|print_object|print_as_json)\(\s*"(\w+)"', file.read_text())
     }
     assert len(types) > 30
     text = (REPOSITORY / "docs/cli.md").read_text()

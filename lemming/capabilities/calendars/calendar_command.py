@@ -12,7 +12,7 @@ from lemming.capabilities.calendars.calendar_file import (
     find_calendar_problems,
     load_calendar,
 )
-from lemming.commands.terminal import print_data, print_notice
+from lemming.commands.terminal import print_data, print_notice, print_warning
 from lemming.ext import CheckSubject
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError
@@ -45,7 +45,7 @@ def add_job(base: OrgPath, agent: str, text: str, cron: str) -> None:
         f'job "{name}": {agent} is asked {describe_cron(cron)[:1].lower()}{describe_cron(cron)[1:]}; first {first}'
     )
     for problem in find_calendar_problems(CheckSubject(org=org, config=config)):
-        print_notice(f"warning: {problem}", style="yellow")
+        print_warning(f"warning: {problem}")
 
 
 def _generate_job_name(text: str, jobs: Mapping[str, CalendarJob]) -> str:

@@ -14,7 +14,7 @@ from lemming.capabilities.channels.channel_service import HOST, PORT, ServingSta
 from lemming.capabilities.channels.http_routes import LOCAL_NAMES, METRICS_TOKEN_ENV, MetricsSource
 from lemming.commands.command_context import CommandContext, Quiet, Trust, find_running_engine, option
 from lemming.commands.signals import stop_on_signals
-from lemming.commands.terminal import one_line, print_json, print_notice
+from lemming.commands.terminal import one_line, print_json, print_notice, print_warning
 from lemming.commands.trust import require_workspace_trust
 from lemming.ext import Problem
 from lemming.kernel.base.errors import UsageError
@@ -52,14 +52,11 @@ def serve(
     require_workspace_trust(base, is_trusted=trust, can_ask=sys.stdin.isatty())
     endpoint = _build_metrics_endpoint(host) if metrics else None
     with stop_on_signals(quiet=quiet) as switch:
-        with open_channel_server(
-            base.base, port, host=host, stop=switch.stop, quiet=quiet, as_json=context.as_json, metrics=endpoint
-        ):
-            if not quiet and find_running_engine(base) is None:
+        with open_channel_server(base.base, port, host=host, stop=switch.stop, metrics=endpoint):
+            if find_running_engine(base) is None:
                 print_notice("no engine is running: start `lemming run-forever` to run turns", style="yellow")
             switch.stop.wait()
-        if not quiet:
-            print_notice("stopped")
+        print_notice("stopped")
 
 
 def _build_metrics_endpoint(host: str) -> MetricsSource:
@@ -74,46 +71,24 @@ def _build_metrics_endpoint(host: str) -> MetricsSource:
 
 @contextmanager
 def open_channel_server(
-    base: Path,
-    port: int,
-    *,
-    host: str = HOST,
-    stop: Event,
-    quiet: bool,
-    as_json: bool = False,
-    metrics: MetricsSource | None = None,
+    base: Path, port: int, *, host: str = HOST, stop: Event, metrics: MetricsSource | None = None
 ) -> Iterator[ServingStatus]:
     """Serve http and mail channels for the length of the block, and print their addresses."""
-    on_problem = _print_problem_as_json if as_json else _print_problem
-    with run_channel_server(base, host=host, port=port, stop=stop, report=on_problem, metrics=metrics) as status:
+    with run_channel_server(base, host=host, port=port, stop=stop, report=_print_problem, metrics=metrics) as status:
         if metrics:
-            _print_metrics_address(f"http://{host}:{status.port}/metrics", quiet=quiet, as_json=as_json)
-        if as_json:
-            for agent, channel in status.channels:
-                address = channel.endpoint(host, status.port, agent.name)
-                print_json("listening", {"agent": agent.name, "place": address})
-        elif not quiet:
-            _print_address(status, host)
+            _print_address(None, f"http://{host}:{status.port}/metrics")
+        for agent, channel in status.channels:
+            _print_address(agent.name, channel.endpoint(host, status.port, agent.name))
+        if status.port and host not in LOCAL_NAMES:
+            print_warning(f"{host} is reachable from other machines without encryption: use a TLS proxy")
         yield status
 
 
-def _print_metrics_address(address: str, *, quiet: bool, as_json: bool) -> None:
-    if as_json:
-        print_json("listening", {"agent": None, "place": address})
-    elif not quiet:
-        print_notice(f"metrics: {address}")
-
-
-def _print_problem_as_json(problem: Problem) -> None:
-    print_json("problem", problem.as_json())
-
-
-def _print_address(status: ServingStatus, host: str) -> None:
-    for agent, channel in status.channels:
-        print_notice(f"{agent.name}: {channel.endpoint(host, status.port, agent.name)}")
-    if status.port and host not in LOCAL_NAMES:
-        print_notice(f"{host} is reachable from other machines without encryption: use a TLS proxy", style="yellow")
+def _print_address(agent: str | None, address: str) -> None:
+    print_json("listening", {"agent": agent, "place": address})
+    print_notice(f"{agent or 'metrics'}: {address}")
 
 
 def _print_problem(problem: Problem) -> None:
-    print_notice(one_line(str(problem), 600), style="yellow")
+    print_json("problem", problem.as_json())
+    print_warning(one_line(str(problem), 600))

@@ -8,7 +8,7 @@ from lemming.capabilities.gates.default_gates import standard_gates
 from lemming.capabilities.gates.gate_settings import get_gates
 from lemming.capabilities.gates.gates_screen import GATES
 from lemming.commands.command_context import CommandContext, make_command_group, make_screen_command, option
-from lemming.commands.terminal import print_notice, print_pretty_json
+from lemming.commands.terminal import print_json, print_notice, print_pretty_json
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.org.changing import edit_file
@@ -34,8 +34,8 @@ def show_standard(
         base = context.org
         _write_standard(base)
         print_notice(f"{ORG_FILE} has these gates now; next: `lemming gates list`, then `lemming validate`")
-    if not context.print_as_json("standard_gates", standard_gates()):
-        print_pretty_json(standard_gates())
+    print_json("standard_gates", standard_gates())
+    print_pretty_json(standard_gates())
 
 
 def _write_standard(base: Organisation) -> None:

@@ -28,6 +28,7 @@ from lemming.commands.terminal import (
     print_json,
     print_notice,
     print_text,
+    print_warning,
     style_text,
 )
 from lemming.commands.trust import require_workspace_trust
@@ -102,11 +103,11 @@ def try_servers(
     with closing(base):
         listings = base.get_cache(McpSessions).list_tools(server_names)  # in parallel: a hanging server delays no other
         for server in server_names:
-            server_tools = _test_server(base, server, listings[server], as_json=context.as_json)
+            server_tools = _test_server(base, server, listings[server])
             all_usable &= server_tools is not None
             if tool is not None and server_tools is not None:
                 resolved_tool = _resolve_tool(config, server, tool, server_tools, allows_side_effects=yes)
-                all_usable = _call_tool(base, server, resolved_tool, arguments, as_json=context.as_json)
+                all_usable = _call_tool(base, server, resolved_tool, arguments)
     raise typer.Exit(0 if all_usable else 1)
 
 
@@ -137,12 +138,12 @@ def accept(
         listings = base.get_cache(McpSessions).list_tools(server_names)
     failures = {server: listed.problem for server, listed in listings.items() if listed.problem}
     for server, problem in failures.items():
-        print_notice(one_line(f"{server}: {problem}", 600), style="red")
+        print_warning(one_line(f"{server}: {problem}", 600), style="red")
     locked_servers = load_lock(base).servers
     current_tools = {server: server_row.tools for server, server_row in listings.items() if not server_row.problem}
     changed = {server: tools for server, tools in current_tools.items() if locked_servers.get(server) != tools}
     for server, server_row in changed.items():
-        _print_differences(server, locked_servers.get(server, LockedServer()), server_row, as_json=context.as_json)
+        _print_differences(server, locked_servers.get(server, LockedServer()), server_row)
     if changed and (yes or not sys.stdin.isatty() or typer.confirm("Accept?", err=True)):
         save_lock(base, changed, sync=True)
         print_notice(f"kept in {LOCK_FILE}")
@@ -192,10 +193,7 @@ def serve(
     token, is_new = load_or_create_token()
 
     def print_address(port: int) -> None:
-        if context.as_json:
-            url = f"http://127.0.0.1:{port}/mcp"
-            print_json("mcp_listening", {"url": url, "token": token if is_new else None})
-            return
+        print_json("mcp_listening", {"url": f"http://127.0.0.1:{port}/mcp", "token": token if is_new else None})
         print_notice(f"http://127.0.0.1:{port}/mcp")
         print_notice(f"Authorization: Bearer {token}" if is_new else f"the token is that of {TOKEN_VARIABLE}")
 
@@ -220,24 +218,22 @@ def _select_servers(config: McpConfig, name: str | None) -> list[str]:
     return list(config.servers) if name is None else [name]
 
 
-def _test_server(base: Organisation, name: str, listed: ServerListing, *, as_json: bool) -> LockedServer | None:
+def _test_server(base: Organisation, name: str, listed: ServerListing) -> LockedServer | None:
     """Print the state of a server; return the tools if equal to the accepted tools, else None."""
     locked_server = load_lock(base).servers.get(name)
     tool_differences = find_differences(locked_server, listed.tools) if locked_server and not listed.problem else {}
-    if as_json:
-        tools = {f"{PREFIX}{name}.{tool}": server_row.description for tool, server_row in listed.tools.tools.items()}
-        facts = {"tools": tools, "problem": listed.problem, "left_out": dict(listed.rejected)}
-        print_json("mcp_test", {"server": name, **facts, "differences": tool_differences, "took_ms": listed.took_ms})
-        return None if listed.problem or tool_differences else listed.tools
+    tools = {f"{PREFIX}{name}.{tool}": server_row.description for tool, server_row in listed.tools.tools.items()}
+    facts = {"tools": tools, "problem": listed.problem, "left_out": dict(listed.rejected)}
+    print_json("mcp_test", {"server": name, **facts, "differences": tool_differences, "took_ms": listed.took_ms})
     if listed.problem:
-        print_notice(one_line(f"{name}: {listed.problem}", 600), style="red")
+        print_warning(one_line(f"{name}: {listed.problem}", 600), style="red")
         return None
     text = f"{format_count(len(listed.tools.tools), 'tool')} in {listed.took_ms} ms"
     print_data(f"{style_text(name, 'bold')}: {text}: {one_line(', '.join(listed.tools.tools), 300)}")
     for tool, reason in listed.rejected.items():
-        print_notice(one_line(f"  {tool} is left out: {reason}", 300), style="yellow")
+        print_warning(one_line(f"  {tool} is left out: {reason}", 300))
     for tool, text in tool_differences.items():
-        print_notice(one_line(f"  {tool} {text}; `lemming mcp accept {name}`", 300), style="yellow")
+        print_warning(one_line(f"  {tool} {text}; `lemming mcp accept {name}`", 300))
     return None if tool_differences else listed.tools
 
 
@@ -259,26 +255,22 @@ def _resolve_tool(
     return tool
 
 
-def _call_tool(base: Organisation, name: str, tool: str, arguments: dict[str, Any], *, as_json: bool) -> bool:
+def _call_tool(base: Organisation, name: str, tool: str, arguments: dict[str, Any]) -> bool:
     """Call a tool and print the result. Returns True on success."""
     from lemming.capabilities.mcp.server_sessions import McpSessions
 
     server = load_mcp_config(base).get_server(name)
     result = base.get_cache(McpSessions).call_tool(name, server, tool, arguments)
     text = to_text(result.content, result.structured)
-    if as_json:
-        print_json("mcp_call", {"server": name, "tool": tool, "success": not result.is_error, "output": text})
-    else:
-        print_text(text)
+    print_json("mcp_call", {"server": name, "tool": tool, "success": not result.is_error, "output": text})
+    print_text(text)
     return not result.is_error
 
 
-def _print_differences(name: str, accepted: LockedServer, current: LockedServer, *, as_json: bool) -> None:
+def _print_differences(name: str, accepted: LockedServer, current: LockedServer) -> None:
     """Print the differences between accepted and current tools."""
     for tool, difference in find_differences(accepted, current).items():
-        if as_json:
-            print_json("mcp_difference", {"server": name, "tool": tool, "what": difference})
-            continue
+        print_json("mcp_difference", {"server": name, "tool": tool, "what": difference})
         print_data(f"{style_text(f'{PREFIX}{name}.{tool}', 'bold')} {difference}")
         for sign, described_tool in (("-", accepted.tools.get(tool)), ("+", current.tools.get(tool))):
             if described_tool is not None:

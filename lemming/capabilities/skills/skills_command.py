@@ -8,7 +8,7 @@ from typing import Annotated
 from lemming.capabilities.skills.skills_screen import SKILLS, SkillStatus, list_skill_statuses
 from lemming.commands.command_context import CommandContext, argument, make_command_group
 from lemming.commands.error_reporting import print_problem
-from lemming.commands.terminal import print_data, print_notice, print_text
+from lemming.commands.terminal import print_data, print_json, print_notice, print_text
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.files import fs
@@ -65,8 +65,8 @@ def export_skill(
         target, _SHIPPED_SKILL.relative_to(_SHIPPED_SKILL.parents[1]).as_posix(), _SHIPPED_SKILL.read_bytes()
     )
     written = target / _SHIPPED_SKILL.parent.name / _SHIPPED_SKILL.name
-    if not context.print_as_json("skill_written", {"file": str(written)}):
-        print_data(str(written))
+    print_json("skill_written", {"file": str(written)})
+    print_data(str(written))
 
 
 def _find_skill(base: Organisation, name: str) -> SkillStatus:

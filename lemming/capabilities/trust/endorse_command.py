@@ -7,7 +7,7 @@ from typing import Annotated
 from lemming.capabilities.trust.author_labels import build_payload
 from lemming.capabilities.trust.sidecar_labels import compute_file_digest
 from lemming.commands.command_context import AsPerson, CommandContext, argument
-from lemming.commands.terminal import print_data, print_notice
+from lemming.commands.terminal import print_notice
 from lemming.ext import load_tick
 from lemming.journal_tools.provenance.provenance_tree import resolve_target
 from lemming.journal_tools.provenance.write_log import WriteLog
@@ -53,9 +53,7 @@ def endorse(
         tags=[],
         created_at=timestamp(SystemClock().now()),
     )
-    if context.print_as_json("entry", entry.as_json()):
-        return
-    print_data(entry.file)
+    context.print_entry(entry)
     print_notice(f"{author} endorses {content_name}{f' in its current version ({digest[:12]})' if digest else ''}")
 
 

@@ -8,7 +8,7 @@ from lemming.capabilities.workers.running_workers import stop_worker
 from lemming.capabilities.workers.workers_screen import WORKERS
 from lemming.commands.command_context import AsPerson, CommandContext, argument, make_command_group, make_screen_command
 from lemming.commands.pause import get_user_name
-from lemming.commands.terminal import print_notice
+from lemming.commands.terminal import print_json, print_notice
 
 app = make_command_group("List running workers, and stop one.", default=make_screen_command(WORKERS))
 app.add_screen("list", WORKERS)
@@ -29,5 +29,5 @@ def stop(
       lemming workers stop coder
     """
     stop_worker(context.org, agent, by=person or get_user_name())
-    if not context.print_as_json("stop", {"agent": agent}):
-        print_notice(f"the worker of {agent} is told to end")
+    print_json("stop", {"agent": agent})
+    print_notice(f"the worker of {agent} is told to end")
