@@ -239,3 +239,41 @@ def test_what_is_edited_is_bound_to_the_files_that_it_named_before(tmp_path: Pat
     tick(base)
     assert charts(base) == []
     assert "changed since it was approved" in requests(base)[-1].payload["text"]
+
+
+def test_two_gates_that_ask_about_an_entry_need_a_person_whom_both_name(tmp_path: Path) -> None:
+    gates = [{**ASK, "persons": ["eve", "human"]}, {**ASK, "persons": ["human"], "because": "it is late"}]
+    base = org(tmp_path / "both", people=("eve", "human"), gates=gates)
+    tick(base)
+    (request,) = requests(base)
+    assert request.payload["target"] == "human"
+    assert "asks because it is news; it is late" in request.payload["text"]
+    lemming(base, "approve", request.id)
+    tick(base)
+    assert written(base) == ["the ferry is late"]
+    apart = [{**ASK, "persons": ["eve"]}, {**ASK, "persons": ["human"]}]
+    base = org(tmp_path / "apart", people=("eve", "human"), gates=apart)
+    tick(base)
+    assert (requests(base), written(base)) == ([], [])
+
+
+def test_gates_about_tags_and_text_of_an_entry_need_a_person_whom_both_name(tmp_path: Path) -> None:
+    tagged = {"at": "out", "deny": ["urgent"], "then": "ask", "persons": ["human"]}
+    reply = say("", outbox_entries=[{"kind": "report", "payload": {"text": "late"}, "tags": ["urgent"]}])
+    base = org(tmp_path, people=("eve", "human"), gates=[ASK, tagged], script=[{"tick": 1, "reply": reply}])
+    tick(base)
+    assert requests(base)[0].payload["target"] == "human"
+
+
+def test_a_gate_that_names_others_by_then_asks_them_as_well(tmp_path: Path) -> None:
+    base = org(tmp_path, people=("eve", "human"), gates=[{**ASK, "persons": ["eve"]}])
+    tick(base)
+    by_hand(base, "eve", 1, "yes", reply_to=requests(base)[0].id, target="ada", decision="approve")
+    edit(base, "config/org.json", gates=[{**ASK, "persons": ["eve"]}, {**ASK, "persons": ["human"]}])
+    tick(base)
+    assert written(base) == []
+    again = requests(base)[-1]
+    assert again.payload["target"] == "human"
+    by_hand(base, "human", 2, "too", reply_to=again.id, target="ada", decision="approve")
+    tick(base)
+    assert written(base) == ["the ferry is late"]

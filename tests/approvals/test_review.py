@@ -21,12 +21,12 @@ SECRET = "pull the red lever"
 IN = {"at": "in", "then": "ask", "when": {"field": "from", "op": "is", "value": "web"}}
 
 
-def with_stranger(base: Path, *, gate: dict[str, Any] | None = None, **blocks: Any) -> Path:
+def with_stranger(base: Path, *, gates: list[dict[str, Any]] | None = None, **blocks: Any) -> Path:
     """Make an organisation in which ada reads web, for whom strangers write."""
     may = {"read_outboxes": ["web", "human"], "tools": []}
     make(
         base,
-        gates=[gate or IN],
+        gates=gates or [IN],
         script=blocks.pop("script", [{"reply": say("seen", kind="message")}]),
         **{"permissions": may, **blocks},
     )
@@ -108,7 +108,7 @@ def test_a_request_of_a_stranger_is_no_task_before_it_is_let_in(tmp_path: Path) 
 
 
 def test_silence_lets_nothing_in(tmp_path: Path) -> None:
-    base = with_stranger(tmp_path, gate={**IN, "expires": 1, "because": "it is a stranger"})
+    base = with_stranger(tmp_path, gates=[{**IN, "expires": 1, "because": "it is a stranger"}])
     tick(base)
     by_hand(base, "web", 2, "hi", kind="message", target="ada", text=SECRET)
     tick(base)
@@ -186,3 +186,14 @@ def test_a_turn_that_was_shown_something_does_not_say_that_it_waits_for_a_person
     turn = tick(base)
     assert turn
     assert (turn.status, turn.reason) == ("waiting", "1 tool result for its next turn")
+
+
+@pytest.mark.parametrize(("second", "asked"), [(["human"], ["human"]), (["web"], [])])
+def test_two_gates_that_ask_about_an_entry_need_a_person_whom_both_name(
+    tmp_path: Path, second: list[str], asked: list[str]
+) -> None:
+    base = with_stranger(tmp_path, gates=[{**IN, "persons": ["human"]}, {**IN, "persons": second}])
+    tick(base)
+    by_hand(base, "web", 2, "hi", kind="message", target="ada", text=SECRET)
+    tick(base)
+    assert [request.payload["target"] for request in requests(base)] == asked

@@ -145,7 +145,7 @@ class TurnApprovals:
         rules = rules_for_agent(agent, tick_context.config.org)
         askable = {
             rule.line: find_approvers(
-                tick_context.mail.persons, tick_context.mail.resumes, agent.name, rule.gate.persons
+                tick_context.mail.persons, tick_context.mail.resumes, agent.name, rule.gate.persons or None
             )
             for rule in rules_at_stage(rules, "out")
             if rule.gate.then == "ask"
@@ -153,7 +153,7 @@ class TurnApprovals:
         may_be_asked = asks_persons(agent, tick_context.config)
         if may_be_asked:  # by a capability, about anything
             mail = tick_context.mail
-            askable[""] = find_approvers(mail.persons, mail.resumes, agent.name, ())
+            askable[""] = find_approvers(mail.persons, mail.resumes, agent.name, None)
         preapprovals: list[Json] = []
         used = [*self._used]
         is_asked = any(rule.gate.then == "ask" for rule in rules_at_stage(rules, "call"))
@@ -251,7 +251,7 @@ def _unknown_names(rule: GateRule, people: list[str]) -> Iterator[Problem]:
 def _missing_permissions(rule: GateRule, agent: Agent, agents: Agents, people: list[str]) -> Iterator[Problem]:
     """Yield the missing permissions if a gate can ask nobody for an agent."""
     named = [name for name in people if not rule.gate.persons or name in rule.gate.persons]
-    if not named or find_approvers(people, agents, agent.name, rule.gate.persons):
+    if not named or find_approvers(people, agents, agent.name, rule.gate.persons or None):
         return
     for reader, author in ((named[0], agent.name), (agent.name, named[0])):
         if reader in agents and not agents[reader].may_read(author):
@@ -338,7 +338,7 @@ class EntryReview:
     def _spending_request(self, gate: Gate) -> dict[str, Any]:
         """Return the persons to ask for a raise of a limit, and the raise: the same amount again."""
         mail, amounts = self._mail, {key: getattr(gate, key) for key in AMOUNTS}
-        people = find_approvers(mail.persons, mail.resumes, self._turn.agent.name, gate.persons)
+        people = find_approvers(mail.persons, mail.resumes, self._turn.agent.name, gate.persons or None)
         raises = {key: amount for key, amount in amounts.items() if amount is not None}
         expires = {} if gate.expires is None else {"expires": gate.expires}
         return {"people": people, "more": raises, **expires}
@@ -352,5 +352,5 @@ class EntryReview:
         action = PendingAction.from_incoming_entry(
             self._turn.tick, name, entry.identity, question.asked_by, question.reason
         )
-        people = find_approvers(mail.persons, mail.resumes, name, question.persons or ())
+        people = find_approvers(mail.persons, mail.resumes, name, question.persons)
         return action.build_request(people, question.expires, self._turn.at) if people else {}

@@ -73,12 +73,8 @@ class CallApprovals:
         if len(dump_compact(call.args)) > MAX_REQUEST_BYTES:
             return _argument_limit_error()
         binds, unbound = compute_binding(agent, context.base, tool.tool_class, call.args, *files)
-        mail, named_persons = self._phase.tick_context.mail, question.persons
-        people = (
-            []
-            if named_persons is not None and not named_persons
-            else find_approvers(mail.persons, mail.resumes, agent.name, named_persons or ())
-        )
+        mail = self._phase.tick_context.mail
+        people = find_approvers(mail.persons, mail.resumes, agent.name, question.persons)
         first = self._phase.grants.get(NAME, {})  # the answers to other questions about the call
         used = [item["entry"] for item in list_grants(first)] if first else []
         if grant := _find_grant(call, binds, people, self._unused_preapprovals(), used, question.asked_by):

@@ -17,8 +17,8 @@ from lemming.capabilities.gates.gate_evaluation import (
     reject_judges,
     rules_at_stage,
 )
-from lemming.capabilities.gates.gate_format import Gate, GateRule
-from lemming.capabilities.gates.gate_settings import rules_for_agent
+from lemming.capabilities.gates.gate_format import GateRule
+from lemming.capabilities.gates.gate_settings import build_question, rules_for_agent
 from lemming.capabilities.gates.path_arguments import (
     path_parameters,
     resolve_arguments,
@@ -27,7 +27,6 @@ from lemming.capabilities.gates.path_arguments import (
 )
 from lemming.ext import (
     Allowed,
-    AskPerson,
     CheckResult,
     Interception,
     LemmingError,
@@ -40,9 +39,7 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.redaction.secrets import redact_untrusted
-from lemming.kernel.base.times import Expiry
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
@@ -87,10 +84,7 @@ class CallGates:
         return cls.for_agent(phase.inputs.agent, phase.tick_context.config.org, phase.inputs.tick)
 
     def intercept_call(self, effect: RunTool, phase: LivePhase) -> Interception:
-        """Let a call run, reject it, or ask persons about it.
-
-        All gates with "ask" share a single question, about the call as rewritten by later gates.
-        """
+        """Let a call run, reject it, or ask persons about it, as rewritten by later gates."""
         self.trust = effect.facts.get("trust", "")
         self.argument_facts = effect.facts.get("args_trust", self.argument_facts)
         try:
@@ -102,29 +96,12 @@ class CallGates:
             return Rejected(result.explain_to_model(), is_final=result.then == "stop")
         passed = effect.with_args(result.content)
         if not result.is_allowed:
-            outcome = yield self._build_question(passed, result.approval_verdicts)
+            source = effect.facts.get("trust_source", "")
+            exposure = f"this turn was shown {self.trust} text: {source}" if source else ""
+            outcome = yield build_question(passed, self.calls, result.approval_verdicts, exposure)
             if isinstance(outcome.answer, ToolResult):  # it would fail anyway, and nobody was asked
                 return Allowed(passed, outcome.answer)
         return (yield passed)
-
-    def _build_question(self, effect: RunTool, verdicts: Sequence[GateVerdict]) -> AskPerson:
-        """Return a single question on behalf of all gates with "ask".
-
-        The approver must be accepted by each of the gates.
-        """
-        lines = [verdict.line for verdict in verdicts]
-        source = effect.facts.get("trust_source", "")
-        exposure = f"this turn was shown {self.trust} text: {source}" if source else ""
-        reason = "; ".join(dict.fromkeys(filter(None, (*(verdict.why for verdict in verdicts), exposure))))
-        persons, expires = common_approvers([rule.gate for rule in self.calls if rule.line in lines])
-        return AskPerson(
-            subject=effect,
-            asked_by=lines[0],
-            reason=reason,
-            persons=persons,
-            expires=expires,
-            other_lines=lines[1:],
-        )
 
     def evaluate_call(self, call: ToolCall, tool: Tool, context: ToolContext) -> GateResult:
         """Evaluate the gates on a call before the call is made. The allowed content is the arguments."""
@@ -226,11 +203,3 @@ def plan_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEffec
         # A gate on `writes` would see no change and let the call pass.
         raise CallNotPlannable(f"{tool.name} failed: {describe_exception(plan)}") from plan
     return plan.effects
-
-
-def common_approvers(gates: Sequence[Gate]) -> tuple[frozenset[str] | None, tuple[Expiry, ...]]:
-    """Return the persons accepted by all these gates (None: any person), and the expiry of each gate."""
-    approver_sets = [frozenset(gate.persons) for gate in gates if gate.persons]
-    expires = tuple(gate.expires for gate in gates if gate.expires is not None)
-    # An approver must be named by each of the gates that ask.
-    return (frozenset.intersection(*approver_sets) if approver_sets else None), expires

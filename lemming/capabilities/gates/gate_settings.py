@@ -8,9 +8,10 @@ from typing import Any
 
 from lemming.capabilities.gates.gate_format import GATE_POINTER, GATES, Gate, GateRule
 from lemming.capabilities.gates.spending_limit import get_limits, parse_window
-from lemming.ext import make_field
+from lemming.ext import AskPerson, Effect, make_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
+from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.org.config import OrgSettings
 
 
@@ -66,11 +67,26 @@ def rules_for_agent(agent: Agent, settings: OrgSettings) -> tuple[GateRule, ...]
 
 
 def find_approvers(
-    persons: Iterable[str], agents: Mapping[str, Agent], agent: str, approver_names: Collection[str]
+    persons: Iterable[str], agents: Mapping[str, Agent], agent: str, approver_names: Collection[str] | None
 ) -> list[str]:
-    """Return the persons with read access to the agent and back, as approvers.
-
-    An empty `approver_names` allows all persons.
-    """
-    approvers = [name for name in persons if name in agents and (not approver_names or name in approver_names)]
+    """Return the persons with read access to the agent and back, as approvers. No `approver_names` allows all."""
+    approvers = [name for name in persons if name in agents and (approver_names is None or name in approver_names)]
     return sorted(person for person in approvers if agents[person].may_read(agent) and agents[agent].may_read(person))
+
+
+def build_question(
+    subject: Effect, rules: Iterable[GateRule], verdicts: Iterable[GateVerdict], extra_reason: str = ""
+) -> AskPerson:
+    """Return a single question on behalf of all gates that ask. Each of them must accept the approver."""
+    reasons = {verdict.line: verdict.why for verdict in verdicts}
+    gates = [rule.gate for rule in rules if rule.line in reasons]
+    persons = [frozenset(gate.persons) for gate in gates if gate.persons]
+    asked_by, *other_lines = reasons
+    return AskPerson(
+        subject=subject,
+        asked_by=asked_by,
+        reason="; ".join(dict.fromkeys(filter(None, (*reasons.values(), extra_reason)))),
+        persons=frozenset.intersection(*persons) if persons else None,
+        expires=tuple(gate.expires for gate in gates if gate.expires is not None),
+        other_lines=other_lines,
+    )

@@ -15,9 +15,8 @@ from lemming.capabilities.gates.gate_evaluation import (
     rules_at_stage,
 )
 from lemming.capabilities.gates.gate_format import GateRule
-from lemming.capabilities.gates.gate_settings import rules_for_agent
+from lemming.capabilities.gates.gate_settings import build_question, rules_for_agent
 from lemming.ext import (
-    AskPerson,
     BuildPrompt,
     Effect,
     Interception,
@@ -95,18 +94,15 @@ class InputGates:
 
     def _receive(self, effect: ReceiveEntry) -> Interception:
         """Ask a person about an entry if a gate says so."""
-        rule = self._find_approval_gate(effect.entry)
-        if rule is None:
-            self._admitted.add(effect.entry.identity)
-            return (yield effect)
-        gate = rule.gate
-        yield AskPerson(
-            subject=effect,
-            asked_by=rule.line,
-            reason=gate.because or f"it is by {effect.entry.agent}",
-            persons=gate.persons or None,
-            expires=() if gate.expires is None else (gate.expires,),
+        entry = effect.entry
+        result = evaluate_gates(
+            self._rules, entry.payload, self._entry_facts(entry), about=entry.identity, check=self._run_check
         )
+        if result.then == "ask":
+            question = build_question(effect, self._rules, result.approval_verdicts)
+            yield replace(question, reason=question.reason or f"it is by {entry.agent}")
+        else:
+            self._admitted.add(entry.identity)
         return (yield effect)
 
     def _filter_entry(self, entry: OutboxEntry, *, is_approved: bool) -> OutboxEntry:
@@ -118,15 +114,6 @@ class InputGates:
             is_admitted = is_approved or entry.identity in self._admitted
             self._entries[entry.identity] = self._evaluate_entry(entry, is_admitted=is_admitted)
         return self._entries[entry.identity]
-
-    def _find_approval_gate(self, entry: OutboxEntry) -> GateRule | None:
-        """Return the gate that requires a person's approval of an entry, or None."""
-        result = evaluate_gates(
-            self._rules, entry.payload, self._entry_facts(entry), about=entry.identity, check=self._run_check
-        )
-        if result.then != "ask":
-            return None
-        return next(rule for rule in self._rules if rule.line == result.decisive_verdict.line)
 
     def _entry_facts(self, entry: OutboxEntry) -> Callable[[Any], dict[str, Any]]:
         def build_facts(payload: Any) -> dict[str, Any]:

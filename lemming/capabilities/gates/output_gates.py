@@ -5,7 +5,7 @@ All writes for readers outside the turn pass these gates, including writes by to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,8 @@ from lemming.capabilities.gates.gate_evaluation import (
     rules_at_stage,
 )
 from lemming.capabilities.gates.gate_format import GATE_POINTER, Gate, GateRule
+from lemming.capabilities.gates.gate_settings import build_question
 from lemming.ext import (
-    AskPerson,
     CallTool,
     Effect,
     Interception,
@@ -89,36 +89,29 @@ class OutputGates:
             call_args["leaves"] = self._leaves_organisation(effect.kind, payload)
             return {**call_args, **self._base_facts(), "payload": payload}
 
-        # An approval that a gate asked for answers the gates that ask. Gates that block still decide.
+        # An approval that a gate asked for answers the gates that name its person. Gates that block still decide.
         grants = list_grants(effect.grant) if effect.grant else ()
-        is_approved = any(GATE_POINTER in grant.get("gate", "") for grant in grants)
-        rules = [rule for rule in self._rules if not (is_approved and rule.gate.then == "ask")]
+        approvers = {grant["by"] for grant in grants if GATE_POINTER in grant.get("gate", "")}
+        rules = [rule for rule in self._rules if not _is_answered(rule.gate, approvers)]
         result, passed = self._evaluate(effect.payload, build_facts, f"entry of kind {effect.kind}", rules), effect
+        verdicts = result.approval_verdicts
         text_rules = [rule for rule in rules if _applies_to_tags(rule.gate)] if effect.tags else []
         if text_rules and result.then in ("pass", "ask"):
             payload = result.content
             # Tags are text of the author too: what a gate denies must not leave in a tag.
             about = f"tags of {effect.kind}"
             tags_result = self._evaluate(effect.tags, lambda _: build_facts(payload), about, text_rules)
-            passed = replace(effect, tags=tags_result.content)
-            if not tags_result.is_allowed and (result.is_allowed or tags_result.then != "ask"):
+            passed, verdicts = replace(effect, tags=tags_result.content), verdicts + tags_result.approval_verdicts
+            if tags_result.then not in ("pass", "ask"):
                 result = tags_result._replace(content=payload)
         passed = replace(passed, payload=result.content)
-        if result.is_allowed:
-            self._earlier.add(content_digest(effect.payload))
-        elif result.then == "ask":
-            yield self._question(passed, result)
-        else:
+        if result.then not in ("pass", "ask"):
             return Rejected(result.explain_to_model(), is_final=result.then == "stop")
+        if verdicts:
+            yield build_question(passed, self._rules, verdicts)
+        else:
+            self._earlier.add(content_digest(effect.payload))
         return (yield passed)
-
-    def _question(self, effect: WriteEntry, result: GateResult) -> AskPerson:
-        verdict = result.decisive_verdict
-        gate = next(rule.gate for rule in self._rules if rule.line == verdict.line)
-        expires = () if gate.expires is None else (gate.expires,)
-        return AskPerson(
-            subject=effect, asked_by=verdict.line, reason=verdict.why, persons=gate.persons or None, expires=expires
-        )
 
     def _leaves_organisation(self, kind: str, payload: dict[str, Any]) -> bool:
         """Return True if a channel would send an entry out of the organisation, as a target or as the asker.
@@ -214,6 +207,11 @@ class OutputGates:
 
     def _run_check(self, name: str, fields: dict[str, Any]) -> CheckFinding | None:
         return self._turn.call_function(name, fields, make_check_runner)
+
+
+def _is_answered(gate: Gate, approvers: Collection[str]) -> bool:
+    """Return True for a gate that asks and accepts one of these approvers."""
+    return gate.then == "ask" and any(not gate.persons or name in gate.persons for name in approvers)
 
 
 def _applies_to_tags(gate: Gate) -> bool:

@@ -141,9 +141,8 @@ class TurnApprovals:
         if not isinstance(subject, WriteEntry):
             return Rejected(f"{effect.reason}: no person can be asked about this")
         askable = self.snapshot.get("askable", {})
-        people = askable.get(effect.asked_by)
-        if people is None:  # no gate asks
-            people = [name for name in askable.get("", ()) if effect.persons is None or name in effect.persons]
+        people = askable.get(effect.asked_by, askable.get("", ()))
+        people = [name for name in people if effect.persons is None or name in effect.persons]
         turn_state, new, at = self.turn_state, subject.new, subject.at
         index = len(turn_state.results)
         # The calls of this reply have their numbers already. A turn started by 0.2.0 keeps its numbering.
