@@ -39,7 +39,9 @@ class AnthropicApi:
     """Anthropic Messages."""
 
     def count_replies(self, body: dict[str, Any]) -> int:
-        return sum(message["role"] == "assistant" for message in body.get("messages", []))
+        # Claude Code puts a reply of its own behind a conversation that was interrupted.
+        replies = [message for message in body.get("messages", []) if message["role"] == "assistant"]
+        return sum("No response requested." not in str(message["content"]) for message in replies)
 
     def list_tools(self, body: dict[str, Any]) -> list[str]:
         return [str(tool.get("name")) for tool in body.get("tools", [])]
