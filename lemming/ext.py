@@ -22,7 +22,7 @@ _NAMES = {
     "lemming.kernel.tick.firing_plan": "find_channels find_people has_model_turns",
     "lemming.kernel.tick.clock_reading": "find_first_reading",
     "lemming.kernel.tick.tick_counter": "load_tick",
-    "lemming.kernel.turn.approved_calls": "list_grants",
+    "lemming.kernel.obligations.grants": "list_grants",
     "lemming.kernel.tick.validation.checks": "AgentSubject CheckSubject Inventory TurnSubject",
     "lemming.kernel.turn.descriptions":
         "AuxiliaryPrompt ClockSchedule DescribeQuery ExpiredMemory OptionalReadPath OrgQuery OutsideFile OutsideRoot "
@@ -73,7 +73,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from lemming.kernel.tick.validation.checks import (
         AgentSubject as AgentSubject, CheckSubject as CheckSubject, Inventory as Inventory, TurnSubject as TurnSubject,
     )
-    from lemming.kernel.turn.approved_calls import list_grants as list_grants
+    from lemming.kernel.obligations.grants import list_grants as list_grants
     from lemming.kernel.turn.descriptions import (
         AuxiliaryPrompt as AuxiliaryPrompt, ClockSchedule as ClockSchedule, DescribeQuery as DescribeQuery,
         ExpiredMemory as ExpiredMemory, OptionalReadPath as OptionalReadPath, OrgQuery as OrgQuery,

@@ -20,7 +20,7 @@ PUBLIC = "a parameter or a field that programs and plugins name since 0.2.0"
 STAYS = {
     ("capabilities/plans/plan_builder.py", "each"): FORMAT,
     ("capabilities/plans/plan_format.py", "each"): FORMAT,
-    ("kernel/turn/current_request.py", "asked"): FORMAT,
+    ("kernel/obligations/current_request.py", "asked"): FORMAT,
     ("kernel/journal/journal_records.py", "found"): FORMAT,
     ("kernel/journal/journal_records.py", "given"): FORMAT,
     ("kernel/journal/journal_records.py", "kept"): FORMAT,

@@ -15,7 +15,10 @@ import pytest
 from package import PACKAGE, TREES, imports, nodes
 
 from lemming.engine import run_once
+from lemming.kernel.plugins import shipped_capabilities
+from lemming.kernel.plugins.capability_loader import sort_capabilities
 from lemming.kernel.plugins.capability_spec import CapabilitySpec
+from lemming.kernel.plugins.capability_table import DECISION_RULES, LISTED, REQUEST_RULES
 from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.turn.effect_chain import EffectChain
 from lemming.kernel.turn.preparation_chain import NO_CHAIN
@@ -142,6 +145,30 @@ def test_no_capability_changes_a_turn_but_by_effects_and_the_verbs_of_its_view()
 def test_no_capability_knows_the_state_of_a_turn() -> None:
     assert [name for name in CAPABILITIES if STATE in imports(name) | imports(name, types_only=True)] == []
     assert [name for name in CAPABILITIES if "TurnState" in {getattr(node, "id", "") for node in nodes(name)}] == []
+
+
+NAMES_THEM = {"kernel/plugins/shipped_capabilities.py", "kernel/plugins/capability_table.py", "kernel/base/paths.py"}
+"""The table of capabilities, and the names of files and folders."""
+
+
+def names_of_capabilities(name: str) -> Iterator[str]:
+    """Yield the places where a module has a name of a capability: as a constant, from the table, or to look it up."""
+    constants = {key for key, value in vars(shipped_capabilities).items() if isinstance(value, str) and value in LISTED}
+    for node in nodes(name):
+        match node:
+            case ast.Assign(value=ast.Constant(value=str(text)), targets=[ast.Name()]) if text in LISTED:
+                yield f"{name}:{node.lineno}"
+            case ast.ImportFrom() if constants & {alias.name for alias in node.names}:
+                yield f"{name}:{node.lineno}"
+            case ast.Call(func=ast.Name(id="get_capability"), args=[ast.Constant(), *_]):
+                yield f"{name}:{node.lineno}"
+
+
+def test_the_kernel_knows_no_capability_by_its_name() -> None:
+    kernel = [name for name in TREES if name.startswith("kernel/") and name not in NAMES_THEM]
+    assert [place for name in kernel for place in names_of_capabilities(name)] == []
+    assert len([*names_of_capabilities("kernel/plugins/shipped_capabilities.py")]) > 0
+    assert {*sort_capabilities([REQUEST_RULES, DECISION_RULES])} == {"requests", "approvals"}
 
 
 def test_the_classes_of_hooks_that_were_replaced_are_gone() -> None:

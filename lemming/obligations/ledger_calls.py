@@ -10,8 +10,9 @@ from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.open_requests import SPEND, iter_person_requests
 from lemming.kernel.obligations.decisions import is_approval_request
-from lemming.kernel.obligations.pending_approvals import NAME, describe_call
+from lemming.kernel.obligations.pending_approvals import describe_call
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.obligations.current_requests import RequestsSnapshot
 from lemming.obligations.request_view import RequestView
 
@@ -49,7 +50,7 @@ def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identi
         sub_request.request
         for open_request in open_requests
         for sub_request in open_request.open_sub_requests
-        if any(other.request == identity and NAME in other.held for other in open_request.open_sub_requests)
+        if any(other.request == identity and DECISION_RULES in other.held for other in open_request.open_sub_requests)
     } - {identity}
     requests = (snapshot.requests.by_identity.get(other) for other in sorted(identities))
     return [request for request in requests if request is not None and request.is_open]
@@ -63,7 +64,9 @@ def _load_pending_calls(org: Organisation, agent: str) -> dict[str, Json]:
     open_sub_requests = [sub_request for request in state.requests for sub_request in request.open_sub_requests]
     open_sub_requests += [sub_request for sub_request in iter_person_requests(state.kept) if not sub_request.end]
     return {
-        sub_request.request: sub_request.held[NAME] for sub_request in open_sub_requests if NAME in sub_request.held
+        sub_request.request: sub_request.held[DECISION_RULES]
+        for sub_request in open_sub_requests
+        if DECISION_RULES in sub_request.held
     }
 
 
@@ -108,7 +111,7 @@ def find_pending_approvals(org: Organisation, requests: Iterable[RequestView]) -
 
 def find_limit_raises(states: Mapping[str, Json], line: str) -> dict[str, Json]:
     """Return approved raises of a line's limit by request. `states`: of capabilities in a ledger, or snapshots."""
-    pairs = ((sub_request, sub_request.held[NAME]) for sub_request in iter_person_requests(states))
+    pairs = ((sub_request, sub_request.held[DECISION_RULES]) for sub_request in iter_person_requests(states))
     return {
         sub_request.request: call["args"]
         for sub_request, call in pairs

@@ -56,9 +56,10 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.open_requests import SHOW, SubRequest, iter_person_requests
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.decisions import parse_decision
-from lemming.kernel.obligations.pending_approvals import NAME, PendingAction
+from lemming.kernel.obligations.pending_approvals import PendingAction
 from lemming.kernel.obligations.request_payloads import references_entry
 from lemming.kernel.org.capability_usage import asks_persons
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import Tool, get_toolset
 
 MAX_STORED_DENIALS = 256
@@ -68,7 +69,7 @@ MAX_STORED_DENIALS = 256
 class ApprovalsCapability(Capability):
     """Approvals for gates that say "ask"."""
 
-    name = NAME
+    name = DECISION_RULES
     can_begin = True
     describes = (CallNote,)
     handles = (AskPerson,)
@@ -169,14 +170,16 @@ class TurnApprovals:
 def find_unapproved_calls(turn: TurnSubject) -> Iterator[Problem]:
     """Yield the reasons a turn's approved calls may not run."""
     inputs, tick_context = turn
-    snapshot = inputs.given.get(NAME, {})
+    snapshot = inputs.given.get(DECISION_RULES, {})
     calls, preapprovals = snapshot.get("decided", {}).get("calls", ()), snapshot.get("ahead", ())
     if not (calls or preapprovals):
         return
     name = inputs.agent.name
     # Checked against the ledger and the persons' outboxes: a journal alone could have been edited.
     open_requests = read_state(tick_context.org, name, before_tick=inputs.tick).requests
-    sub_requests = [sub_request for item in open_requests for sub_request in item.asked if NAME in sub_request.held]
+    sub_requests = [
+        sub_request for item in open_requests for sub_request in item.asked if DECISION_RULES in sub_request.held
+    ]
     for item in calls:
         if not any(_is_approved(item, sub_request, tick_context.mail) for sub_request in sub_requests):
             yield Problem(f"its journal says that {item['call']['id']} was approved, which nobody says now")
@@ -192,7 +195,7 @@ def _is_approved(grant: Mapping[str, Any], sub_request: SubRequest, mail: MailVi
     """Return True if a decision approves the sub-request and the call as recorded."""
     entry, request = read_entry(mail, grant["entry"]), read_entry(mail, sub_request.request)
     # The call of the ledger decides, not the one that the journal or the request shows.
-    if entry is None or request is None or not is_equal_json(sub_request.held[NAME], grant["call"]):
+    if entry is None or request is None or not is_equal_json(sub_request.held[DECISION_RULES], grant["call"]):
         return False
     decision = parse_decision(entry.payload)
     return (
@@ -292,8 +295,8 @@ class EntryReview:
         if self.is_needed:
             self.sub_requests = refresh_sub_requests(self._mail, turn.agent, sub_requests)
         for sub_request in self.sub_requests:
-            if sub_request.held[NAME]["tool"] == SHOW:
-                entry = sub_request.held[NAME]["args"]["entry"]
+            if sub_request.held[DECISION_RULES]["tool"] == SHOW:
+                entry = sub_request.held[DECISION_RULES]["args"]["entry"]
                 self._decisions[entry] = sub_request.end or self._decisions.get(entry, "")
 
     def find_decision(self, entry: OutboxEntry) -> str | None:

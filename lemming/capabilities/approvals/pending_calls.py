@@ -38,7 +38,8 @@ from lemming.kernel.obligations.file_bindings import (
     find_changed_files,
     find_changes_after_decision,
 )
-from lemming.kernel.obligations.pending_approvals import NAME, PendingAction, action_digest, too_many_message
+from lemming.kernel.obligations.pending_approvals import PendingAction, action_digest, too_many_message
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
 
@@ -51,7 +52,7 @@ class CallApprovals:
 
     def __init__(self, phase: LivePhase) -> None:
         self._phase, self._inputs, self._finished = phase, phase.inputs, phase.results
-        self._snapshot = phase.inputs.given[NAME]
+        self._snapshot = phase.inputs.given[DECISION_RULES]
 
     def decide(self, question: AskPerson, effect: RunTool) -> Outcome:
         """Return the decision on a call that somebody asks about.
@@ -75,11 +76,11 @@ class CallApprovals:
         binds, unbound = compute_binding(agent, context.base, tool.tool_class, call.args, *files)
         mail = self._phase.tick_context.mail
         people = find_approvers(mail.persons, mail.resumes, agent.name, question.persons)
-        first = self._phase.grants.get(NAME, {})  # the answers to other questions about the call
+        first = self._phase.grants.get(DECISION_RULES, {})  # the answers to other questions about the call
         used = [item["entry"] for item in list_grants(first)] if first else []
         if grant := _find_grant(call, binds, people, self._unused_preapprovals(), used, question.asked_by):
             grants = {**first, "grants": [*first.get("grants", ()), grant]} if first else grant
-            return Allowed(question, {NAME: grants})
+            return Allowed(question, {DECISION_RULES: grants})
         if not people:
             return Rejected(_no_approver_reason(sorted(mail.persons), agent.name, question))
         identity = (call.approved or {}).get("id") or context.call_id
@@ -111,7 +112,9 @@ class CallApprovals:
         """Return the approximate number of calls about which this turn asks for the first time."""
         prefix = f"{self._inputs.tick}/"
         calls = (
-            record.entries[0]["payload"]["call"] for record in self._finished.values() if record.entries_by == NAME
+            record.entries[0]["payload"]["call"]
+            for record in self._finished.values()
+            if record.entries_by == DECISION_RULES
         )
         return sum(call["id"].startswith(prefix) for call in calls)
 
@@ -121,15 +124,17 @@ class CallApprovals:
         for open_request in self._inputs.state.requests:
             if task is None or open_request.key != task.begun.key:
                 yield from (
-                    sub_request.held[NAME] for sub_request in open_request.open_sub_requests if NAME in sub_request.held
+                    sub_request.held[DECISION_RULES]
+                    for sub_request in open_request.open_sub_requests
+                    if DECISION_RULES in sub_request.held
                 )
         for record in self._finished.values():
-            if record.entries_by == NAME:
+            if record.entries_by == DECISION_RULES:
                 yield from (entry["payload"]["call"] for entry in record.entries)
 
     def _unused_preapprovals(self) -> Iterator[Mapping[str, Any]]:
         """Yield the preapprovals that no call of this turn has used."""
-        used_grants = [item.kept[NAME] for item in self._finished.values() if NAME in item.kept]
+        used_grants = [item.kept[DECISION_RULES] for item in self._finished.values() if DECISION_RULES in item.kept]
         used_entries = {item["entry"] for grant in used_grants for item in list_grants(grant)}
         yield from (item for item in self._snapshot.get("ahead", ()) if item["entry"] not in used_entries)
 
@@ -224,7 +229,7 @@ def _request_approval(
         return _argument_limit_error()
     names = " or ".join(people)
     reason = f"WAITS: {names} is asked to approve it first; the result comes in a later turn"
-    return Suspended(question, NewEntry("request", payload, []), reason, NAME)
+    return Suspended(question, NewEntry("request", payload, []), reason, DECISION_RULES)
 
 
 def _argument_limit_error() -> Rejected:

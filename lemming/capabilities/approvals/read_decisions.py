@@ -20,9 +20,9 @@ from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import SHOW, SPEND, OpenRequest, SubRequest, describe_deadline
 from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.obligations.decisions import Decision, find_approval_outcomes, is_amount, parse_decision
-from lemming.kernel.obligations.pending_approvals import NAME
 from lemming.kernel.obligations.request_deadlines import extend_deadlines
 from lemming.kernel.obligations.request_payloads import EntryClassifier
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import ToolResult
 
 PENDING_NOTE = "(it is made as this turn begins)"
@@ -66,11 +66,11 @@ def refresh_sub_requests(mail: MailView, agent: Agent, sub_requests: Sequence[Su
 
 def _apply_edited_amounts(sub_request: SubRequest, amounts: Mapping[str, Any]) -> SubRequest:
     """Return a request for more spending with the amounts of the person's decision."""
-    call = sub_request.held[NAME]
+    call = sub_request.held[DECISION_RULES]
     if not amounts or call["tool"] != SPEND:
         return sub_request
     edits = {key: amount for key, amount in amounts.items() if key in call["args"] and key != "of"}
-    return replace(sub_request, held={NAME: {**call, "args": {**call["args"], **edits}}})
+    return replace(sub_request, held={DECISION_RULES: {**call, "args": {**call["args"], **edits}}})
 
 
 def _parse_amounts(mail: MailView, identity: str) -> dict[str, float]:
@@ -88,7 +88,7 @@ def _approval_status(mail: MailView, end: tuple[str, str]) -> str:
 
 
 def _is_obsolete(mail: MailView, sub_request: SubRequest) -> bool:
-    call = sub_request.held[NAME]
+    call = sub_request.held[DECISION_RULES]
     if not sub_request.end and read_entry(mail, sub_request.request) is None:
         return True  # a person who removed the request is asked again
     return call["tool"] == SHOW and read_entry(mail, call["args"]["entry"]) is None
@@ -169,7 +169,9 @@ def collect_decided_calls(
 
 def _iter_decided_calls(outcomes: Sequence[RequestOutcome]) -> Iterator[tuple[int, RequestOutcome]]:
     """Yield each decided call with the index; of several asked persons, the decider's outcome."""
-    waited = [outcome for outcome in outcomes if NAME in outcome.sub_request.held and outcome.sub_request.call]
+    waited = [
+        outcome for outcome in outcomes if DECISION_RULES in outcome.sub_request.held and outcome.sub_request.call
+    ]
     for request in dict.fromkeys(outcome.sub_request.request for outcome in waited):
         candidates = [outcome for outcome in waited if outcome.sub_request.request == request]
         chosen = next((outcome for outcome in candidates if outcome.answer), candidates[0])
@@ -186,7 +188,7 @@ def list_denials(task: Task) -> list[Json]:
     return [
         {
             "request": key,
-            **{name: outcome.sub_request.held[NAME][name] for name in ("id", "sha256", "binds")},
+            **{name: outcome.sub_request.held[DECISION_RULES][name] for name in ("id", "sha256", "binds")},
             "by": outcome.sub_request.to,
             "reason": decision.text,
         }
@@ -205,7 +207,7 @@ def _to_grant(outcome: RequestOutcome) -> Json:
     decision, sub_request = _get_decision(outcome), outcome.sub_request
     assert decision, "who approved decided"
     edits = {key: value for key in ("args", "binds") if (value := getattr(decision, key)) is not None}
-    return {"call": sub_request.held[NAME], "by": sub_request.to, "entry": sub_request.answer, **edits}
+    return {"call": sub_request.held[DECISION_RULES], "by": sub_request.to, "entry": sub_request.answer, **edits}
 
 
 def _to_tool_result(outcome: RequestOutcome) -> ToolResult:
@@ -227,7 +229,7 @@ def _find_altered_requests(outcomes: Iterable[RequestOutcome]) -> Iterator[str]:
     """Yield remarks about altered requests: their text about the call has no effect."""
     for outcome in outcomes:
         shown_call = outcome.entry.payload.get("call") if outcome.entry else None
-        call = outcome.sub_request.held[NAME]
+        call = outcome.sub_request.held[DECISION_RULES]
         # The altered text has no effect, but the person may have decided by it: a remark tells of it.
         if not isinstance(shown_call, dict) or any(not is_equal_json(shown_call.get(key), call[key]) for key in call):
             yield (

@@ -40,11 +40,11 @@ from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.base.errors import NotVerified
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
+from lemming.kernel.obligations.current_request import NOT_ANSWERED
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_table import JUDGES
-from lemming.kernel.turn.current_request import NOT_ANSWERED
 
 
 class JudgesCapability(Capability):

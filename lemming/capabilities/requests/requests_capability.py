@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from lemming.capabilities.requests.charges import Charges
 from lemming.capabilities.requests.request_agenda import build_agenda
+from lemming.capabilities.requests.request_end import RequestEnd
 from lemming.capabilities.requests.requests_settings import TeamSettings, get_team
 from lemming.capabilities.requests.team_tools import (
     TeamCalls,
@@ -23,6 +24,7 @@ from lemming.ext import (
     Capability,
     CheckSubject,
     Effect,
+    EndTurn,
     Interception,
     Interceptor,
     LemmingError,
@@ -40,11 +42,11 @@ from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import Agenda, RequestPolicy, Task
+from lemming.kernel.obligations.current_request import OWN_REQUESTS, CurrentRequest
 from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_deadline_time
 from lemming.kernel.obligations.request_payloads import BudgetAmount, get_count, parse_reference
 from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
-from lemming.kernel.plugins.capability_table import REQUESTS
-from lemming.kernel.turn.current_request import OWN_REQUESTS, CurrentRequest
+from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.turn.loop_breaker import loop_limits, select_request_counts
 from lemming.obligations.current_requests import load_requests
 
@@ -52,14 +54,20 @@ from lemming.obligations.current_requests import load_requests
 class RequestsCapability(Capability):
     """The requests capability, for turns with requests."""
 
-    name = REQUESTS
+    name = REQUEST_RULES
 
-    handles = (CallTool,)
+    handles = (CallTool, EndTurn)
 
     def interceptor(self, turn: TurnView) -> Interceptor:
-        """Return the interceptor of calls that ask a team member or hand off the request."""
-        handles = self.handles if "team" in turn.agent.extensions else ()
-        return Interceptor(self.name, handles, self.facts, turn.get_cache(TeamCalls).intercept)
+        """Return the interceptor of the end, and of calls that ask a team member or hand off the request."""
+        handles = self.handles if "team" in turn.agent.extensions else (EndTurn,)
+        return super().interceptor(turn)._replace(handles=handles)
+
+    def intercept(self, effect: CallTool | EndTurn, turn: TurnView) -> Interception:
+        """Carry out calls of the team's tools, and answer the requests of the turn at its end."""
+        if isinstance(effect, EndTurn):
+            return turn.get_cache(RequestEnd).intercept(effect)
+        return turn.get_cache(TeamCalls).intercept(effect)
 
     def preparer(self, turn: Preparation) -> Interceptor:
         """Return the interceptor that fills in answers, and adds the tools of the team."""

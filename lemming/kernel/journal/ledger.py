@@ -30,7 +30,7 @@ from lemming.kernel.journal.open_requests import OpenRequest, with_more_spent
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capability_table import APPROVALS
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
@@ -163,7 +163,7 @@ class AgentState:
         Raises `ValueError` if a value has a different type than the engine writes.
         """
         state: AgentState = to_value(AgentState, plain)
-        if state.requests or APPROVALS in state.kept:
+        if state.requests or DECISION_RULES in state.kept:
             _validate_decisions(state)
         return state
 
@@ -175,8 +175,8 @@ def _validate_decisions(state: AgentState) -> None:
     validate_decisions(state.kept)
     for open_request in state.requests:
         for sub_request in open_request.asked:
-            if APPROVALS in sub_request.held:
-                validate_pending_action(sub_request.held[APPROVALS])
+            if DECISION_RULES in sub_request.held:
+                validate_pending_action(sub_request.held[DECISION_RULES])
 
 
 def parse_state(line: bytes) -> AgentState:

@@ -14,7 +14,7 @@ from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import to_value
-from lemming.kernel.plugins.capability_table import APPROVALS
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 
 
 class _SparseJson:
@@ -159,7 +159,7 @@ def describe_deadline(sub_request: SubRequest) -> str:
 
 def iter_person_requests(states: Mapping[str, Json]) -> Iterator[SubRequest]:
     """Yield an agent's requests to persons outside of calls. `states`: the state of capabilities in its ledger."""
-    for raw in states.get(APPROVALS, {}).get("asked", ()):
+    for raw in states.get(DECISION_RULES, {}).get("asked", ()):
         yield to_value(SubRequest, raw)
 
 
@@ -226,7 +226,7 @@ SHOW, SPEND, PUBLISH = "show", "spend", "publish"
 
 def validate_decisions(states: Mapping[str, Json]) -> None:
     """Raise `ValueError` for invalid state about decisions: used, pending and denied ones."""
-    state = states.get(APPROVALS)
+    state = states.get(DECISION_RULES)
     if state is None:
         return
     used = state.get("used", [])
@@ -238,7 +238,7 @@ def validate_decisions(states: Mapping[str, Json]) -> None:
     if not isinstance(denied, list) or not all(_is_denial(item, texts) for item in denied):
         raise ValueError("kept/approvals/denied must be a list of denied calls")
     for sub_request in iter_person_requests(states):
-        validate_pending_action(sub_request.held.get(APPROVALS, {}))
+        validate_pending_action(sub_request.held.get(DECISION_RULES, {}))
 
 
 def _is_denial(raw: object, texts: Iterable[str]) -> bool:

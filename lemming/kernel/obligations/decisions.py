@@ -9,9 +9,9 @@ from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.inboxes.turn_agenda import EntryLister, RequestOutcomes
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.pending_approvals import NAME
 from lemming.kernel.obligations.request_deadlines import is_expired, is_in_time
 from lemming.kernel.obligations.request_payloads import decision_sort_key, is_cancellation, references_entry
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 
 Json = dict[str, Any]
 DecisionKind = Literal["approve", "deny", "answer"]
@@ -88,7 +88,7 @@ def find_approval_outcomes(
     """
     outcomes: RequestOutcomes = {}
     for identity in dict.fromkeys(
-        sub_request.request for sub_request in open_request.open_sub_requests if NAME in sub_request.held
+        sub_request.request for sub_request in open_request.open_sub_requests if DECISION_RULES in sub_request.held
     ):
         sub_requests = [
             sub_request for sub_request in open_request.open_sub_requests if sub_request.request == identity

@@ -22,7 +22,6 @@ from lemming.kernel.plugins.capability_spec import load_object
 from lemming.kernel.plugins.capability_table import CALL_REVIEWS
 
 Json = dict[str, Any]
-NAME = "approvals"
 # Part of entries, like the note of `truncate`: a replay of a 0.2.0 journal must give the same bytes.
 INSPECT_NOTE = "LOOK CLOSELY: there is more to it than is seen; `lemming approvals ID` says what"
 ARGS_CHARS, DIFF_CHARS = 300, 8000

@@ -14,7 +14,7 @@ from lemming.kernel.org.schedule import Wake
 from lemming.kernel.org.settings_blocks import parse_capability_block
 from lemming.kernel.plugins.capability_loader import find_capability, get_capability, missing_reason
 from lemming.kernel.plugins.capability_table import (
-    APPROVALS,
+    DECISION_RULES,
     GATE_ACTIONS,
     ORG_KEYS,
     POLICY_PROVIDERS,
@@ -46,8 +46,8 @@ def find_used_capabilities(agent: Agent, config: Config) -> AbstractSet[str]:
     names.update(name for key, (name, _) in SCHEDULE_KEYS.items() if getattr(agent.schedule, key) is not None)
     if agent.capabilities or config.org.capabilities:
         names |= {*agent.capabilities, *config.org.capabilities}
-        if asks_persons(agent, config) and not missing_reason(APPROVALS):
-            names.add(APPROVALS)
+        if asks_persons(agent, config) and not missing_reason(DECISION_RULES):
+            names.add(DECISION_RULES)
     if entry and entry.provider in SPEAKING_PROVIDERS:
         names.add(SPEAKING_PROVIDERS[entry.provider][0])
     if not (agent.extensions or config.org.extensions):

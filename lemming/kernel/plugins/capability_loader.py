@@ -21,7 +21,7 @@ from lemming.kernel.plugins.capability_table import (
     MODEL_PROVIDERS,
     PREFIXES,
     PRICING,
-    REQUESTS,
+    REQUEST_RULES,
     RESUME_KEYS,
     SCHEDULE_KEYS,
     SPEAKING_PROVIDERS,
@@ -256,7 +256,7 @@ def sort_capabilities(names: Iterable[str], plugins: Iterable[str] | None = None
             path.pop()
             ordered[name] = None
 
-    for name in sorted(remaining, key=lambda spec: (spec != REQUESTS, spec)):  # abandoned names are dropped
+    for name in sorted(remaining, key=lambda spec: (spec != REQUEST_RULES, spec)):  # abandoned names are dropped
         visit(name)
     return [*ordered]
 

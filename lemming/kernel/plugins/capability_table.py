@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lemming.kernel.plugins.shipped_capabilities import APPROVALS as APPROVALS
 from lemming.kernel.plugins.shipped_capabilities import JUDGES as JUDGES
 from lemming.kernel.plugins.shipped_capabilities import LISTED as LISTED
-from lemming.kernel.plugins.shipped_capabilities import REQUESTS as REQUESTS
 from lemming.kernel.plugins.shipped_capabilities import SHIPPED as SHIPPED
 from lemming.kernel.plugins.shipped_capabilities import STRATEGIES as STRATEGIES
 
@@ -39,6 +37,8 @@ RESUME_KEYS, ORG_KEYS, MEMBER_KEYS = _index_keys("resume"), _index_keys("org"), 
 TURN_KEYS, MODEL_KEYS, SCHEDULE_KEYS = _index_keys("turn"), _index_keys("model"), _index_keys("schedule")
 GATE_ACTIONS, REQUEST_KEYS = _index_keys("gate.then"), _index_keys("request")
 
+REQUEST_RULES, DECISION_RULES = (_index_items("rules")[kind][0] for kind in ("requests", "decisions"))
+"""The capabilities that decide about requests, and about what waits for persons. Records have their states by these names."""
 TOOLS = _index_items("tools")
 CALL_REVIEWS = _index_items("call_reviews")
 GRANTING_KEYS = {tool: LISTED[name].keys_at("resume").keys() for tool, (name, _) in TOOLS.items()}
@@ -88,7 +88,7 @@ CHECKS: dict[str, Owned] = {
 """Functions that yield problems, by scope and capability: `lemming.kernel.tick.validation.checks`."""
 
 USES = {name: spec.uses for name, spec in LISTED.items() if spec.uses}
-USING_REQUESTS = frozenset(name for name, spec in LISTED.items() if REQUESTS in spec.needs)
+USING_REQUESTS = frozenset(name for name, spec in LISTED.items() if REQUEST_RULES in spec.needs)
 TEMPORARY_FILES = [file for spec in LISTED.values() for file, role in spec.files.items() if role == "temporary"]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from lemming.kernel.base.name_patterns import is_any_match
 from lemming.kernel.plugins.capability_spec import CapabilitySpec
 
-APPROVALS, JUDGES, REQUESTS, STRATEGIES = "approvals", "judges", "requests", "strategies"
+JUDGES, REQUESTS, STRATEGIES = "judges", "requests", "strategies"
 HOSTED = "hosted"
 MODEL_SERVERS = (
     "azure", "cerebras", "deepseek", "fireworks", "gemini", "groq", "huggingface", "llamacpp", "lmstudio",
@@ -48,11 +48,12 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             provides={"checks": _in("answers_capability", resume="find_output_typos", agent="find_output_problems")},
         ),
         CapabilitySpec(
-            APPROVALS,
+            "approvals",
             "lemming.capabilities.approvals.approvals_capability:ApprovalsCapability",
             needs=("gates", REQUESTS),
             keys={"turn.max_approvals": "", "gate.then.ask": ""},
             provides={
+                "rules": {"decisions": ""},
                 "commands": {"approve": "", "deny": ""},
                 "checks": _in(
                     "approvals_capability", organisation="find_approver_problems", turn="find_unapproved_calls"
@@ -254,6 +255,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             after=("goals", "judges"),  # which may forbid that a request is handed on
             keys={"resume.team": ".requests_settings:RequestsResumeSettings", "turn.take": ""},
             provides={
+                "rules": {"requests": ""},
                 "reply_holds": {REQUESTS: ".request_resolver:is_awaited_entry"},
                 "checks": _in("requests_capability", resume="find_team_typos", agent="find_team_problems")
                 | _in("requests_capability", organisation="find_request_problems"),
@@ -307,7 +309,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             "windows",
             "lemming.capabilities.context_window.windows_capability:WindowsCapability",
             # a turn that only makes calls needs no summary; a strategy may read hidden entries
-            after=(APPROVALS, STRATEGIES),
+            after=("approvals", STRATEGIES),
             keys={"resume.memory": ".windows_capability:WindowsResumeSettings"},
             provides={"checks": {"agent": ".windows_capability:find_summary_problem"}},
         ),

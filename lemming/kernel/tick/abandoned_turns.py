@@ -13,7 +13,9 @@ from lemming.kernel.journal.journal_records import ModelReplied, Record, ToolFin
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import ToolUseJson, TurnReport
 from lemming.kernel.journal.write_offs import write_off_total
-from lemming.kernel.plugins.capability_table import REQUESTS
+from lemming.kernel.obligations.current_request import CurrentRequest
+from lemming.kernel.obligations.grants import drop_used_approvals
+from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.tick.recorded_answers import (
     calls_with_side_effects,
     files_written_early,
@@ -21,8 +23,6 @@ from lemming.kernel.tick.recorded_answers import (
     restore_answer,
     restore_result,
 )
-from lemming.kernel.turn.approved_calls import drop_used_approvals
-from lemming.kernel.turn.current_request import CurrentRequest
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor
 from lemming.kernel.turn.interceptor_chain import starting_capabilities
 from lemming.kernel.turn.loop_breaker import count_loop, failure_loop
@@ -50,7 +50,7 @@ def abandon_turn(
     # The answers on record were paid for, although nothing of the turn is written.
     spent = charge_usage(inputs, answers, usage, "failed")
     # Only the capabilities of the turn know its labels and limits, so the turn stays until all of them are back.
-    capabilities = starting_capabilities(inputs, plugins, [REQUESTS] if inputs.task else [])
+    capabilities = starting_capabilities(inputs, plugins, [REQUEST_RULES] if inputs.task else [])
     state = drop_used_approvals(_count_failure(spent, inputs, records, error), records)
     results, tools, remarks = _describe_side_effects(journal, inputs, records)
     results = _label_results(capabilities, inputs, finished, results)

@@ -200,7 +200,9 @@ class Backends:
 
         with self._lock:
             if self._servers is None:
-                self._servers = load_provided(SERVER_PROFILES, "hosted")(self.base, self.clock, self.tell)
+                self._servers = load_provided(SERVER_PROFILES, next(iter(SERVER_PROFILES)))(
+                    self.base, self.clock, self.tell
+                )
             return self._servers.get_profile(circuit_name(entry.provider, entry.options))
 
     def _wrap_for_executor(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:

@@ -43,7 +43,7 @@ from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.capability_usage import find_used_capabilities, resolve_credits
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.resume import AgentPermissions, FileAccess
-from lemming.kernel.plugins.capability_table import LISTED, STRATEGIES
+from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.tick.answer_source import JournaledAnswers
 from lemming.kernel.tick.error_boundary import isolate, to_turn_error
 from lemming.kernel.tick.firing_plan import TickPlan
@@ -321,7 +321,7 @@ def _missing_critic_reason(inputs: TurnInputs, agent: Agent, snapshot: Snapshot)
     if (recorded_turn.strategy, recorded_turn.options) != (agent.turn.strategy, agent.turn.options):
         return f"the strategy of {agent.name} has changed during its turn: no model is called"
     critic = snapshot.survey.agents.get(str(recorded_turn.options.get("agent")))
-    key = inputs.given.get(STRATEGIES, {}).get("needs", {}).get("model")
+    key = next((recorded["needs"].get("model") for recorded in inputs.given.values() if "needs" in recorded), None)
     if key and (critic is None or critic.model.key != key):
         return f"the critic of {agent.name} has changed during its turn: no model is called"
     return ""

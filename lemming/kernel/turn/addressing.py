@@ -1,15 +1,23 @@
-"""The readers of an agent's entries, and targets of entries that name no agent."""
+"""Where entries go: an agent's readers, targets that name no agent, and what the requests of a turn fill in. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.messages import OutboxEntry, parse_targets
+from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.turn.forms.reply_form import MOST_READERS
+from lemming.kernel.turn.turn_effects import Rejected
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.turn_state_values import TurnStateValues
 
 MAX_LISTED = 20
 _RESUME = re.compile(r"agents/([^/]+)/resume\.json")
@@ -69,3 +77,68 @@ class Readers:
                 continue
             for author in patterns:
                 self._by_author.setdefault(author, []).append(name)
+
+
+# --- entries of a turn with requests --------------------------------------------------------------
+
+
+def complete_entry(turn_state: TurnStateValues, new_entry: NewEntry, *, alone: bool) -> NewEntry | Rejected:
+    """Return an entry with the `reply_to` or parent request filled in; reject a cycle of requests."""
+    inputs, current = turn_state.inputs, turn_state.task
+    if new_entry.kind == "request" and "hands_on" in new_entry.payload:
+        return _check_handoff(turn_state, new_entry)
+    if current and not alone:
+        new_entry = current.complete_entry(new_entry, inputs.tick, inputs.agent.name)
+    new_entry = _address_answer(new_entry, inputs.open_requests)
+    if current is None or new_entry.kind != "request":
+        return new_entry
+    targets = parse_targets(new_entry.payload)
+    if reason := current.sub_request_blocker(inputs.agent.name, targets):
+        return Rejected(reason)
+    unbounded = inputs.given.get(REQUEST_RULES, {}).get("beyond_budget", ())
+    if name := next((target for target in sorted(targets) if target in unbounded), ""):
+        return Rejected(
+            f"refused: what you were asked has a budget, and {name} takes what you ask in turns for its whole "
+            f'inbox, which no budget bounds; name {name} in "team" of your resume and call ask_{name}'
+        )
+    return new_entry
+
+
+def _check_handoff(turn_state: TurnStateValues, new_entry: NewEntry) -> NewEntry | Rejected:
+    """Return a handoff entry as completed by the engine. Reject any other entry with `hands_on`.
+
+    A handoff transfers the remaining budget and the duty to answer. Therefore the entry must move the request
+    of this turn, at most once, to an agent listed in `hand_to`. The entry may come from a call of
+    `hand_to_*`, from the approval of such a call, or from the model's own text.
+    """
+    inputs, current, payload = turn_state.inputs, turn_state.task, new_entry.payload
+    team, text, target = inputs.agent.extensions.get("team"), payload.get("text"), payload.get("target")
+    is_own = current and current.request and payload["hands_on"] == current.reference
+    is_own = is_own and not has_handoff(turn_state.entries)
+    if current is None or not is_own or team is None or target not in team.hand_to or not isinstance(text, str):
+        return Rejected(
+            "refused: hands_on is the engine's to write; call hand_to_NAME to hand on what was asked of you"
+        )
+    if current.hops >= team.max_hops:
+        return Rejected(f"refused: it was handed on {current.hops} times")
+    handoff = current.make_handoff(text, str(target), inputs.tick)
+    return new_entry._replace(payload={**payload, **handoff.payload})
+
+
+def has_handoff(entries: Iterable[OutboxEntry]) -> bool:
+    """Return True if an entry hands a request to another agent."""
+    return any(entry.kind == "request" and "hands_on" in entry.payload for entry in entries)
+
+
+def _address_answer(new_entry: NewEntry, open_requests: Mapping[str, str]) -> NewEntry:
+    """Return an answer addressed to the asker. An answer without a reference goes to the only open request.
+
+    `open_requests`: the asker of each request, by the request's identity.
+    """
+    reply_to = new_entry.payload.get("reply_to")
+    names = [*open_requests] if reply_to is None else parse_references(reply_to)
+    matches = [identity for identity in open_requests if identity in names or identity.rpartition("_")[2] in names]
+    if new_entry.kind != "response" or len(matches) != 1:
+        return new_entry
+    reply_fields = {"reply_to": matches[0].rpartition("_")[2], "target": open_requests[matches[0]]}
+    return new_entry._replace(payload={**new_entry.payload, **reply_fields})

@@ -13,7 +13,7 @@ from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
-from lemming.kernel.plugins.capability_table import APPROVALS, LISTED, REQUESTS, SPEAKING_PROVIDERS, USES
+from lemming.kernel.plugins.capability_table import DECISION_RULES, LISTED, REQUEST_RULES, SPEAKING_PROVIDERS, USES
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt
 from lemming.kernel.turn.effect_chain import EffectChain, check_json
 from lemming.kernel.turn.guards import TrustLabeler
@@ -93,13 +93,13 @@ def find_turn_capabilities(turn_state: TurnState, plugins: Sequence[str] | None 
     if entry.provider in SPEAKING_PROVIDERS:
         extra_names.append(SPEAKING_PROVIDERS[entry.provider][0])
     if has_requests(inputs):
-        extra_names.append(REQUESTS)
+        extra_names.append(REQUEST_RULES)
     if not (extra_names or snapshots):
         return NO_CAPABILITIES
     return TurnCapabilities(starting_capabilities(inputs, plugins, extra_names), snapshots, turn_state)
 
 
-_WITHOUT_REQUESTS = LISTED.keys() - {REQUESTS, APPROVALS}
+_WITHOUT_REQUESTS = LISTED.keys() - {REQUEST_RULES, DECISION_RULES}
 """Capabilities whose turns write no request that a person answers; a plugin's may."""
 
 

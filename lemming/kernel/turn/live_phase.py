@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ToolFinished
     from lemming.kernel.journal.turn_report import GateVerdict
     from lemming.kernel.journal.write_offs import WriteOff
+    from lemming.kernel.obligations.current_request import CurrentRequest
     from lemming.kernel.org.model_entries import ModelEntry
     from lemming.kernel.org.organisation import OrgPath
     from lemming.kernel.providers import Request
     from lemming.kernel.tools import Tool, ToolResult
     from lemming.kernel.tools.tool_context import ToolContext
-    from lemming.kernel.turn.current_request import CurrentRequest
     from lemming.kernel.turn.prompt_prefix import TickContext
     from lemming.kernel.turn.turn_values import TurnInputs
 

@@ -27,7 +27,7 @@ from lemming.kernel.plugins.capability_loader import get_capability, missing_rea
 from lemming.kernel.plugins.capability_table import (
     LISTED,
     ORG_KEYS,
-    REQUESTS,
+    REQUEST_RULES,
     RESUME_KEYS,
     SHIPPED,
     USING_REQUESTS,
@@ -106,8 +106,8 @@ class PreparationChain:
         """Return the agenda of the agent, or None."""
         if not policy.is_asked:
             return None
-        if REQUESTS in self.names:
-            agenda: Agenda | None = get_capability(REQUESTS).agenda(context, view, policy, self)
+        if REQUEST_RULES in self.names:
+            agenda: Agenda | None = get_capability(REQUEST_RULES).agenda(context, view, policy, self)
             if agenda is not None:
                 return agenda
         only_addressed = policy.wake == "addressed"
@@ -170,7 +170,7 @@ class PreparationChain:
         """Return this chain with the capabilities that the askers of the turn's requests need."""
         if not (task or requests):
             return self
-        names = {REQUESTS, *_requested_capabilities([task.request] if task else requests, context)} - self.names
+        names = {REQUEST_RULES, *_requested_capabilities([task.request] if task else requests, context)} - self.names
         if not names:
             return self
         by_name = {**self._by_name, **_make_preparations(names, context)}
@@ -255,13 +255,13 @@ def prepare_context(context: TurnContext, view: ReaderView) -> PreparationChain:
     names, policy = context.tick_context.org.get_cache(UsageCache).get_usage(context.agent, context.tick_context.config)
     # An agent that repeats the same request: the answer matters.
     loops = context.state.loops
-    has_asked = loops and select_request_counts(loops) and not missing_reason(REQUESTS)
+    has_asked = loops and select_request_counts(loops) and not missing_reason(REQUEST_RULES)
     if policy.is_asked and (has_asked or _should_load_requests(names, policy, view)):
-        names = names | {REQUESTS}
+        names = names | {REQUEST_RULES}
     if context.state.kept:
         names = names | (context.state.kept.keys() & SHIPPED.keys())
     for open_request in context.state.requests:
-        names = names.union({REQUESTS}, (name for sub_request in open_request.asked for name in sub_request.held))
+        names = names.union({REQUEST_RULES}, (name for sub_request in open_request.asked for name in sub_request.held))
     return PreparationChain(_make_preparations(names, context), context.agent.name) if names else NO_PREPARATION
 
 
@@ -269,7 +269,7 @@ def _should_load_requests(names: AbstractSet[str], policy: TurnPolicy, view: Rea
     """Return True if the turn may have requests. If the capability is missing, only actual requests count."""
     if not names.isdisjoint(USING_REQUESTS) or policy.take is not None:
         return True
-    if missing_reason(REQUESTS):
+    if missing_reason(REQUEST_RULES):
         return has_new_request(view)
     return policy.wake == "addressed" or can_accept_requests(view, None)
 

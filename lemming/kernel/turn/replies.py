@@ -11,6 +11,7 @@ from typing import Any
 from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply, has_contract, parse_reply
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.obligations.current_request import NOT_ANSWERED
 from lemming.kernel.providers import require_usable_finish
 from lemming.kernel.turn.effect_chain import EffectChain
 from lemming.kernel.turn.forms.form_question import map_found_names
@@ -26,13 +27,13 @@ from lemming.kernel.turn.turn_values import Answer, TurnInputs
 class ReplyReader:
     """Reads the replies of a turn.
 
-    `require_content`: raises `ContractError` for a reply that answers nothing, or None. `has_written`: the turn has
-    written an entry already. `found_tools`: tools found by a search of the turn.
+    `needs_answer`: the turn has a request to answer. `has_written`: the turn has written an entry already.
+    `found_tools`: tools found by a search of the turn.
     """
 
     inputs: TurnInputs
     chain: EffectChain | None
-    require_content: Callable[[TurnReply], None] | None
+    needs_answer: bool
     has_written: bool
     found_tools: Sequence[Mapping[str, Any]]
 
@@ -44,8 +45,8 @@ class ReplyReader:
             reply = self._parse(answer, keep)
             if reply.tool_calls:
                 reply = _limit_calls(reply, inputs.agent.turn.max_tool_calls)
-            if keep == "all" and self.require_content:
-                self.require_content(reply)
+            if keep == "all" and self.needs_answer and not self._has_content(reply):
+                raise ContractError(NOT_ANSWERED)
             if keep == "all" and chain and TakeReply in chain:
                 passed = chain.decide(TakeReply(reply=reply))
                 if not isinstance(passed, TakeReply):
@@ -61,6 +62,9 @@ class ReplyReader:
                 message = f"the reply was cut off at the token limit; be shorter ({error})"
                 raise ContractError(message, hint=_cutoff_remedy(inputs)) from error
             raise
+
+    def _has_content(self, reply: TurnReply) -> bool:
+        return bool(reply.outbox_entries or reply.tool_calls or reply.goes_on or self.has_written)
 
     def _parse(self, answer: Answer, keep: Keep) -> TurnReply:
         """Return the reply from the text and calls of an answer. Text beside calls is a note."""

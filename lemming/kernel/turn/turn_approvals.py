@@ -14,17 +14,18 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import PUBLISH, SPEND, SubRequest
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.current_request import make_sub_request
 from lemming.kernel.obligations.file_bindings import describe_changed_files, find_changes_after_decision
+from lemming.kernel.obligations.grants import list_grants, mark_calls_made
 from lemming.kernel.obligations.pending_approvals import (
-    NAME,
     PendingAction,
     action_digest,
     parse_pending_action,
     too_many_message,
 )
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.approved_calls import insert_results, list_grants, mark_calls_made, store_results
-from lemming.kernel.turn.current_request import make_sub_request
+from lemming.kernel.turn.approved_calls import insert_results, store_results
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, WRITTEN_ENTRY_KEY
 from lemming.kernel.turn.turn_effects import AskModel, AskPerson, Outcome, Rejected, Suspended, WriteEntry
 
@@ -40,7 +41,7 @@ class TurnApprovals:
     """
 
     def __init__(self, turn_state: TurnState) -> None:
-        self.turn_state, self.snapshot = turn_state, turn_state.inputs.given.get(NAME, {})
+        self.turn_state, self.snapshot = turn_state, turn_state.inputs.given.get(DECISION_RULES, {})
         self._used_grants: list[tuple[Json, bool]] = []  # grants of the calls made, and True for side effects
         self._changed_files: list[str] = []  # files that changed since an entry was approved
         self._spending_requests: list[Json] = []  # payloads of requests to spend more
@@ -117,7 +118,7 @@ class TurnApprovals:
         pending = [
             (index, entry)
             for index, entry in enumerate(turn_state.entries[first:], first)
-            if states.get(entry.identity, {}).get(NAME, {}).get("tool") == PUBLISH
+            if states.get(entry.identity, {}).get(DECISION_RULES, {}).get("tool") == PUBLISH
         ]
         payloads = [entry.payload["call"]["args"]["payload"] for _, entry in pending]
         bound_payloads = turn_state.bind_files(payloads, at) if pending else ()
@@ -129,8 +130,8 @@ class TurnApprovals:
 
     def record_result(self, result: ToolResult, *, had_side_effects: bool) -> None:
         """Record the grant of an approved call."""
-        if NAME in result.state:
-            self._used_grants.append((result.state[NAME], had_side_effects))
+        if DECISION_RULES in result.state:
+            self._used_grants.append((result.state[DECISION_RULES], had_side_effects))
 
     def ask(self, effect: AskPerson) -> Outcome:
         """Ask persons about an entry or a question to a model. A result tells the model what an entry waits for."""
@@ -161,7 +162,7 @@ class TurnApprovals:
         entry = turn_state.stage_entry(NewEntry("request", payload, []), at, by_engine=True)
         if entry is not None:  # else the reason is among the results
             reason = f"WAITS: {' or '.join(people)} is asked to approve it first; it is written in a later turn"
-            result = ToolResult(False, reason, outcome="pending", entries_by=NAME)
+            result = ToolResult(False, reason, outcome="pending", entries_by=DECISION_RULES)
             turn_state.add_result(OUTBOX_ENTRIES, _describe_entry(new), result)
             turn_state.pending_indexes[entry.identity] = len(turn_state.results)
             turn_state.pending_states[entry.identity] = self.pending_state(payload)
@@ -178,18 +179,18 @@ class TurnApprovals:
             item.key: item for item in (*self.turn_state.inputs.state.requests, *([task.begun] if task else ()))
         }
         earlier = (item.held for request in open_requests.values() for item in request.open_sub_requests)
-        pending = [item[NAME] for item in (*earlier, *states.values()) if NAME in item]
+        pending = [item[DECISION_RULES] for item in (*earlier, *states.values()) if DECISION_RULES in item]
         if any(item["sha256"] == action.sha256 for item in pending):
             reason = "WAITS: this very entry waits for approval already; it is written once"
             return ToolResult(False, reason, outcome="pending")
         max_approvals = self.turn_state.inputs.agent.turn.max_approvals
-        if sum(item[NAME]["tool"] == PUBLISH for item in states.values()) >= max_approvals:
+        if sum(item[DECISION_RULES]["tool"] == PUBLISH for item in states.values()) >= max_approvals:
             return ToolResult(False, too_many_message(max_approvals), outcome="deferred")
         return None
 
     def pending_state(self, payload: Json) -> Json:
         """Return the state to store with a request to a person until it is answered."""
-        return {NAME: parse_pending_action(payload)}
+        return {DECISION_RULES: parse_pending_action(payload)}
 
     def _ask_to_spend(self, verdict: Json) -> None:
         """Ask for a raise of the limit that stops a model call.
@@ -202,7 +203,7 @@ class TurnApprovals:
             return
         args = {**question["more"], "of": verdict["about"]}
         for sub_request in self._sub_requests:
-            call = sub_request.held[NAME]
+            call = sub_request.held[DECISION_RULES]
             if (call["tool"], call["gate"], call["args"]) == (SPEND, line, args) and sub_request.end != "approved":
                 return
         agent, tick = turn_state.inputs.agent.name, turn_state.inputs.tick
@@ -249,7 +250,7 @@ class TurnApprovals:
     def save_state(self, *, is_applied: bool, holds_all: bool) -> Json:
         """Return the state of requests outside of calls, the used preapprovals, and the denials."""
         new = [
-            make_sub_request(entry, to, {NAME: parse_pending_action(entry.payload)})
+            make_sub_request(entry, to, {DECISION_RULES: parse_pending_action(entry.payload)})
             for entry in (self._written_requests if is_applied else ())
             for to in sorted(entry.targets)
         ]

@@ -252,10 +252,17 @@ class Withdraw(Effect):
 
 @dataclass(frozen=True, kw_only=True)
 class EndTurn(Effect):
-    """The end of the turn, with the error that ended it, if any."""
+    """The end of the turn, with the error that ended it, if any, and the entries that it leaves.
+
+    `failure_entries`: entries that are written although the turn has failed. `drops_files`: its files and memories are
+    not written.
+    """
 
     end: End
     error: LemmingError | None = None
+    entries: tuple[OutboxEntry, ...] = ()
+    failure_entries: tuple[OutboxEntry, ...] = ()
+    drops_files: bool = False
 
 
 WRITES = (WriteEntry, WriteMemory, WriteFile, WriteNotes, Seal)

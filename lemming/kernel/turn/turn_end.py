@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 from lemming.kernel.base.errors import LemmingError, error_name
@@ -12,8 +13,9 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
 from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import ENTRIES_PER_TURN, OutboxEntry, to_file_effect
-from lemming.kernel.plugins.capability_table import APPROVALS
+from lemming.kernel.plugins.capability_table import DECISION_RULES, REQUEST_RULES
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.addressing import has_handoff
 from lemming.kernel.turn.loop_breaker import (
     MISADDRESSED,
     REFUSED,
@@ -27,15 +29,11 @@ from lemming.kernel.turn.loop_breaker import (
 )
 from lemming.kernel.turn.tool_results import RESULTS_CHARS, render_result, without_notices
 from lemming.kernel.turn.turn_effects import EndTurn
+from lemming.kernel.turn.turn_obligations import is_applied, list_awaited, record_open_requests
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Answer, TurnInputs, TurnOutcome
 
 REPETITION_REMARK = "the same call was made again and again, and gave the same"
-
-
-def is_applied(status: Status) -> bool:
-    """Return True if the files of a turn with this status are written."""
-    return status in ("done", "waiting")
 
 
 def end_repeating_turn(turn_state: TurnState, end: End) -> End:
@@ -51,10 +49,12 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     """Return the outcome. A failed turn writes nothing except costs and messages for the next turn."""
     if turn_state.has_withdrawn:
         turn_state.restore_entry_order()
-    requests = turn_state.requests
-    end = requests.end_turn(end, error) if requests else end_repeating_turn(turn_state, end)
+    if turn_state.task and turn_state.task.request:
+        turn_state.is_handed_off = has_handoff(turn_state.entries)
+    else:
+        end = end_repeating_turn(turn_state, end)
     if turn_state.chain and EndTurn in turn_state.chain:
-        ended = turn_state.chain.decide(EndTurn(end=end, error=error))
+        ended = turn_state.chain.decide(EndTurn(end=end, error=error, entries=(*turn_state.entries,)))
         end = ended.end if isinstance(ended, EndTurn) else end
     if turn_state.remaining_work and not (turn_state.task or turn_state.pending_indexes):
         # For the agent's next turn, as a result.
@@ -62,8 +62,6 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     status = turn_state.get_status(end)
     is_written = is_applied(status)
     # Also for a failed turn: its last entries and the results it leaves carry their trust labels.
-    if requests:
-        requests.report_budget()
     if turn_state.chain:
         turn_state.seal_outputs()
     entries = (*turn_state.entries,) if is_written else (*turn_state.failure_entries,)
@@ -78,9 +76,11 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
         turn_state.remarks.append(f"paused: {stop_reason}")
     return TurnOutcome(
         report=_report(turn_state, status, end, error, entries, staged, effects, usage),
-        state=_next_state(turn_state, status, end, usage, loops),
+        state=_next_state(turn_state, status, end, error, usage, loops),
         # Computed on demand: files are hardly ever unwritable.
-        state_if_unwritten=lambda: _next_state(turn_state, "failed", "failed", usage, loops, is_maybe_written=True),
+        state_if_unwritten=partial(
+            _next_state, turn_state, "failed", "failed", error, usage, loops, is_maybe_written=True
+        ),
         entries=entries,
         effects=effects,
     )
@@ -134,9 +134,10 @@ def _last_model(turn_state: TurnState) -> str:
 
 def _waiting_reason(turn_state: TurnState) -> str:
     """Return the reason a turn waits."""
-    for waiting in (turn_state.requests, turn_state.approvals):
-        if waiting and (reason := waiting.wait_reason()):
-            return str(reason)
+    if turn_state.has_requests and not turn_state.only_asks and (names := list_awaited(turn_state)):
+        return f"waits for {', '.join(names)}"
+    if turn_state.approvals and (reason := turn_state.approvals.wait_reason()):
+        return str(reason)
     if turn_state.pause_reason or turn_state.remaining_work:
         return turn_state.pause_reason or turn_state.remaining_work
     if not turn_state.unshown_results:
@@ -150,6 +151,7 @@ def _next_state(
     turn_state: TurnState,
     status: Status,
     end: End,
+    error: LemmingError | None,
     usage: dict[str, Any],
     loops: dict[str, int],
     *,
@@ -165,7 +167,7 @@ def _next_state(
         state.lost = state.lost.add(turn_state.write_off)
     if turn_state.approvals:
         questions = turn_state.approvals.save_state(is_applied=is_written, holds_all=holds_all)
-        state.kept = {name: value for name, value in {**state.kept, APPROVALS: questions}.items() if value}
+        state.kept = {name: value for name, value in {**state.kept, DECISION_RULES: questions}.items() if value}
     if turn_state.events:
         state.kept = turn_state.capabilities.reduce_states(state.kept, is_applied=holds_all)
     # Nothing was shown to the model: it counts as no turn, and unread entries stay unread.
@@ -181,8 +183,8 @@ def _next_state(
         state.expired_unread = 0
     else:  # side effects stay: the next prompt must report them
         state.results = newest_results((*state.results, *turn_state.external_results))
-    if turn_state.requests:
-        turn_state.requests.update_agent_state(state, status, end)
+    if turn_state.has_requests:
+        record_open_requests(turn_state, state, status, end, error)
     if turn_state.approvals:
         turn_state.approvals.update_agent_state(state, status, end)
     # Kept whatever the outcome of the turn: it was spent.
@@ -249,12 +251,17 @@ def _count_loops(
         return count_loop(turn_state.inputs, loop)
     if turn_state.entries and turn_state.entries[0].kind != "request":  # the usual case costs no call
         return {}, ""
-    if not (old_counts or turn_state.entries) or turn_state.has_answer or _has_progress(turn_state):
+    if not (old_counts or turn_state.entries) or _has_answer(turn_state) or _has_progress(turn_state):
         return {}, ""
     if not turn_state.entries or (turn_state.task and turn_state.task.request):
         return select_request_counts(old_counts), ""  # says nothing about requests of the agent's own
     request_loop = requests_loop(turn_state.entries)
     return count_request(turn_state.inputs, request_loop) if request_loop else ({}, "")
+
+
+def _has_answer(turn_state: TurnState) -> bool:
+    """Return True if the turn shows something that may answer the agent's question."""
+    return turn_state.has_requests and "answered" in turn_state.inputs.given.get(REQUEST_RULES, {})
 
 
 def _has_progress(turn_state: TurnState) -> bool:

@@ -36,7 +36,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.plugins.capability_loader import get_capability
-from lemming.kernel.plugins.capability_table import REQUESTS
+from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.addressing import Readers
 from lemming.kernel.turn.dialogue import continue_dialogue, dialogue_style, find_dialogue, split_prompt_input
@@ -174,7 +174,7 @@ def gather_inputs(
         read=task.mark if task else inbox.mark,
         warned=warned,
         fingerprint=check.fingerprint,
-        task=get_capability(REQUESTS).purpose(turn_context, task) if task else None,
+        task=get_capability(REQUEST_RULES).purpose(turn_context, task) if task else None,
         open_requests={request.identity: request.agent for request in requests},
         said_requests={} if task or not inbox.unread else _find_inbox_requests(agent, inbox.unread, requests),
         damaged=frozenset(PurePosixPath(problem.file).name.removesuffix(".json") for problem in memories.problems),
@@ -310,7 +310,7 @@ def _record_fields(gathered: GatheredInputs) -> dict[str, Any]:
 
 def from_record(record: TurnStarted, tick: int) -> TurnInputs:
     """Return the inputs of an interrupted turn, with the original model and credits."""
-    from lemming.kernel.turn.current_request import CurrentRequest  # most turns have none
+    from lemming.kernel.obligations.current_request import CurrentRequest  # most turns have none
 
     return TurnInputs(
         agent=recorded_agent(record),

@@ -20,14 +20,13 @@ from lemming.kernel.base.errors import (
     TurnTooLong,
 )
 from lemming.kernel.journal.turn_report import ENDS, End
-from lemming.kernel.plugins.capability_table import APPROVALS
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 from lemming.kernel.turn.interceptor_chain import NO_CAPABILITIES, find_turn_capabilities, has_requests
 from lemming.kernel.turn.preparation import RunTurn
 from lemming.kernel.turn.strategy import NoMoreReplies, Strategy, Turn, react
 from lemming.kernel.turn.turn_approvals import TurnApprovals
 from lemming.kernel.turn.turn_end import build_outcome
-from lemming.kernel.turn.turn_requests import TurnRequests
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Act, Answer, AnswerSource, Ask, Step, Steps, TurnInputs, TurnOutcome
 
@@ -42,10 +41,11 @@ def run_strategy(
 
     Without `strategy`, the agent's own strategy is used, from these plugins.
     """
-    for beginning in (turn_state.requests, turn_state.approvals):
-        end: End | None = beginning.start() if beginning else None
-        if end:
-            return end
+    if turn_state.task and (reason := turn_state.task.failure_reason):  # no reply could change the outcome
+        turn_state.fail_request(reason)
+        return "done"
+    if turn_state.approvals and (end := turn_state.approvals.start()):
+        return _parse_end(end)
     turn = turn_state.strategy_turn = Turn(turn_state)
     turn_state.plugins = plugins
 
@@ -140,10 +140,8 @@ def finish_turn(
     """
     turn_state.capabilities = find_turn_capabilities(turn_state, plugins)
     turn_state.chain = turn_state.capabilities.chain
-    turn_state.make_requests = TurnRequests
-    if turn_state.capabilities is not NO_CAPABILITIES and has_requests(turn_state.inputs):
-        turn_state.require_requests()
-    if APPROVALS in turn_state.inputs.given:
+    turn_state.has_requests = turn_state.capabilities is not NO_CAPABILITIES and has_requests(turn_state.inputs)
+    if DECISION_RULES in turn_state.inputs.given:
         turn_state.approvals = TurnApprovals(turn_state)
     try:
         end = run_strategy(turn_state, strategy, plugins)

@@ -135,8 +135,8 @@ class TurnState(TurnWrites):
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
         found_tools = [*list_earlier_found_tools(self.inputs), *self.found_tools]
-        require_content = self.requests.require_content if self.requests else None
-        return ReplyReader(self.inputs, self.chain, require_content, bool(self.entries), found_tools).read(answer, keep)
+        needs_answer = bool(self.task and self.task.request) and not self.may_skip_response
+        return ReplyReader(self.inputs, self.chain, needs_answer, bool(self.entries), found_tools).read(answer, keep)
 
     def stage_reply(self, reply: TurnReply, *, has_seen: bool = True) -> None:
         """Stage the entries, tool calls and memories of a reply.
@@ -241,7 +241,7 @@ class TurnState(TurnWrites):
             case AskModel():
                 return self._ask_model(effect.messages, effect.model, effect.schema, effect.asked_by)
             case EndTurn():
-                return effect.end
+                return self._leave(effect)
             case AskPerson():
                 return self._ask_person(effect)
             case Withdraw():
@@ -326,17 +326,10 @@ class TurnState(TurnWrites):
             alone = self.is_answered and new.kind == "request"  # otherwise it would end with the answered request
             entry = self.stage_entry(new, at, by_engine=bool(result.entries_by), alone=alone)
             if entry and result.outcome == "pending":  # another result took its place
-                self.require_requests()
+                self.has_requests = True
                 self.pending_indexes[entry.identity] = len(self.results)
                 if result.entries_by and self.approvals:
                     self.pending_states[entry.identity] = self.approvals.pending_state(new.payload)
-
-    def require_requests(self) -> Any:
-        """Return the requests of the turn, a `TurnRequests`; the turn has some from here on."""
-        if self.requests is None:
-            assert self.make_requests, "the turn has not begun"
-            self.requests = self.make_requests(self)
-        return self.requests
 
     def refuse_call(self, call: ToolCall, refusal: ToolResult) -> None:
         """Record a refused call, and inform the model and the observers of the turn."""

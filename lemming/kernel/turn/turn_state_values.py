@@ -20,7 +20,7 @@ from lemming.kernel.turn.turn_effects import AskPerson, Event, ShowResult
 from lemming.kernel.turn.turn_values import Answer, AnswerSource, TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.current_request import CurrentRequest
+    from lemming.kernel.obligations.current_request import CurrentRequest
     from lemming.kernel.turn.effect_chain import EffectChain
 
 
@@ -107,8 +107,7 @@ class TurnStateValues:
     capabilities: Any = None  # `TurnCapabilities`, once the turn is taken
     chain: EffectChain | None = None  # of the capabilities that handle effects
     approvals: Any = None  # `TurnApprovals`, where persons are asked, or have approved something
-    requests: Any = None  # `TurnRequests`, where the turn has any
-    make_requests: Callable[[Any], Any] | None = None  # makes them of this state
+    has_requests: bool = False  # it serves, shows or can create requests: `turn_obligations`
     plugins: tuple[str, ...] | None = None
     strategy_turn: Any = None  # the turn as strategies see it, once it runs
     events: list[Event] = field(default_factory=list)  # of turns with capabilities
@@ -158,7 +157,6 @@ class TurnStateValues:
     # Requests.
     only_asks: bool = False  # it asks persons, and shows no agent anything
     asks_persons: bool = False  # because a question was stopped
-    has_answer: bool = False  # it shows something that may answer the agent's question
     pending_indexes: dict[str, int] = field(default_factory=dict)  # entries that ask, with the number of the result
     pending_states: dict[str, dict[str, Any]] = field(default_factory=dict)  # of capabilities, by entry that asks
 
@@ -194,7 +192,7 @@ class TurnStateValues:
     @property
     def is_answered(self) -> bool:
         """True if the turn's task has an answer."""
-        return self.requests is not None and bool(self.requests.is_answered)
+        return self.task is not None and self.task.is_answered(self.entries)
 
     @property
     def pause_reason(self) -> str:

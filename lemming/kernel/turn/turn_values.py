@@ -24,8 +24,8 @@ from lemming.kernel.turn.forms.reply_form import ReplyForm
 from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
 
 if TYPE_CHECKING:
+    from lemming.kernel.obligations.current_request import CurrentRequest
     from lemming.kernel.tools.tool_context import ToolContext
-    from lemming.kernel.turn.current_request import CurrentRequest
     from lemming.kernel.turn.turn_effects import AskPerson
 
 

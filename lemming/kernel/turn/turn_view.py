@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.addressing import has_handoff
 from lemming.kernel.turn.live_phase import LivePhase, ObjectCache
 from lemming.kernel.turn.tool_results import render_result
 from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
+from lemming.kernel.turn.turn_obligations import turn_cost
 
 if TYPE_CHECKING:
     from lemming.kernel.agents import Agent
     from lemming.kernel.base.errors import LemmingError
     from lemming.kernel.files.effects import FileEffect
-    from lemming.kernel.journal.turn_report import End
+    from lemming.kernel.journal.turn_report import End, Status
     from lemming.kernel.messages import OutboxEntry
+    from lemming.kernel.obligations.current_request import CurrentRequest
     from lemming.kernel.providers import Message
     from lemming.kernel.tools.tool_context import ToolContext
-    from lemming.kernel.turn.current_request import CurrentRequest
     from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
     from lemming.kernel.turn.strategy import Turn
     from lemming.kernel.turn.turn_state import TurnState
@@ -134,6 +136,39 @@ class TurnView(ObjectCache):
         """The plugins that may bring strategies; None: any of the process."""
         return self._state.plugins
 
+    @property
+    def answers(self) -> Sequence[Answer]:
+        """The answers of models up to now."""
+        return tuple(self._state.answers)
+
+    @property
+    def cost(self) -> float:
+        """The cost of the turn so far, in the unit of the budget of its request."""
+        return turn_cost(self._state)
+
+    @property
+    def answer_violation(self) -> str:
+        """The reason why the answer in the last reply is not what was asked for, or an empty string."""
+        return self._state.answer_violation
+
+    @property
+    def asks_persons(self) -> bool:
+        """True if a question to a model was stopped, and persons are asked about it."""
+        return self._state.asks_persons
+
+    @property
+    def is_cycling(self) -> bool:
+        """True if the turn only repeats calls."""
+        return self._state.repeats.is_cycling
+
+    def get_status(self, end: End) -> Status:
+        """Return the status of the turn if it ends so."""
+        return self._state.get_status(end)
+
+    def make_entry(self, new: NewEntry, entries: Sequence[OutboxEntry], at: str) -> OutboxEntry:
+        """Return the entry after these for the end of the turn. It is not written."""
+        return self._state.to_entry(new, self._state.next_id(entries), at)
+
     def get_memory_file(self, path: str) -> FileEffect:
         """Return a memory that the turn has written, by path."""
         return self._state.memory[path]
@@ -187,7 +222,7 @@ class TurnView(ObjectCache):
 
     def fail_request(self, reason: str) -> None:
         """Answer the turn's request with the reason for its failure."""
-        self._state.require_requests().abandon(reason)
+        self._state.fail_request(reason)
 
     # --- writes ---------------------------------------------------------------------------------------
 
@@ -199,7 +234,7 @@ class TurnView(ObjectCache):
         state = self._state
         entry = state.stage_entry(new, at)
         if "hands_on" in new.payload:
-            state.is_handed_off = state.require_requests().has_handoff
+            state.is_handed_off = has_handoff(state.entries)
         if entry is not None and asked_by is not None:
             state.add_result(asked_by.tool, asked_by.args, ToolResult(True), asked_by.id, is_entry=True)
             state.pending_indexes[entry.identity] = len(state.results)

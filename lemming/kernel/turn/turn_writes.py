@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +22,13 @@ from lemming.kernel.messages import (
     to_file_effect,
 )
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.addressing import find_unknown_targets
+from lemming.kernel.turn.addressing import complete_entry, find_unknown_targets
 from lemming.kernel.turn.loop_breaker import repetition_hint
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, RESULTS_CHARS, render_result, tool_use_json
 from lemming.kernel.turn.turn_effects import (
     Allowed,
     Deferred,
+    EndTurn,
     Outcome,
     Refusal,
     Rejected,
@@ -68,8 +69,8 @@ class TurnWrites(TurnStateValues):
         """
         if new.kind == "response" and "until" in new.payload:  # receipts are the engine's to write
             new = new._replace(payload={key: value for key, value in new.payload.items() if key != "until"})
-        if self.requests:
-            completed = self.requests.complete_entry(new, alone=alone)
+        if self.has_requests:
+            completed = complete_entry(self, new, alone=alone)
             if isinstance(completed, Rejected):
                 refusal = ToolResult(False, completed.reason)
                 self.add_result(OUTBOX_ENTRIES, {"target": new.payload.get("target")}, refusal)
@@ -90,7 +91,7 @@ class TurnWrites(TurnStateValues):
 
     def _write_entry(self, new: NewEntry, at: str) -> OutboxEntry:
         """Add an entry to the turn's entries."""
-        identity = self.next_id(WAITING_FROM if self.reveal_time(new.payload, at) else 0)
+        identity = self.next_id(self.entries, WAITING_FROM if self.reveal_time(new.payload, at) else 0)
         entry = self.to_entry(new, identity, at)
         self.entries.append(entry)
         return entry
@@ -121,9 +122,16 @@ class TurnWrites(TurnStateValues):
         tick, name = self.inputs.tick, self.inputs.agent.name
         return OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)
 
-    def next_id(self, first: int = 0) -> str:
-        """Return the id of the next entry. Ids of withdrawn entries are free."""
-        used_ids = [entry.id for entry in self.entries]
+    def fail_request(self, reason: str) -> None:
+        """Add the entry that answers the request of the turn with the reason for its failure."""
+        assert self.task, "only a request is given up"
+        at = self.answers[-1].at if self.answers else self.task.at
+        self.remarks.append(f"the request has failed: {reason}"[:500])
+        self.entries.append(self.to_entry(self.task.make_failure(reason), self.next_id(self.entries), at))
+
+    def next_id(self, entries: Sequence[OutboxEntry], first: int = 0) -> str:
+        """Return the id of the next entry after these. Ids of withdrawn entries are free."""
+        used_ids = [entry.id for entry in entries]
         number = first + len(used_ids)
         while (identity := self.inputs.entry_id(number)) in used_ids:
             number += 1
@@ -218,9 +226,12 @@ class TurnWrites(TurnStateValues):
                 del self.memory[path]
         return True
 
-    def discard_writes(self) -> None:
-        """Drop the entries, files and memories of the turn."""
-        self.entries, self.staged, self.memory = [], {}, {}
+    def _leave(self, effect: EndTurn) -> End:
+        """Leave the entries of the end, and return it."""
+        self.entries, self.failure_entries = [*effect.entries], [*effect.failure_entries]
+        if effect.drops_files:
+            self.staged, self.memory = {}, {}
+        return effect.end
 
     def restore_entry_order(self) -> None:
         """Sort the entries by their ids: entries that replace withdrawn ones have got the free ids."""

@@ -1,0 +1,117 @@
+"""The end of a turn with requests: each of them is answered, unless the agent waits for an outcome. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lemming.ext import Allowed, EndTurn, Interception, TurnView
+from lemming.kernel.base.contract import NewEntry
+from lemming.kernel.base.errors import error_name, is_final
+from lemming.kernel.journal.turn_report import End, Status
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.current_request import MAX_FAILURES, MAX_TURNS, CurrentRequest
+from lemming.kernel.turn.addressing import has_handoff
+from lemming.kernel.turn.turn_end import REPETITION_REMARK
+from lemming.kernel.turn.turn_obligations import is_fruitless
+
+
+class RequestEnd:
+    """The end of one turn, for the request that it serves or the requests that it was shown."""
+
+    def __init__(self, turn: TurnView) -> None:
+        self._turn = turn
+
+    def intercept(self, effect: EndTurn) -> Interception:
+        """Pass on the end with the entries that the turn leaves, and report what its budget is charged."""
+        turn, task = self._turn, self._turn.request
+        is_served = task is not None and bool(task.request)
+        ended = self._end_request(effect, task) if task and is_served else self._fail_shown_requests(effect)
+        outcome = yield ended
+        if not isinstance(outcome, Allowed):  # the request has its answer whatever others say of the end
+            outcome = Allowed(ended)
+        if task and is_served and task.budget is not None and task.counts_open_budgets:
+            left = outcome.effect if isinstance(outcome.effect, EndTurn) else ended
+            charged = task.compute_charge(left.failure_entries or left.entries, turn.cost)
+            budget = {"of": task.budget, "charged": charged}
+            turn.report("budget", budget if task.unit == "credits" else {**budget, "unit": task.unit})
+        return outcome
+
+    def _end_request(self, effect: EndTurn, task: CurrentRequest) -> EndTurn:
+        """Return the end of a turn for a request, with an answer unless the agent waits for an outcome."""
+        turn, error, entries = self._turn, effect.error, [*effect.entries]
+        status = turn.get_status(effect.end)
+        may_stay_open = status == "waiting" or turn.asks_persons or turn.can_skip_response
+        if error and is_final(error) and not may_stay_open:  # no reader may see half of an answer
+            failure = self._make_failure(task, f"{error_name(error)}: {error}", [], error.at)
+            left = (*task.add_budgets([failure], turn.cost),)
+            if status == "failed":  # and is reported as such to the operator
+                return replace(effect, entries=(), failure_entries=left, drops_files=True)
+            return replace(effect, end="done", entries=left, drops_files=True)
+        if status == "skipped":
+            return effect
+        if status == "failed":
+            if not (is_fruitless(task, error, len(turn.answers)) and task.begun.failures + 1 >= MAX_FAILURES):
+                return effect
+            effect = replace(effect, drops_files=True)
+            entries.append(self._make_failure(task, f"{MAX_FAILURES} turns came to nothing: {error}", entries))
+        is_handed_off = has_handoff(entries)
+        is_settled = is_handed_off or task.is_answered(entries) or task.is_in_progress(entries)
+        if turn.answer_violation and not is_settled:
+            reason = f"the answer is not what was asked for: {turn.answer_violation}"
+            entries.append(self._make_failure(task, reason, entries))
+        if not (is_handed_off or turn.can_skip_response):
+            entries = self._fail_if_stuck(task, effect.end, status, entries)
+        entries = task.add_budgets(entries, turn.cost)
+        ended = replace(effect, entries=(*entries,))
+        if is_handed_off:
+            return replace(ended, end="handed_on")
+        if task.is_answered(entries):
+            for entry in task.find_sub_requests(entries):
+                turn.remark(f"{entry.id}: asked in vain, for this turn answers")
+            return ended if status == "done" else replace(ended, end="done")
+        return ended if status == "waiting" else replace(ended, end="unanswered")
+
+    def _fail_if_stuck(
+        self, task: CurrentRequest, end: End, status: Status, entries: list[OutboxEntry]
+    ) -> list[OutboxEntry]:
+        """Return the entries with the agent's text as the answer, or with a failure if further turns would not help."""
+        turn = self._turn
+        if not task.is_answered(entries) and status == "done" and not task.is_in_progress(entries):
+            if answered := task.mark_answer(entries):
+                entries = answered
+            else:
+                reason = REPETITION_REMARK if turn.is_cycling or end == "repeats" else "no answer was given"
+                entries = [*entries, self._make_failure(task, reason, entries)]
+        if turn.is_cycling and not (task.is_answered(entries) or turn.awaited_count):
+            entries = [*entries, self._make_failure(task, REPETITION_REMARK, entries)]
+        reason = task.call_limit_reason(len(turn.answers))
+        if not reason and task.begun.turns + 1 >= MAX_TURNS:
+            reason = f"no answer was given in {MAX_TURNS} turns"
+        if reason and not task.is_answered(entries):
+            entries = [*entries, self._make_failure(task, reason, entries)]
+        return entries
+
+    def _make_failure(
+        self, task: CurrentRequest, reason: str, entries: Sequence[OutboxEntry], at: str = ""
+    ) -> OutboxEntry:
+        """Return the entry that reports the failure of the request, at time `at` if known."""
+        turn = self._turn
+        turn.remark(f"the request has failed: {reason}")
+        at = at or (turn.answers[-1].at if turn.answers else task.at)
+        return turn.make_entry(task.make_failure(reason), entries, at)
+
+    def _fail_shown_requests(self, effect: EndTurn) -> EndTurn:
+        """Answer the shown requests with a failure if a rejection is permanent: it would repeat in each turn.
+
+        The turn's other output is discarded: no reader must find half of an answer.
+        """
+        turn, error = self._turn, effect.error
+        if not (error and error.at and is_final(error) and turn.get_status(effect.end) == "failed"):
+            return effect
+        entries: list[OutboxEntry] = []
+        for identity, asker in {**turn.inputs.open_requests, **turn.inputs.said_requests}.items():
+            payload = {"reply_to": identity.rpartition("_")[2], "target": asker, "status": "failed"}
+            new = NewEntry("response", {**payload, "text": f"{error_name(error)}: {error}"}, [])
+            entries.append(turn.make_entry(new, entries, error.at))
+        return replace(effect, entries=(), failure_entries=(*entries,), drops_files=True)
