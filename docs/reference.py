@@ -30,7 +30,6 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.fast_decoder import file_key
 from lemming.kernel.files.json_documents import adapter, expand_type
 from lemming.kernel.journal.engine_events import Event
-from lemming.kernel.journal.journal_parser import record_classes
 from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
@@ -39,6 +38,7 @@ from lemming.kernel.org.settings_blocks import FindingSettings
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import FORMATS, RECORDED
 from lemming.queries.findings.finding_rules import CHECKS
+from lemming.queries.format_schemas import record_classes
 from lemming.queries.screens.screen import Column, Screen
 from lemming.queries.screens.screen_registry import iter_screens
 

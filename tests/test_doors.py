@@ -40,13 +40,13 @@ def test_the_agreement_is_asked_for_before_a_file_of_tools_is_loaded() -> None:
 
 
 WRITES_OUTSIDE = {
-    "kernel/files/output_files.py",  # takes secrets out of what it is given
+    "libraries/output_files.py",  # takes secrets out of what it is given
     "kernel/files/effects.py",  # files that turns write, below folders that they are granted
     "capabilities/channels/folder_channel.py",  # a channel's own folder; what leaves has been looked at by gates
     "commands/service.py",  # a unit of systemd, for this machine
 }
 WRITES_PRIVATELY = {
-    "kernel/files/output_files.py", "dashboard/access_tokens.py", "capabilities/workers/attempts.py",
+    "libraries/output_files.py", "dashboard/access_tokens.py", "capabilities/workers/attempts.py",
     "capabilities/workers/running/worker_run.py", "read_model/read_model.py",
 }  # fmt: skip
 WRITES_ENTRIES = {

@@ -23,13 +23,13 @@ from lemming.commands.terminal import (
 )
 from lemming.commands.trust import require_trust_for_copy
 from lemming.commands.why import render_tree
-from lemming.kernel.access import permission_bindings
 from lemming.kernel.access.code_guard import allow_code
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_compact
-from lemming.kernel.files.output_files import without_secrets, write_output
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.libraries import permission_bindings
+from lemming.libraries.output_files import without_secrets, write_output
 from lemming.queries.case_format import Case, case_file, list_case_names, select_cases
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.journal.engine_events import Event, TickBegins, TickEnds
-from lemming.kernel.journal.journal_parser import record_classes
 from lemming.kernel.org.organisation import Organisation
+from lemming.queries.format_schemas import record_classes
 from lemming.telemetry.journal_follower import get_upcoming_ticks, iter_events, iter_journals
 from lemming.telemetry.metrics import iter_families, render_text
 

@@ -29,10 +29,10 @@ from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse
 from lemming.kernel.base.paths import resume_file
 from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo
 from lemming.kernel.files import fs
-from lemming.kernel.files.output_files import create_output, without_secrets, write_output
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.tick.firing_plan import has_model_turns
+from lemming.libraries.output_files import create_output, without_secrets, write_output
 
 if TYPE_CHECKING:
     from lemming.telemetry.otlp import Collector

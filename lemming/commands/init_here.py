@@ -16,9 +16,9 @@ from lemming.commands.terminal import one_line, print_columns, print_data, print
 from lemming.import_export.repository_survey import RepositorySurvey, SurveyItem, survey_repository
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty
-from lemming.kernel.base.wording import format_count
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import require_fact
+from lemming.libraries.wording import format_count
 from lemming.operations.model_prices import find_price
 
 MAX_COST_USD, MAX_COST_A_DAY_USD, PRINTED_CHARS = 2, 20, 220

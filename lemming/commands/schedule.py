@@ -9,11 +9,11 @@ from lemming.commands.command_context import CommandContext, option
 from lemming.commands.terminal import one_line, print_data, print_json, style_text
 from lemming.commands.trust import load_settings
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.base.times import format_moment, parse_moment
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.turn_dependencies import TurnWaits
+from lemming.libraries.everyday_times import format_moment, parse_moment
 from lemming.obligations.waiting_items import list_person_inbox, summarize_inbox
 from lemming.queries.forecast import TickForecast, explain_wait, forecast_tick, list_upcoming
 from lemming.queries.screens.coming_screen import COMING

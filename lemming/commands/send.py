@@ -23,7 +23,7 @@ from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import correct_typo, dump_pretty
-from lemming.kernel.base.times import format_moment, format_remaining_time, get_zone, parse_duration, parse_moment
+from lemming.kernel.base.times import get_zone, parse_duration
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config, load_config
@@ -31,6 +31,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.firing_plan import has_model_turns, is_person_agent
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.everyday_times import format_moment, format_remaining_time, parse_moment
 from lemming.queries.next_turn import find_next_turn
 
 _PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry

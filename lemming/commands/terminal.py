@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
 from lemming.kernel.base.invisible_text import INVISIBLE
-from lemming.kernel.base.wording import format_count as format_count
-from lemming.kernel.base.wording import format_usd as format_usd
-from lemming.kernel.base.wording import shorten_line
-from lemming.kernel.base.wording import to_text as to_text
+from lemming.libraries.wording import format_count as format_count
+from lemming.libraries.wording import format_usd as format_usd
+from lemming.libraries.wording import shorten_line
+from lemming.libraries.wording import to_text as to_text
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 
@@ -244,7 +244,7 @@ def _write_line(text: str, stream: TextIO) -> None:
 
 
 def _print_json_text(document: Any, serialize: Any, end: str) -> None:
-    from lemming.kernel.files.output_files import without_secrets
+    from lemming.libraries.output_files import without_secrets
 
     text = without_secrets(document, serialize).decode()
     if not text.isascii():

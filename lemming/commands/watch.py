@@ -24,8 +24,8 @@ from lemming.commands.terminal import (
 )
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
 from lemming.kernel.base.errors import LemmingError
-from lemming.kernel.base.times import format_remaining_time
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.everyday_times import format_remaining_time
 from lemming.queries.views.change_token import compute_change_token
 from lemming.queries.views.view_registry import build_view
 

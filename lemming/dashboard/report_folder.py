@@ -15,8 +15,8 @@ from typing import Any
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.files import fs
-from lemming.kernel.files.output_files import without_secrets, write_private_output
 from lemming.libraries.atomic_folder import require_outside
+from lemming.libraries.output_files import without_secrets, write_private_output
 
 Json = dict[str, Any]
 

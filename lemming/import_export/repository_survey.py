@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from lemming.import_export.import_source import ImportSource, Remark
 from lemming.kernel.base.jsontext import JsonProblem, parse
-from lemming.kernel.base.wording import format_count
+from lemming.libraries.wording import format_count
 
 GUIDES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
 AGENTS, SKILLS, SETTINGS = ".claude/agents", ".claude/skills", (".claude/settings.json", ".claude/settings.local.json")

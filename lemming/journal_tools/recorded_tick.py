@@ -17,7 +17,7 @@ from lemming.kernel.base.turn_numbers import split_key, turn_key
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import load_contents
-from lemming.kernel.journal.journal_parser import JournalContents, first_prompt
+from lemming.kernel.journal.journal_parser import JournalContents
 from lemming.kernel.journal.journal_records import (
     ModelFailed,
     ModelReplied,
@@ -301,3 +301,8 @@ def _extract_memories(agent: str, writes: dict[str, FileEffect]) -> dict[str, An
         for path, effect in writes.items()
         if path.startswith(prefix)
     }
+
+
+def first_prompt(record: TurnStarted) -> list[Json]:
+    """Return the messages of the first model call: the prompt, and the earlier dialogue."""
+    return [*record.prompt, *record.dialogue]

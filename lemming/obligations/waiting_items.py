@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.wording import format_count, shorten_line
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import find_people
+from lemming.libraries.wording import format_count, shorten_line
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests, require_agents
 from lemming.obligations.request_view import Assignment, RequestView
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lemming.kernel.access.context_files import (
     expand_context,
@@ -29,7 +30,11 @@ from lemming.kernel.files.stat_cache import FileReading, Identity, file_identity
 from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import ContextFile
-from lemming.kernel.tick.tick_hooks import resume_read_paths
+from lemming.kernel.plugins.capability_loader import capabilities_of_resume, get_capability
+from lemming.kernel.plugins.capability_table import TICK_CAPABILITIES
+
+if TYPE_CHECKING:
+    pass
 
 SETTINGS = (ORG_FILE, MODELS_FILE, CREDITS_FILE)
 LIMIT_BYTES = 16 << 20  # above the limit of every watched file
@@ -198,3 +203,13 @@ def _hash_outboxes(files: Collection[str]) -> dict[str, int]:
 
 def _discard(_: bytes) -> None:
     """Ignore the bytes of a file; only the digest is needed."""
+
+
+def resume_read_paths(org: Organisation, agent: Agent) -> Iterator[str]:
+    """Yield the files an agent's turns read because of keys in its resume (`ReadPath`)."""
+    if names := TICK_CAPABILITIES & {*capabilities_of_resume(agent)}:
+        from lemming.kernel.turn.descriptions import OrgQuery, ReadPath
+
+        query = OrgQuery(ReadPath, org, {agent.name: agent})
+        for name in names:
+            yield from (item.path for item in query.ask(get_capability(name)))

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.ledger import AgentState, read_state
-from lemming.kernel.org.capability_usage import has_credit_override, resolve_credits
+from lemming.kernel.org.capability_usage import resolve_credits
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import AgentCredits
@@ -181,3 +181,8 @@ def load_agent_details(base: OrgPath, agent: Agent, config: Config) -> AgentDeta
     upcoming = find_next_turn(base, agent, config, load_tick(base))
     state = read_state(base, agent.name)
     return AgentDetails(agent, readers, state, load_account(base, agent, config), upcoming)
+
+
+def has_credit_override(config: Config, agent_name: str, resume: AgentCredits) -> bool:
+    """Return True if `config/credits.json` changes the credit limit in an agent's resume."""
+    return resolve_credits(config, agent_name, resume).max_credits != resume.max_credits

@@ -17,15 +17,15 @@ from lemming.kernel.files.field_types import Count
 from lemming.kernel.files.field_types import type_schema as schema_of_type
 from lemming.kernel.files.json_documents import adapter
 from lemming.kernel.files.unknown_keys import FOREIGN_PREFIX
-from lemming.kernel.journal.journal_parser import record_classes
-from lemming.kernel.journal.journal_records import Record, TurnStarted
+from lemming.kernel.journal.journal_records import RECORDS, Record, TurnStarted
 from lemming.kernel.journal.prompt_store import reference_schema
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Allocation
-from lemming.kernel.plugins.capability_loader import load_provided
+from lemming.kernel.plugins.capability_loader import load_provided, missing_reason
 from lemming.kernel.plugins.capability_table import FORMATS as CAPABILITY_FORMATS
+from lemming.kernel.plugins.capability_table import RECORDED
 from lemming.libraries.conditions import predicates
 from lemming.queries.case_format import Case
 
@@ -224,3 +224,13 @@ def _close_schema(schema: Any) -> Any:
 
 def _object_schema(properties: dict[str, Schema], *, required: list[str], is_open: bool = False) -> Schema:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": is_open}
+
+
+def record_classes() -> dict[str, type[Record]]:
+    """Return all record classes by the `type` of their lines, including the available capabilities' classes."""
+    capability_records = {
+        name: load_provided(RECORDED, name)
+        for name, (capability_name, _) in RECORDED.items()
+        if not missing_reason(capability_name)
+    }
+    return RECORDS | capability_records

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.times import format_moment, format_remaining_time
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.tick_counter import load_counter
-from lemming.kernel.tick.tick_hooks import get_capability_uses, next_event_time
+from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses, iter_upcoming
+from lemming.libraries.everyday_times import format_moment, format_remaining_time
+
+if TYPE_CHECKING:
+    from lemming.kernel.turn.descriptions import TickView
 
 
 class NextTurn(NamedTuple):
@@ -65,3 +69,9 @@ def find_next_turn(base: OrgPath, agent: Agent, config: Config, tick: int, *, si
         ]
         return NextTurn(current_time, at=next_event_time(uses, view, start))
     return NextTurn(current_time)
+
+
+def next_event_time(uses: Iterable[CapabilityUse], view: TickView, start: datetime) -> datetime | None:
+    """Return the time of the first upcoming event, or None. Raises `ConfigError`."""
+    first_events = (next(events, None) for use in uses for events in iter_upcoming(use, view, start))
+    return min((event.at for event in first_events if event), default=None)

@@ -15,7 +15,7 @@ from lemming.kernel.base.errors import ConfigError, LemmingError, Problem, Unkno
 from lemming.kernel.base.jsontext import correct_typo
 from lemming.kernel.base.problems import make_warning
 from lemming.kernel.files.stat_cache import path_exists
-from lemming.kernel.org.capability_usage import find_used_capabilities, has_credit_override, resolve_credits
+from lemming.kernel.org.capability_usage import find_used_capabilities, resolve_credits
 from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import missing_for_provider, missing_reason
@@ -32,6 +32,7 @@ from lemming.queries.capability_status import (
     map_users,
 )
 from lemming.queries.checks.agent_checks import AGENT_CHECKS, DEFAULT_PROMPT_FORM
+from lemming.queries.credit_accounts import has_credit_override
 from lemming.queries.model_readiness import find_plaintext_secret
 from lemming.queries.tool_sources import find_unloaded_files
 

@@ -10,7 +10,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lemming.kernel.access.permission_bindings import code_permission, digest_command, digest_plugin
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
@@ -34,6 +33,7 @@ from lemming.kernel.plugins.capability_table import (
 )
 from lemming.kernel.plugins.shipped_capabilities import HOSTED, MODEL_SERVERS
 from lemming.kernel.tools import iter_shipped_tools
+from lemming.libraries.permission_bindings import code_permission, digest_command, digest_plugin
 
 _USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY")
 _OWN_MODULES = "lemming."

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import ProviderError
 from lemming.kernel.llm.call_cost import estimate_prompt_tokens, estimate_tokens
 from lemming.kernel.llm.model_call import describe_tool_calls, guard_provider_work
 from lemming.kernel.providers import LLMProvider, Request
-from lemming.kernel.tick.live_chain import complete_request
+from lemming.kernel.tick.live_chain import make_live_chain
 from lemming.kernel.tick.model_backends import Backends
 from lemming.kernel.tick.model_requests import build_request
 from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.turn.live_phase import LivePhase, SendRequest
 from lemming.kernel.turn.turn_values import TurnInputs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lemming.kernel.org.model_entries import ModelEntry
+    from lemming.kernel.org.organisation import OrgPath
 
 CountedBy = Literal["server", "estimate"]
 MESSAGE_FIELDS = ("messages", "input", "system", "instructions", "model", "stream")
@@ -125,3 +132,14 @@ def _sum_by_name(parts: Sequence[PromptPart], counts: Sequence[int], total: int)
             tokens_by_name[part.name] = tokens_by_name.get(part.name, 0) + count
     frame = total - sum(tokens_by_name.values())
     return {**tokens_by_name, CHAT_TEMPLATE: frame} if frame > 0 else tokens_by_name
+
+
+def complete_request(request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path | OrgPath) -> Request:
+    """Return a request of a turn as it would be sent. Nothing is sent, and no limit counts it."""
+    phase = LivePhase(inputs, base)
+    chain = make_live_chain(phase, (), None)
+    if chain is None:
+        return request
+    effect = SendRequest(key=inputs.agent.model.key, entry=entry, request=request, number=request.step)
+    agreed = chain.advance(chain.begin(effect), SendRequest)
+    return agreed.request if isinstance(agreed, SendRequest) else request

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.wording import shorten_line, to_text
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.decisions import is_approval_request
 from lemming.kernel.obligations.pending_approvals import find_call_review
 from lemming.kernel.obligations.request_payloads import parse_references
+from lemming.libraries.wording import shorten_line, to_text
 
 if TYPE_CHECKING:
     from lemming.journal_tools.recorded_tick import TurnRecord

@@ -21,9 +21,9 @@ from lemming.kernel.base.errors import CorruptState, ProviderError, RateLimited,
 from lemming.kernel.files import fs
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import last_record, read_journal
-from lemming.kernel.journal.journal_parser import InvalidRecord, parse_record, record_classes
+from lemming.kernel.journal.journal_parser import InvalidRecord, parse_record
 from lemming.kernel.journal.journal_records import TickStarted
-from lemming.queries.format_schemas import get_schema
+from lemming.queries.format_schemas import get_schema, record_classes
 from lemming.testing import journal_lines, tree
 
 LAST = 8

@@ -12,11 +12,11 @@ import pytest
 from refused import asked_with_each_look_refused
 from workshop import Workshop
 
-from lemming.kernel.access.permission_bindings import digest_command, digest_files
 from lemming.kernel.access.plugin_files import find_module_files, find_writable_files
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files import fs
+from lemming.libraries.permission_bindings import digest_command, digest_files
 from lemming.libraries.tool_file_search import find_files
 from lemming.testing import make_org, resume
 

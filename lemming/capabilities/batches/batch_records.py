@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypedDict
 
-from lemming.kernel.base.wording import format_count
 from lemming.kernel.files.field_types import AgentName, Count, Json, Timestamp
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.journal_records import Record
+from lemming.libraries.wording import format_count
 
 
 class BatchItem(TypedDict):

@@ -10,11 +10,11 @@ from lemming.capabilities.calendars.calendar_jobs import JobHistory, get_job_sch
 from lemming.ext import TickView
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
-from lemming.kernel.base.times import format_moment, format_remaining_time
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_counter
 from lemming.libraries.cron_expressions import describe_cron
+from lemming.libraries.everyday_times import format_moment, format_remaining_time
 from lemming.queries.screens.screen import Column, Note, Screen, ScreenResult
 
 MAKE_ONE = "lemming agents new calendar --model clock --read '*'"

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from lemming.ext import Capability
-from lemming.kernel.access.permission_bindings import program_permission
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.permission_bindings import program_permission
 
 
 class ChannelsCapability(Capability):

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lemming.ext import Capability, LemmingError
-from lemming.kernel.access.permission_bindings import code_permission
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.blocking_deadline import Deadline
@@ -35,6 +34,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins, load_plugins
 from lemming.kernel.providers import Backend, LLMProvider, Reply, Request, make_provider
 from lemming.libraries.optional_packages import install_command
+from lemming.libraries.permission_bindings import code_permission
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -18,9 +18,9 @@ from lemming.ext import (
     find_first_reading,
 )
 from lemming.kernel.base.clock import parse_timestamp
-from lemming.kernel.base.times import format_moment
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.libraries.cron_expressions import MAX_COUNTED, DueTimes, find_due_times, iter_occurrences
+from lemming.libraries.everyday_times import format_moment
 
 
 class CronCapability(Capability):

@@ -39,7 +39,6 @@ from lemming.ext import (
     describe_task,
     find_fact,
 )
-from lemming.kernel.access.permission_bindings import digest_setting
 from lemming.kernel.access.workspace_trust import RequiredPermission, WorkspaceTrust
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
@@ -58,6 +57,7 @@ from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.forms.form_user_message import describe_result
 from lemming.kernel.turn.guards import CheckFinding
 from lemming.kernel.turn.tool_results import without_notices
+from lemming.libraries.permission_bindings import digest_setting
 from lemming.libraries.sandbox.sandbox_settings import get_shell_settings
 
 

@@ -13,7 +13,6 @@ from lemming.capabilities.judges.judges_settings import (
 )
 from lemming.capabilities.requests.requests_settings import get_team
 from lemming.ext import AgentSubject, Inventory, ModelEntry, Problem, make_warning
-from lemming.kernel.access import permission_bindings
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.workspace_trust import RequiredPermission
@@ -25,6 +24,7 @@ from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.providers import is_channel, is_person
+from lemming.libraries import permission_bindings
 
 
 def find_missing_judges(subject: AgentSubject) -> Iterator[Problem]:

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 from lemming.capabilities.mcp.mcp_settings import load_mcp_config, match_servers, referenced_variables
 from lemming.ext import Capability
-from lemming.kernel.access.permission_bindings import code_permission, digest_command
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.permission_bindings import code_permission, digest_command
 
 
 class McpCapability(Capability):

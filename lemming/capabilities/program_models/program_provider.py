@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO, Literal
 
 from lemming.ext import Capability
-from lemming.kernel.access.permission_bindings import program_permission
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.blocking_deadline import Deadline
@@ -22,6 +21,7 @@ from lemming.kernel.llm import model_call
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Backend, Message, Reply, Request
+from lemming.libraries.permission_bindings import program_permission
 from lemming.libraries.processes.supervised_process import SupervisedProcess
 
 OUTPUT_LIMIT_BYTES = 1 << 20

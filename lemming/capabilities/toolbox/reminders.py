@@ -10,7 +10,7 @@ from lemming.ext import ConfigError, describe_field
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import PermissionDenied, ToolError, UsageError
-from lemming.kernel.base.times import DURATIONS, EXAMPLES, format_moment, get_zone, parse_duration, parse_moment
+from lemming.kernel.base.times import DURATIONS, get_zone, parse_duration
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.messages import (
     ENTRIES_PER_TURN,
@@ -26,6 +26,7 @@ from lemming.kernel.messages import (
 )
 from lemming.kernel.tools import EngineTool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.libraries.everyday_times import EXAMPLES, format_moment, parse_moment
 
 TAG = "reminder"
 

@@ -9,7 +9,7 @@ from lemming.ext import describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
-from lemming.kernel.base.redaction.secrets import redact_truncated
+from lemming.kernel.base.redaction.secrets import find_partial_secret, redact_untrusted
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
@@ -72,3 +72,10 @@ class ShellTool(EngineTool):
 
 def _is_unconfined(settings: OrgSettings) -> bool:
     return get_shell_settings(settings).sandbox == "none"
+
+
+def redact_truncated(text: str) -> str:
+    """Return a truncated foreign text without secrets, including a partial secret at the end."""
+    text = redact_untrusted(text)
+    length, name = find_partial_secret(text)
+    return f"{text[:-length]}[redacted {name}]" if length else text

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from lemming.ext import CallNote, Capability, CheckSubject, ConfigError, DescribeQuery, Problem, StateQuery
-from lemming.kernel.access.permission_bindings import code_permission, digest_files
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools.listing import load_found_tools
+from lemming.libraries.permission_bindings import code_permission, digest_files
 from lemming.libraries.tool_file_search import (
     add_neighbour_modules,
     find_empty_patterns,

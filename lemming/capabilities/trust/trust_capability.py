@@ -48,7 +48,9 @@ from lemming.kernel.agents import suggest_agent
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.org.capability_usage import provider_capability
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.resume import Agent
+from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS
 from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.kernel.turn.guards import TrustLabeler
 from lemming.libraries.conditions.predicates import iter_fields
@@ -200,7 +202,7 @@ def find_clean_turn_problems(subject: AgentSubject) -> Iterator[Problem]:
     elif minimum not in trust.order:
         hint = did_you_mean(minimum, trust.order) or f"use one of {', '.join(trust.order)}"
         yield Problem(f'"clean" must be a label of "order", got "{minimum}"', pointer="/trust/clean", hint=hint)
-    if brain := provider_capability(agent, config):
+    if brain := _provider_capability(agent, config):
         message = f"{brain} depend on their memory, which clean turns may hide: they would restart each time"
         yield Problem(message, pointer="/trust", hint="remove this, or choose another model key")
     if agent.turn.take != "one":
@@ -214,3 +216,9 @@ def _find_unverified_field(rule: TrustRule, providers: Sequence[str]) -> str:
         return ""
     verified_fields = {f"verified.{name}" for provider in providers for name in VERIFIED[provider]}
     return next((name for name in iter_fields(rule.when) if name not in verified_fields), "")
+
+
+def _provider_capability(agent: Agent, config: Config) -> str:
+    """Return the capability whose provider speaks for an agent, or an empty string."""
+    entry = config.models.get(agent.model.key)
+    return SPEAKING_PROVIDERS[entry.provider][0] if entry and entry.provider in SPEAKING_PROVIDERS else ""

@@ -48,7 +48,6 @@ from lemming.ext import (
 from lemming.kernel.base.errors import ProviderError
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.redaction.secrets import find_redactions, redact_bytes
-from lemming.kernel.base.wording import format_count
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.llm.call_cost import Tokens
@@ -58,6 +57,7 @@ from lemming.kernel.plugins.capability_table import EXECUTORS
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.strategy import Turn as StrategyTurn
 from lemming.kernel.turn.turn_values import Act, Step
+from lemming.libraries.wording import format_count
 
 MAX_RUNS = 20
 """Runs of a turn: a harness that asks for a permit again and again would never end."""

@@ -45,7 +45,6 @@ from lemming.ext import (
     make_warning,
     resume_file,
 )
-from lemming.kernel.access.permission_bindings import digest_setting, program_permission
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import LemmingError
@@ -55,6 +54,7 @@ from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_table import EXECUTORS
+from lemming.libraries.permission_bindings import digest_setting, program_permission
 
 
 class WorkersCapability(Capability):

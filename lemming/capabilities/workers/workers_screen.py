@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lemming.capabilities.workers.running_workers import WorkerStatus, list_workers
-from lemming.kernel.base.wording import format_usd
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.wording import format_usd
 from lemming.queries.screens.screen import Column, Screen
 
 

@@ -31,7 +31,6 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.providers import Message, Reply, Request, get_provider_class
 from lemming.kernel.tick.error_boundary import EngineStopped, isolate
-from lemming.kernel.tick.live_chain import complete_request
 from lemming.kernel.tick.model_requests import build_request, resolve_entry
 from lemming.kernel.tick.recorded_answers import restore_result
 from lemming.kernel.tick.runtime import Runtime
@@ -42,6 +41,7 @@ from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import finish_turn
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Answer, TurnInputs
+from lemming.queries.sent import complete_request
 
 
 class RecordedPrompts:

@@ -25,6 +25,7 @@ from lemming.journal_tools.provenance.write_log import (
     describe_lost_ticks,
     extract_entry_text,
     extract_memory_text,
+    get_payload_text,
     load_file,
     make_node,
     resolve_unknown_author,
@@ -35,7 +36,6 @@ from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
-from lemming.kernel.base.payload_text import get_payload_text
 from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.files.stat_cache import is_folder
 from lemming.kernel.inboxes.capability_state import CallNote, find_call_notes

@@ -20,7 +20,6 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
-from lemming.kernel.base.payload_text import get_payload_text
 from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import make_prompt_reader
@@ -338,3 +337,9 @@ def extract_memory_text(content: bytes, path: str) -> str:
     except CorruptState:
         return content.decode("utf-8", "replace")
     return value if isinstance(value, str) else dump_compact(value).decode()
+
+
+def get_payload_text(payload: dict[str, Any]) -> str:
+    """Return the text of a payload, or the whole payload as JSON."""
+    text = payload.get("text")
+    return text if isinstance(text, str) else dump_compact(payload).decode()

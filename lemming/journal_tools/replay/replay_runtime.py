@@ -8,7 +8,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from lemming.journal_tools.recorded_tick import RecordedTick
+from lemming.journal_tools.recorded_tick import RecordedTick, first_prompt
 from lemming.journal_tools.tick_records import to_reply
 from lemming.journal_tools.verify.state_root import compute_file_digest
 from lemming.kernel.base import paths
@@ -20,7 +20,6 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.engine_events import Event, TickBegins
-from lemming.kernel.journal.journal_parser import first_prompt
 from lemming.kernel.journal.journal_records import ModelReplied, TurnEnded
 from lemming.kernel.journal.turn_report import FileWritten, TurnReport
 from lemming.kernel.journal.write_offs import WriteOff

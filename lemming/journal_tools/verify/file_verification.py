@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,8 @@ from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
 from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import parse_file_names
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capability_loader import find_fact, is_removable
+from lemming.kernel.plugins.capability_loader import find_fact
+from lemming.kernel.plugins.capability_table import TEMPORARY_FILES
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.checks import Check
 from lemming.libraries.store_values import is_store_file
@@ -303,3 +305,12 @@ CHECKS = (
     _check("merges", description="recorded merges of workers against their repositories", find=_verify_merges),
 )
 """The selection of `lemming verify`."""
+
+
+def is_removable(file: str) -> bool:
+    """Return True if a capability removes such a file after its use.
+
+    >>> is_removable("agents/desk/memory/run-3fa9.json"), is_removable("agents/desk/memory/a.json")
+    (True, False)
+    """
+    return any(fnmatchcase(file, pattern) for pattern in TEMPORARY_FILES)

@@ -8,6 +8,7 @@ during a run or by storage that went back in time.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -16,11 +17,14 @@ from lemming.journal_tools.recorded_tick import TurnRecord, load_tick_record
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.turn_numbers import split_key
+from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import EntriesExpired, Record, TickCommitted, TurnCommitted
-from lemming.kernel.journal.ledger import recorded_ticks
+from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES
 from lemming.kernel.org.organisation import OrgPath
+
+_TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -122,3 +126,12 @@ def _render_content(turn: TurnRecord, file: str) -> bytes | None:
 def _is_file_of_agent(folder: str, file: str, agent: str) -> bool:
     parent, _, name = file.rpartition("/")
     return parent == f"agents/{agent}/{folder}" and bool(name)
+
+
+def recorded_ticks(base: OrgPath, agent_name: str) -> list[int]:
+    """Return the ticks with a line in an agent's ledger, in ledger order; an empty list if it is unreadable."""
+    try:
+        raw = fs.read_bytes(f"{base}/{paths.ledger_file(agent_name)}", FILE_LIMIT_BYTES)
+    except OSError:
+        return []
+    return list(map(int, _TICKS.findall(raw)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lemming.kernel.base.jsontext import dump_compact, to_line
+from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.untrusted_quoting import escape_markers
 
 LINE_CHARS = 70_000
@@ -72,9 +72,3 @@ def quote_payload(payload: Mapping[str, Any], tags: Sequence[str] = (), *, is_re
 def cut_line(line: str) -> str:
     """Return an entry's line for a prompt, shortened; a manual entry may be longer than any of the engine's."""
     return line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)"
-
-
-def get_payload_text(payload: dict[str, Any]) -> str:
-    """Return the text of a payload, or the whole payload as JSON."""
-    text = payload.get("text")
-    return text if isinstance(text, str) else dump_compact(payload).decode()

@@ -309,11 +309,6 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-PRIVATE_FOLDERS = (".lemming", "logs", "aside", "agents/*/outbox", "agents/*/memory", "agents/*/logs")
-"""The private folders, which also protect everything below."""
-
-PRIVATE_LEDGERS = ("agents/*/turns.jsonl", "agents/*/channel.jsonl")
-
 _FOLDER_MODE, _FILE_MODE, _OTHERS, _GROUP = 0o755, 0o644, 0o007, 0o070
 _PRIVATE_FOLDER = re.compile(r"(?:\.lemming|logs|aside|agents/[^/]+/(?:outbox|memory|logs))(?:/|\Z)")
 _PRIVATE_FILE = re.compile(r"(?:\.lemming|logs)/|agents/[^/]+/(?:logs/|(?:turns|channel)\.jsonl\Z)")

@@ -50,19 +50,6 @@ def is_intact(line: bytes, previous: bytes) -> bool:
     return line.endswith(b',"check":"%b"}\n' % _checksum(line[:-_TAIL], previous))
 
 
-def is_chain_intact(lines: list[bytes]) -> bool:
-    """Return True if each of a journal's lines, without line ends, follows from the previous line.
-
-    A torn last line is ignored. The content of the lines is not parsed, which keeps the check fast.
-    """
-    checksum = b""
-    for line in lines[: -1 if lines[-1] else -2]:
-        if not is_intact(line + b"\n", checksum):
-            return False
-        checksum = line_checksum(line + b"\n")
-    return True
-
-
 def line_checksum(line: bytes) -> bytes:
     """Return the checksum at the end of a line."""
     return line[-3 - 2 * _CHECK_BYTES : -3]

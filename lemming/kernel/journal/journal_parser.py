@@ -50,7 +50,7 @@ from lemming.kernel.journal.segments import JOURNAL_LIMIT_BYTES
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.org.settings_blocks import LoopSettings
-from lemming.kernel.plugins.capability_loader import load_provided, missing_reason
+from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import RECORDED
 
 _RECORD_BYTES = 512  # memory that Python takes for a small record
@@ -251,16 +251,6 @@ def _find_record_class(name: str) -> type[Record] | None:
     return RECORDS.get(name) or (load_provided(RECORDED, name) if name in RECORDED else None)
 
 
-def record_classes() -> dict[str, type[Record]]:
-    """Return all record classes by the `type` of their lines, including the available capabilities' classes."""
-    capability_records = {
-        name: load_provided(RECORDED, name)
-        for name, (capability_name, _) in RECORDED.items()
-        if not missing_reason(capability_name)
-    }
-    return RECORDS | capability_records
-
-
 PROMPT_PLACEHOLDER = "(recorded in the prompt)"
 """Placeholder for the instructions, which the record holds once, in the prompt."""
 
@@ -306,11 +296,6 @@ def recorded_allocation(record: TurnStarted) -> AgentCredits:
     """Return the credits available to the agent at the start of the turn. Raise `ValueError` if invalid."""
     allocation: AgentCredits = to_value(AgentCredits, record.allocation)
     return allocation
-
-
-def first_prompt(record: TurnStarted) -> list[Json]:
-    """Return the messages of the first model call: the prompt, and the earlier dialogue."""
-    return [*record.prompt, *record.dialogue]
 
 
 def find_start_and_end(records: Iterable[Record]) -> tuple[TurnStarted | None, TurnEnded | None]:

@@ -38,7 +38,6 @@ LINE_LIMIT_BYTES = 8 << 20
 FILE_LIMIT_BYTES = 64 << 20  # it is cut back long before
 _TAIL_BYTES = 4 << 10  # a line is rarely longer
 _SPENDING_KEYS = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
-_TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _SPARSE_KEYS = (
     "expired_unread", "passed_on", "serving", "requests", "end", "aside", "lost", "failed", "in_vain",
@@ -260,15 +259,6 @@ def _require_valid(state: AgentState | CorruptState) -> AgentState:
     if isinstance(state, CorruptState):
         raise state.with_traceback(None)
     return state
-
-
-def recorded_ticks(base: OrgPath, agent_name: str) -> list[int]:
-    """Return the ticks with a line in an agent's ledger, in ledger order; an empty list if it is unreadable."""
-    try:
-        raw = fs.read_bytes(f"{base}/{paths.ledger_file(agent_name)}", FILE_LIMIT_BYTES)
-    except OSError:
-        return []
-    return list(map(int, _TICKS.findall(raw)))
 
 
 class OpenLedger:

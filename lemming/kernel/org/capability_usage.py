@@ -67,12 +67,6 @@ def asks_persons(agent: Agent, config: Config) -> bool:
     return False
 
 
-def provider_capability(agent: Agent, config: Config) -> str:
-    """Return the capability whose provider speaks for an agent, or an empty string."""
-    entry = config.models.get(agent.model.key)
-    return SPEAKING_PROVIDERS[entry.provider][0] if entry and entry.provider in SPEAKING_PROVIDERS else ""
-
-
 def resolve_turn_policy(agent: Agent, config: Config) -> TurnPolicy:
     """Return an agent's turn policy: from the provider's capability, its resume, or the settings."""
     entry = config.models.get(agent.model.key)
@@ -94,11 +88,6 @@ def parse_agent_settings(capability: Any, agent: Agent) -> Any:
     """Return a capability's block of a resume as its class, or None without a block. Raises `ConfigError`."""
     file = paths.resume_file(agent.name)
     return parse_capability_block(capability.name, capability.agent_settings_type, agent.capabilities, file)
-
-
-def has_credit_override(config: Config, agent_name: str, resume: AgentCredits) -> bool:
-    """Return True if `config/credits.json` changes the credit limit in an agent's resume."""
-    return resolve_credits(config, agent_name, resume).max_credits != resume.max_credits
 
 
 def resolve_credits(config: Config, agent_name: str, resume: AgentCredits) -> AgentCredits:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from functools import cache, partial
 from typing import Any
 
@@ -25,7 +24,6 @@ from lemming.kernel.plugins.capability_table import (
     RESUME_KEYS,
     SCHEDULE_KEYS,
     SPEAKING_PROVIDERS,
-    TEMPORARY_FILES,
     TOOL_SOURCES,
     TOOLS,
     TURN_KEYS,
@@ -191,15 +189,6 @@ def capabilities_of_resume(agent: Any) -> list[str]:
 def load_pricing() -> Any:
     """Return the function that computes a call's cost in dollars from model entry and tokens, or None."""
     return next(load_installed(PRICING), None)
-
-
-def is_removable(file: str) -> bool:
-    """Return True if a capability removes such a file after its use.
-
-    >>> is_removable("agents/desk/memory/run-3fa9.json"), is_removable("agents/desk/memory/a.json")
-    (True, False)
-    """
-    return any(fnmatchcase(file, pattern) for pattern in TEMPORARY_FILES)
 
 
 def plugin_capabilities(plugins: Iterable[str] | None) -> Mapping[str, Any]:

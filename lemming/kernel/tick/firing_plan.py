@@ -23,7 +23,6 @@ from lemming.kernel.providers import is_channel, is_person
 
 FOR_A_PERSON = "a person speaks for it"
 FOR_A_CHANNEL = "a channel speaks for it"
-FOR_OTHERS = frozenset({FOR_A_PERSON, FOR_A_CHANNEL})
 _REASON_CODES: dict[str, ReasonCode] = {FOR_A_PERSON: "person", FOR_A_CHANNEL: "channel"}
 NOBODY: Mapping[str, str] = {}
 _RUN_FIELDS = frozenset({"at", "since", "at_once", "chosen", "left_out"})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor, Steps
-from lemming.kernel.turn.live_phase import LIVE_EFFECTS, CheckResult, LivePhase, RunTool, SendRequest
+from lemming.kernel.turn.live_phase import LIVE_EFFECTS, CheckResult, LivePhase, RunTool
 from lemming.kernel.turn.turn_effects import (
     Allowed,
     AskPerson,
@@ -24,13 +24,7 @@ from lemming.kernel.turn.turn_effects import (
 from lemming.kernel.turn.turn_view import TurnView
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lemming.kernel.org.model_entries import ModelEntry
-    from lemming.kernel.org.organisation import OrgPath
-    from lemming.kernel.providers import Request
     from lemming.kernel.turn.turn_hooks import Capability
-    from lemming.kernel.turn.turn_values import TurnInputs
 
 E = TypeVar("E", bound=Effect)
 
@@ -132,17 +126,6 @@ def _writers_first(capabilities: Sequence[Capability]) -> Iterator[Capability]:
             0,  # a circle: in their order
         )
         yield remaining.pop(ready)
-
-
-def complete_request(request: Request, entry: ModelEntry, inputs: TurnInputs, base: Path | OrgPath) -> Request:
-    """Return a request of a turn as it would be sent. Nothing is sent, and no limit counts it."""
-    phase = LivePhase(inputs, base)
-    chain = make_live_chain(phase, (), None)
-    if chain is None:
-        return request
-    effect = SendRequest(key=inputs.agent.model.key, entry=entry, request=request, number=request.step)
-    agreed = chain.advance(chain.begin(effect), SendRequest)
-    return agreed.request if isinstance(agreed, SendRequest) else request
 
 
 def to_result(outcome: Outcome) -> ToolResult:

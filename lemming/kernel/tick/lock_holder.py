@@ -13,13 +13,11 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import LemmingError, OrgBusy
 from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty_flat, parse
-from lemming.kernel.files import fs
 from lemming.kernel.files.org_lock import FolderLock, load_lock_holder
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 
 BEGINNINGS_WAITED_FOR = 25
-_DESCRIPTION_BYTES = 4096
 
 
 def load_holder(base: OrgPath) -> dict[str, Any] | None:
@@ -55,18 +53,6 @@ def _has_died(holder: dict[str, Any]) -> bool:
     except OSError:
         return False
     return False
-
-
-def load_last_tick(base: OrgPath) -> int | None:
-    """Return the next tick as recorded by the last engine at its exit.
-
-    Returns None while an engine runs, after a killed engine, and without a record.
-    """
-    try:
-        raw = fs.read_bytes(f"{base}/{paths.LOCK_FILE}", _DESCRIPTION_BYTES)
-    except OSError:
-        return None
-    return parse_tick(raw)
 
 
 def parse_tick(raw: bytes) -> int | None:

@@ -12,14 +12,13 @@ from functools import partial
 from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import (
-    capabilities_of_resume,
     get_capability,
     sort_capabilities,
 )
@@ -94,16 +93,6 @@ def _make_uses(users: Mapping[str, list[str]], config: Config) -> Iterator[Capab
         yield CapabilityUse(capabilities[name], dict.fromkeys(users[name]).keys())
 
 
-def resume_read_paths(org: Organisation, agent: Agent) -> Iterator[str]:
-    """Yield the files an agent's turns read because of keys in its resume (`ReadPath`)."""
-    if names := TICK_CAPABILITIES & {*capabilities_of_resume(agent)}:
-        from lemming.kernel.turn.descriptions import OrgQuery, ReadPath
-
-        query = OrgQuery(ReadPath, org, {agent.name: agent})
-        for name in names:
-            yield from (item.path for item in query.ask(get_capability(name)))
-
-
 def uses_clock(uses: Iterable[CapabilityUse]) -> bool:
     """Return True if turns depend on the wall clock, and each tick's reading must be recorded."""
     return any(use.uses_clock for use in uses)
@@ -174,9 +163,3 @@ def _iter_events(schedule: ClockSchedule, times: Iterator[datetime]) -> Iterator
     from lemming.kernel.turn.descriptions import UpcomingEvent
 
     return (UpcomingEvent(time, schedule.concerns or schedule.agent, schedule.description) for time in times)
-
-
-def next_event_time(uses: Iterable[CapabilityUse], view: TickView, start: datetime) -> datetime | None:
-    """Return the time of the first upcoming event, or None. Raises `ConfigError`."""
-    first_events = (next(events, None) for use in uses for events in iter_upcoming(use, view, start))
-    return min((event.at for event in first_events if event), default=None)

@@ -14,14 +14,13 @@ from lemming.journal_tools.repair.damage_repair import find_repairs
 from lemming.kernel.base.errors import NotAnOrg, Problem
 from lemming.kernel.base.problems import make_note, make_warning
 from lemming.kernel.base.version import __version__
-from lemming.kernel.base.wording import format_count
-from lemming.kernel.files.safe_folder import PRIVATE_FOLDERS, PRIVATE_LEDGERS
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.plugins.capability_loader import find_fact, load_provided
 from lemming.kernel.plugins.capability_table import EXECUTORS
 from lemming.kernel.tick.validation.checks import Check
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
+from lemming.libraries.wording import format_count
 from lemming.obligations.waiting_items import list_person_inbox, summarize_inbox
 from lemming.operations.engine_progress import describe_engine, find_running_engine
 from lemming.operations.model_prices import find_price, find_shutdown_date
@@ -31,6 +30,10 @@ from lemming.queries.checks.file_checks import FILE_CHECKS
 from lemming.queries.checks.health_checks import AGENTS, BACKENDS, CHANNELS, DISK, THREADS, TICK
 from lemming.queries.model_readiness import check_readiness
 from lemming.queries.org_validation import find_agents_problems
+
+PRIVATE_FOLDERS = (".lemming", "logs", "aside", "agents/*/outbox", "agents/*/memory", "agents/*/logs")
+"""The private folders, which also protect everything below."""
+PRIVATE_LEDGERS = ("agents/*/turns.jsonl", "agents/*/channel.jsonl")
 
 NEEDED = ("pydantic", "typer", "structlog", "tenacity", "openai", "anthropic", "ollama")
 OLDEST_PYTHON = (3, 11)

@@ -15,7 +15,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.inboxes.visibility import future_tick_problems
 from lemming.kernel.memory import load_memories
 from lemming.kernel.messages import read_outbox_entries
-from lemming.kernel.tick.lock_holder import load_last_tick
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.lock_holder import parse_tick
 from lemming.kernel.tick.tick_counter import explain_skipped_ticks, load_tick
 from lemming.kernel.tick.validation.checks import Check
 from lemming.kernel.turn.addressing import find_unknown_targets
@@ -25,6 +26,8 @@ from lemming.queries.case_validation import load_case
 from lemming.queries.checks.check_registry import CheckRun, to_problem
 from lemming.queries.org_validation import find_resume_problems, find_settings_problems
 from lemming.queries.structure_validation import find_structure_problems
+
+_DESCRIPTION_BYTES = 4096
 
 
 def _check_tick_counter(run: CheckRun) -> Iterator[Problem]:
@@ -135,3 +138,15 @@ CHECKS = (
           find_structure_problems),
 )  # fmt: skip
 """The selection of `lemming validate`, which also runs the checks of capabilities."""
+
+
+def load_last_tick(base: OrgPath) -> int | None:
+    """Return the next tick as recorded by the last engine at its exit.
+
+    Returns None while an engine runs, after a killed engine, and without a record.
+    """
+    try:
+        raw = fs.read_bytes(f"{base}/{paths.LOCK_FILE}", _DESCRIPTION_BYTES)
+    except OSError:
+        return None
+    return parse_tick(raw)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from lemming.journal_tools.provenance.write_log import get_payload_text
 from lemming.journal_tools.recorded_tick import TurnRecord
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import Problem
-from lemming.kernel.base.payload_text import get_payload_text
 from lemming.queries.findings.finding_scan import FindingScan, make_finding, quote_text
 
 _SUBJECT = r"(?:(?:I|We)(?:['’]ve|\s+have)?\s+(?:(?:now|also|just|already|successfully)\s+)?)?"

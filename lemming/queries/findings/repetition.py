@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from lemming.journal_tools.provenance.write_log import get_payload_text
 from lemming.journal_tools.recorded_tick import ToolUse, TurnRecord
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import dump_compact
-from lemming.kernel.base.payload_text import get_payload_text
-from lemming.kernel.base.wording import format_count
 from lemming.kernel.messages import OutboxEntry
+from lemming.libraries.wording import format_count
 from lemming.queries.findings.finding_scan import FindingScan, format_evidence, make_finding, quote_text
 
 Action = tuple[str, ...]

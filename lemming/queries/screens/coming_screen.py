@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lemming.kernel.base.clock import SystemClock, timestamp
-from lemming.kernel.base.times import format_moment, format_remaining_time
+from lemming.libraries.everyday_times import format_moment, format_remaining_time
 from lemming.queries.screens.screen import Column, Screen
 
 COMING = Screen(

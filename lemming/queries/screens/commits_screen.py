@@ -7,8 +7,8 @@ from typing import Annotated
 
 from lemming.git_history.history_reader import Commit, GitHistory
 from lemming.kernel.agents import require_agent_folder
-from lemming.kernel.base.wording import format_count, format_usd
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.wording import format_count, format_usd
 from lemming.queries.screens.screen import Column, Parameter, Screen
 
 DEFAULT_COMMITS = 20

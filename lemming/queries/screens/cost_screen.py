@@ -9,9 +9,9 @@ from typing import Annotated, Any, NamedTuple
 from lemming.kernel.agents import Survey, survey_agents
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.base.wording import format_count
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.wording import format_count
 from lemming.queries.cost_report import REMOVED, Cost, CostReport, compute_costs
 from lemming.queries.credit_accounts import AgentPresence, find_presence
 from lemming.queries.screens.screen import OMITTED, Column, Note, Parameter, Screen, ScreenResult, Shown

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lemming.kernel.agents import require_agent_folder, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.wording import format_usd
 from lemming.kernel.org.config import CREDITS_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.wording import format_usd
 from lemming.queries.credit_accounts import Account, load_accounts
 from lemming.queries.screens.parameters import AnyAgentName
 from lemming.queries.screens.screen import Column, Note, Screen, ScreenResult, format_value

@@ -9,8 +9,8 @@ from lemming.kernel.agents import require_agent_folder
 from lemming.kernel.base.entry_kinds import FindingKind
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.base.wording import format_count
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.wording import format_count
 from lemming.queries.findings.finding_rules import CHECKS, apply_rules
 from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
 from lemming.queries.screens.parameters import AnyAgentName

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from lemming.kernel.agents import require_agent_folder
-from lemming.kernel.base.wording import to_text
 from lemming.kernel.memory import load_memories
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.wording import to_text
 from lemming.queries.screens.parameters import AgentName
 from lemming.queries.screens.screen import Column, Note, Screen, ScreenResult
 

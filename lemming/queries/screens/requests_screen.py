@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from lemming.kernel.agents import require_agent_folder
-from lemming.kernel.base.wording import format_count, format_usd
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.wording import format_count, format_usd
 from lemming.obligations.current_requests import (
     RequestsSnapshot,
     find_request,

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
-from lemming.kernel.base.times import format_remaining_time
-from lemming.kernel.base.wording import format_usd
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import JUDGES
+from lemming.libraries.everyday_times import format_remaining_time
+from lemming.libraries.wording import format_usd
 from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
 from lemming.queries.pending import describe_pending
 from lemming.queries.screens.screen import Column, Screen

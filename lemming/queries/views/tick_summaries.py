@@ -9,10 +9,10 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from lemming.kernel.base.clock import parse_timestamp
-from lemming.kernel.base.wording import format_count
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import USUAL_ENDS
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.libraries.wording import format_count
 from lemming.read_model.tick_facts import JournalTick
 from lemming.read_model.tick_queries import load_latest_reports, load_ticks, load_turn_report
 

@@ -9,11 +9,11 @@ from collections import OrderedDict
 from typing import Any
 
 from lemming.journal_tools.provenance.prompt_parser import parse_prompt
+from lemming.journal_tools.provenance.write_log import get_payload_text
 from lemming.journal_tools.recorded_tick import TurnRecord, load_tick_record
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
-from lemming.kernel.base.payload_text import get_payload_text
 from lemming.kernel.files.stat_cache import Identity, file_identity
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import EntryName, OutboxEntry

@@ -138,13 +138,6 @@ def find_partial_secret(text: str) -> tuple[int, str]:
     return 0, ""
 
 
-def redact_truncated(text: str) -> str:
-    """Return a truncated foreign text without secrets, including a partial secret at the end."""
-    text = redact_untrusted(text)
-    length, name = find_partial_secret(text)
-    return f"{text[:-length]}[redacted {name}]" if length else text
-
-
 def has_redaction(value: Any) -> bool:
     """Return True if a JSON value contains a redaction marker.
 
