@@ -32,10 +32,12 @@ from lemming.kernel.plugins.provider_errors import describe_exception, locate_er
 from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.runtime import Runtime, open_org
-from lemming.kernel.tick.tick_counter import find_next_tick, load_counter, load_tick, persist_tick
+from lemming.kernel.tick.tick_counter import load_counter, load_tick, persist_tick
 from lemming.operations.burst import IntervalTimer, count_remaining_ticks
+from lemming.operations.next_tick import explain_skipped_ticks, find_next_tick
 from lemming.operations.one_tick import run_one_tick
 from lemming.operations.pending_rename import require_no_rename
+from lemming.operations.unsuccessful_turns import UnfinishedTurns
 
 __all__ = [
     "get_firing_agents", "load_tick", "persist_tick", "recorded_report", "run_forever", "run_once",
@@ -64,7 +66,7 @@ def run_tick(
     if not 0 <= tick <= LAST_TICK:
         raise UsageError(f"tick must be 0 to {LAST_TICK}, got {tick}")
     with open_to_run(base_path, command="run_tick", clock=clock, notify=notify, stop=stop) as runtime:
-        return runtime.record_tick(run_opened(runtime, tick, advance=False))
+        return _record_tick(runtime, run_opened(runtime, tick, advance=False))
 
 
 def run_opened(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
@@ -215,7 +217,14 @@ def build_report(tick: int, records: Sequence[Record]) -> TickReport:
 def _run_next(runtime: Runtime, counted: int) -> TickReport:
     journalled = journal_ticks(runtime.org, with_sealed=False)
     tick = _resolve_next_tick(runtime, counted, journalled)
-    return runtime.record_tick(run_one_tick(runtime, tick, journalled, advance=True))
+    return _record_tick(runtime, run_one_tick(runtime, tick, journalled, advance=True))
+
+
+def _record_tick(runtime: Runtime, report: TickReport) -> TickReport:
+    """Record a completed tick and its unfinished turns with reasons; return the report."""
+    runtime.last_tick, runtime.next_tick = report.tick, report.tick + 1
+    runtime.org.get_cache(UnfinishedTurns).record_tick(report, runtime.now())
+    return report
 
 
 def _resolve_next_tick(runtime: Runtime, counted: int, journalled_ticks: list[int]) -> int:
@@ -225,7 +234,9 @@ def _resolve_next_tick(runtime: Runtime, counted: int, journalled_ticks: list[in
     here. A closed journal of the tick in `tick.json` was written by `run_tick`, which leaves `tick.json`
     unchanged.
     """
-    runtime.check_counter(counted)
+    if problem := explain_skipped_ticks(counted, runtime.next_tick):
+        runtime.report_problem(problem)
+    runtime.next_tick = counted
     next_tick = find_next_tick(runtime.org, counted, journalled_ticks, boot_id=runtime.clock.boot_id)
     if next_tick.to_error:
         raise next_tick.to_error

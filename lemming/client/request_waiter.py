@@ -28,7 +28,6 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.kernel.tick.unsuccessful_turns import load_unfinished_turns
 from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.preparation import SkipReason
 from lemming.kernel.turn.preparation_chain import load_capabilities
@@ -36,6 +35,7 @@ from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.operations.engine_progress import find_running_engine
 from lemming.operations.pending_work import find_pending_work, is_stalled
+from lemming.operations.unsuccessful_turns import load_unfinished_turns
 
 FIRST_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.05, 1.0, 1.3
 _STOP_POLL_S = 0.1

@@ -32,6 +32,7 @@ from lemming.kernel.tools import EngineTool, get_toolset
 from lemming.kernel.turn.descriptions import TickView
 from lemming.operations.burst import IntervalTimer
 from lemming.operations.change_detector import ChangeDetector, find_context_files
+from lemming.operations.gateways import Gateways
 
 MAX_SLEEP_S = 3600.0
 MIN_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.5, 3.0, 1.25
@@ -61,6 +62,7 @@ class ChangePoller(IntervalTimer):
     """Sleeps until a file with influence on the next turns changes, or until an agent is due."""
 
     _detector: ChangeDetector = field(init=False)
+    _gateways: Gateways = field(init=False)
     _engine_writes: set[str] = field(default_factory=set)
     _idle_agents: set[str] = field(default_factory=set)
     _was_immediate: bool = False
@@ -68,6 +70,7 @@ class ChangePoller(IntervalTimer):
 
     def __post_init__(self) -> None:
         self._detector = ChangeDetector(self.runtime.base)
+        self._gateways = self.runtime.org.get_cache(Gateways)
 
     @contextmanager
     def around_tick(self) -> Iterator[None]:
@@ -111,7 +114,7 @@ class ChangePoller(IntervalTimer):
 
         In a tick with turns an agent may have written input for another agent.
         """
-        if changed or not report.is_quiet or (self.runtime.gateways and self.runtime.gateways.has_received):
+        if changed or not report.is_quiet or self._gateways.has_received:
             self._idle_agents.clear()
         else:
             skipped = {turn.agent for turn in report.turns if turn.status == "skipped"}
@@ -134,7 +137,7 @@ class ChangePoller(IntervalTimer):
         max_sleep_s = max(interval_s, MAX_SLEEP_S)
         max_ticks_by_time = max_sleep_s // interval_s if interval_s > 0 else math.inf
         wake_tick = min([*schedules.values(), tick + max_ticks, tick + max_ticks_by_time])
-        if self.runtime.gateways and (poll_delay_s := self.runtime.gateways.poll_after_s) is not None:
+        if (poll_delay_s := self._gateways.poll_after_s) is not None:
             wake_tick = min(wake_tick, tick + max(1, math.ceil(poll_delay_s / interval_s) if interval_s > 0 else 1))
         if math.isinf(wake_tick):
             return SleepPlan(None, self._deadline_from_tick(max_sleep_s), [])
@@ -210,7 +213,7 @@ class ChangePoller(IntervalTimer):
             if self._wait_for_poll(pause, plan):
                 return []
             polled_at = self._since_tick.elapsed()
-            if self.runtime.gateways and (arrived := self.runtime.gateways.arrival_folder()):
+            if arrived := self._gateways.arrival_folder():
                 return [arrived, *self._wait_until_stable()]
             if changed := self._detector.find_changes():
                 return sorted({*changed, *self._wait_until_stable()})

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import elapsed_ms
+from lemming.kernel.base.errors import Problem
 from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.engine_events import TickBegins, TickEnds, ignore_event
@@ -30,21 +31,19 @@ from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
-from lemming.kernel.tick.clock_reading import clock_setback_problem
+from lemming.kernel.tick.clock_reading import later_reading
 from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.gateways import Gateways
-from lemming.kernel.tick.missing_ledger_lines import find_lost_turns
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot, apply_server_scan, find_unknown_tools, take_snapshot
-from lemming.kernel.tick.tick_counter import (
-    encode_counter,
-    load_tick,
+from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.tick.tick_counter import encode_counter, load_tick, persist_tick
+from lemming.operations.gateways import Gateways
+from lemming.operations.next_tick import (
     missing_counter_problem,
-    persist_tick,
     require_newest,
     require_no_later_turns,
     summarize_progress,
 )
+from lemming.operations.tick_tools import apply_server_scan, find_unknown_tools
 
 RESERVED_BYTES = 1 << 20  # of room on the disk, before anything is paid for
 
@@ -63,9 +62,9 @@ def run_one_tick(runtime: Runtime, tick: int, journalled: list[int], *, advance:
     _check_past(runtime, config, tick, journalled)
 
     # 2. Receive messages, before the snapshot: what has arrived is for this tick.
-    if config.has_channels and runtime.uses_gateways:
-        runtime.gateways = runtime.org.get_cache(Gateways)
-        runtime.gateways.receive(config, tick, runtime.clock.now, runtime.report_problem)
+    gateways = runtime.org.get_cache(Gateways) if config.has_channels and runtime.uses_gateways else None
+    if gateways:
+        gateways.receive(config, tick, runtime.clock.now, runtime.report_problem)
 
     # 3. Plan: the agents that are due, in the order of their turns. A tick that was begun keeps its plan.
     records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
@@ -82,8 +81,8 @@ def run_one_tick(runtime: Runtime, tick: int, journalled: list[int], *, advance:
         report = _run_with_journal(runtime, snapshot, journalled, began, advance=advance)
 
     # 9. Deliver entries that are addressed to channels. A stopped tick delivers when it is finished.
-    if runtime.gateways and report.is_complete:
-        runtime.gateways.deliver(runtime.load_config(), report, runtime.clock.now, runtime.report_problem)
+    if gateways and report.is_complete:
+        gateways.deliver(runtime.load_config(), report, runtime.clock.now, runtime.report_problem)
     return report
 
 
@@ -94,6 +93,7 @@ def _run_with_journal(
     # Imported here: all that a turn needs, which a tick without turns does not pay for.
     from lemming.kernel.tick.agent_turns import take_turns
     from lemming.kernel.tick.running_tick import Tick
+    from lemming.operations.retention import remove_expired
 
     config, tick = snapshot.config, snapshot.tick
     # 4. Open the journal. Its first record is the plan, so an interrupted tick keeps its agents and order.
@@ -119,7 +119,7 @@ def _run_with_journal(
             return report
 
         # 6. Remove expired entries, after the turns: each reader had its chance to see them.
-        current.remove_expired_entries()
+        remove_expired(current)
         if any(turn.stopped for turn in report.turns):
             from lemming.operations.agent_pause import pause_looping_agents  # rarely needed
 
@@ -149,10 +149,10 @@ def _check_past(runtime: Runtime, config: Config, tick: int, journalled: list[in
     require_newest(runtime.org, tick, journalled)
     if not runtime.has_checked_history:  # once, as the engine starts
         runtime.has_checked_history = True
-        if lost_turns := find_lost_turns(runtime.org, [at for at in journalled if at < tick]):
-            from lemming.kernel.tick.running_tick import write_lost_turns
+        if earlier := [at for at in journalled if at < tick]:
+            from lemming.operations.lost_turns import restore_lost_turns
 
-            write_lost_turns(runtime, config, lost_turns)
+            restore_lost_turns(runtime, config, earlier)
 
 
 def _take_snapshot(
@@ -180,7 +180,7 @@ def _take_snapshot(
 
 def _announce_tick(runtime: Runtime, snapshot: Snapshot, records: list[Record]) -> None:
     """Notify observers that a tick begins, or that an interrupted tick resumes from the records."""
-    if problem := clock_setback_problem(snapshot.plan.at, snapshot.plan.since):
+    if problem := _clock_setback_problem(snapshot.plan.at, snapshot.plan.since):
         runtime.report_problem(problem)
     if snapshot.plan.order or find_unknown_tools(snapshot):
         load_installed_plugins()
@@ -231,3 +231,15 @@ def _archive_journals(org: Organisation, tick: int, config: Config) -> None:
     if config.org.kept_journals is not None:
         for segment in remove_old_segments(org, tick, config.org.kept_journals):
             EngineLog(org).info("journals_removed", tick=tick, file=segment)
+
+
+def _clock_setback_problem(at: str, since: str) -> Problem | None:
+    """Return the problem to report if the clock was set back since the last tick, or None."""
+    if not since or at >= since:
+        return None
+    pause_text = "until the clock has passed that time again" if later_reading(at, since) == since else "in this tick"
+    return Problem(
+        f"the clock was set back, from {since} to {at}: no schedule by the clock is due {pause_text}",
+        hint="check the machine's clock; missed turns are made up for only once",
+        severity="warning",
+    )

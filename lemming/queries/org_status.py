@@ -20,11 +20,12 @@ from lemming.kernel.org.capability_usage import resolve_credits
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import TickPlan, make_plan
-from lemming.kernel.tick.tick_counter import load_counter, load_tick, summarize_progress
+from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses, uses_clock
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
 from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete, load_last_committed_tick
+from lemming.operations.next_tick import summarize_progress
 from lemming.queries.checks.check_registry import CheckRun
 from lemming.queries.checks.health_checks import find_health_issues, make_issue, seconds_since_tick
 from lemming.queries.next_turn import find_next_turn

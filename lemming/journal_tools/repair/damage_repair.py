@@ -32,7 +32,8 @@ from lemming.kernel.journal.ledger import AgentState, parse_state
 from lemming.kernel.messages import list_outbox
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.tick_counter import find_next_tick, load_tick, persist_tick, tick_from_files
+from lemming.kernel.tick.tick_counter import load_tick, persist_tick, tick_from_files
+from lemming.operations.next_tick import find_next_tick
 from lemming.operations.pending_rename import describe_pending_rename, find_pending_rename
 
 Kind = Literal["rename", "tick", "journal", "ledger", "lost", "leftover", "outbox", "call"]

@@ -15,7 +15,6 @@ from typing import Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import is_timestamp, parse_timestamp
-from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import load_plan
@@ -63,18 +62,6 @@ def later_reading(at: str, since: str) -> str:
 
 def _clock_setback(at: str, since: str) -> timedelta:
     return parse_timestamp(since) - parse_timestamp(at)
-
-
-def clock_setback_problem(at: str, since: str) -> Problem | None:
-    """Return the problem to report if the clock was set back since the last tick, or None."""
-    if not since or at >= since:
-        return None
-    pause_text = "until the clock has passed that time again" if later_reading(at, since) == since else "in this tick"
-    return Problem(
-        f"the clock was set back, from {since} to {at}: no schedule by the clock is due {pause_text}",
-        hint="check the machine's clock; missed turns are made up for only once",
-        severity="warning",
-    )
 
 
 _LIMIT_BYTES = 16 << 20

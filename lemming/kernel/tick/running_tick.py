@@ -10,19 +10,21 @@ agent's paths, and no model that `config/models.json` does not name for the agen
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from lemming.kernel.agents import Agent
+from lemming.kernel.agents import Agent, load_agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.clock import elapsed_ms
-from lemming.kernel.base.errors import Problem, UnknownModel, error_name
+from lemming.kernel.base.errors import ConfigError, CorruptState, Problem, UnknownModel, error_name
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK, list_turn_keys, turn_key
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Journal, load_plan, read_journal
+from lemming.kernel.files.stat_cache import path_exists
+from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Journal, read_journal
 from lemming.kernel.journal.journal_parser import (
     attempts_without_progress,
     find_plan,
@@ -38,20 +40,18 @@ from lemming.kernel.journal.journal_records import (
     TurnEnded,
     TurnStarted,
 )
-from lemming.kernel.journal.ledger import AgentState, write_state
+from lemming.kernel.journal.ledger import AgentState, read_state, write_state
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.capability_usage import find_used_capabilities, resolve_credits
-from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import AgentPermissions, FileAccess
 from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.tick.answer_source import JournaledAnswers
 from lemming.kernel.tick.error_boundary import isolate, to_turn_error
 from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.missing_ledger_lines import is_lost, make_lost_turns_problem
 from lemming.kernel.tick.recorded_answers import restore_result
-from lemming.kernel.tick.retention import remove_expired, remove_expired_memories
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.state_merge import join_outcome
 from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tick.turn_dependencies import (
@@ -137,12 +137,6 @@ class Tick:
             duration_ms=elapsed_ms(began),
             base=str(self.runtime.base),
         )
-
-    def remove_expired_entries(self) -> None:
-        """Remove memories that capabilities declare expired, and entries past their retention."""
-        remove_expired_memories(self.snapshot)
-        active_agents = {turn.agent: None for turn in self.commits.reports.values() if turn.status != "skipped"}
-        remove_expired(self.runtime, self.journal, self.snapshot, [*active_agents])
 
     def replay_committed(self, ended: TurnEnded, started: TurnStarted | None) -> None:
         """Load a committed turn's report from its record, and publish its entries to other agents.
@@ -270,16 +264,6 @@ def _is_self_contained(ended: TurnEnded) -> bool:
     return ended.state is not None and not ended.report.entries
 
 
-def write_lost_turns(runtime: Runtime, config: Config, lost_turns: Mapping[int, list[str]]) -> None:
-    """Rewrite and report the files of the agents' turns, by tick."""
-    for tick, agent_names in lost_turns.items():
-        plan = load_plan(runtime.org, tick)
-        snapshot = take_snapshot(runtime.org, config, tick, TickPlan.from_record(plan) if plan else None)
-        with Journal(runtime.org, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
-            Tick.start_or_resume(runtime, journal, snapshot, previous=None).rewrite_committed(agent_names)
-        runtime.report_problem(make_lost_turns_problem(tick, agent_names))
-
-
 NO_LONGER_ALLOWED = "NoLongerAllowed"
 """The `error` of a turn with recorded calls that its agent may no longer make."""
 
@@ -359,3 +343,37 @@ def resume_blocker(inputs: TurnInputs, snapshot: Snapshot) -> str:
         for problem in find(TurnSubject(inputs, snapshot)) if find else ():
             return problem.message
     return ""
+
+
+def is_lost(org: Organisation, tick: int, starts: Iterable[TurnStarted]) -> bool:
+    """Return True if the ledger of an agent in the records ends before the tick."""
+    return any(is_behind(org, start.agent, (tick, start.turn)) and not is_other_agent(org, start) for start in starts)
+
+
+def is_behind(org: Organisation, agent_name: str, turn_position: tuple[int, int]) -> bool:
+    """Return True if an agent's ledger ends before the turn with this number in a tick."""
+    if not paths.AGENT_NAME.match(agent_name) or not path_exists(f"{org}/{paths.resume_file(agent_name)}"):
+        return False
+    try:
+        return read_state(org, agent_name).position < turn_position
+    except CorruptState:  # a person has to repair it
+        return False
+
+
+def is_other_agent(org: Organisation, start: TurnStarted) -> bool:
+    """Return True if the record belongs to a former agent of the same name.
+
+    A new agent has had no turn, and the record is not the first turn of an agent with this resume.
+    """
+    name = start.agent
+    if read_state(org, name).tick >= 0:
+        return False
+    if start.state["tick"] >= 0:
+        return True
+    from lemming.kernel.turn.prompt_prefix import PREFIX_KEYS
+
+    try:
+        resume = load_agent(org, name).as_json
+    except ConfigError:
+        return True
+    return start.resume != {key: resume[key] for key in resume if key not in (*PREFIX_KEYS, "paused")}

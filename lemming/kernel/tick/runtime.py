@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,16 +49,12 @@ from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 from lemming.kernel.tick.lock_holder import acquire_lock, format_holder, format_release, next_epoch, parse_tick
 from lemming.kernel.tick.model_backends import Backends
-from lemming.kernel.tick.tick_counter import explain_skipped_ticks
-from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurns
 from lemming.kernel.tools import get_server_sources, refresh_tools
 
 if TYPE_CHECKING:
     from lemming.kernel.agents import Agent
     from lemming.kernel.base.contract import ToolCall
     from lemming.kernel.journal.journal_file import Journal
-    from lemming.kernel.journal.turn_report import TickReport
-    from lemming.kernel.tick.gateways import Gateways
     from lemming.kernel.tick.snapshot import Snapshot
     from lemming.kernel.tools import ToolResult
     from lemming.kernel.tools.tool_context import ToolContext
@@ -99,7 +95,6 @@ class Runtime:
     at_end: Callable[[], None] = lambda: None  # work to do once the lock is free
     is_live: bool = True  # False: answers come from a recording, and no deadline passes
     uses_gateways: bool = True  # False: nothing is received or delivered, as in a replay
-    gateways: Gateways | None = None  # gateways of the channels, if any
     is_streaming: bool = False  # True if observers receive answers as they arrive
     chosen: tuple[str, ...] = ()  # agents selected by name, until a tick starts for them
     is_immediate: bool = False  # True for a tick run immediately for pending work, not by the clock
@@ -217,24 +212,6 @@ class Runtime:
     def _emit_problem(self, problem: Problem, agent: str = "") -> None:
         EngineLog(self.base).warning("problem", agent=agent, problem=str(problem))
         self.notify(ProblemFound(agent=agent, problem=problem))
-
-    def check_counter(self, tick: int) -> None:
-        """Report a problem if `tick.json` is ahead of the tick an engine left."""
-        if problem := explain_skipped_ticks(tick, self.next_tick):
-            self.report_problem(problem)
-        self.next_tick = tick
-
-    def record_tick(self, report: TickReport) -> TickReport:
-        """Record a completed tick and its unfinished turns with reasons; return the report."""
-        self.last_tick, self.next_tick = report.tick, report.tick + 1
-        for turn in self._unfinished_turns.record_tick(report.tick, report.turns, self.now()):
-            if report.is_quiet or turn.error == "ConfigError":  # else reported by the turn itself
-                EngineLog(self.base).warning("turn_not_done", **asdict(turn))
-        return report
-
-    @cached_property
-    def _unfinished_turns(self) -> UnfinishedTurns:
-        return UnfinishedTurns(self.base)
 
     def now(self) -> str:
         """Return the current time in the format of files."""

@@ -24,11 +24,11 @@ from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.plugins.plugin_registry import find_unimported
 from lemming.kernel.providers import is_channel, is_person
 from lemming.kernel.tick.firing_plan import has_model_turns
-from lemming.kernel.tick.retention import max_retention
 from lemming.kernel.tick.validation.checks import AgentSubject
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
 from lemming.kernel.turn.forms.form_choice import CONTRACT_KEYS
 from lemming.kernel.turn.forms.reply_form import MEMORY_WRITE, is_granted
+from lemming.operations.retention import max_retention
 from lemming.queries.tool_sources import explain_unloaded_tool
 
 DEFAULT_PROMPT_FORM = "fit"

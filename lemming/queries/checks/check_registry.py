@@ -13,9 +13,9 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_spec import load_object
-from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tick.validation.checks import Check, CheckSubject, Scope
+from lemming.operations.unsuccessful_turns import UnfinishedTurn
 from lemming.queries.pending import find_stopped_agents
 
 if TYPE_CHECKING:

@@ -19,11 +19,12 @@ from lemming.kernel.llm.circuit_breaker import open_circuits
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
-from lemming.kernel.tick.tick_counter import find_next_tick, load_tick
-from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.checks import Check
 from lemming.libraries.concurrency.supervised_threads import list_thread_failures
 from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete
+from lemming.operations.next_tick import find_next_tick
+from lemming.operations.unsuccessful_turns import UnfinishedTurn
 from lemming.queries.checks.check_registry import CheckRun
 
 if TYPE_CHECKING:

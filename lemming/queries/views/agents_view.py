@@ -17,8 +17,8 @@ from lemming.kernel.org.capability_usage import resolve_credits
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import find_people
-from lemming.kernel.tick.unsuccessful_turns import UnfinishedTurn
 from lemming.operations.engine_progress import find_running_engine
+from lemming.operations.unsuccessful_turns import UnfinishedTurn
 from lemming.queries.capability_status import collect_capability_status
 from lemming.queries.next_turn import NextTurn, find_next_turn
 from lemming.queries.pending import describe_pending, find_stopped_agents, list_pending_questions

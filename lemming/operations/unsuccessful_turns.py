@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, cast
 
 from lemming.kernel.base import paths
@@ -17,8 +16,9 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_bytes
 from lemming.kernel.files import fs
-from lemming.kernel.journal.turn_report import Status, TurnReport
-from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.journal.turn_report import Status, TickReport, TurnReport
+from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.org.organisation import Organisation, OrgPath
 
 ROTATE_BYTES = 1 << 20
 NOT_DONE: tuple[Status, ...] = ("failed", "skipped")
@@ -46,8 +46,8 @@ class UnfinishedTurn:
 class UnfinishedTurns:
     """The unfinished latest due turns of an organisation, by agent."""
 
-    def __init__(self, base: Path) -> None:
-        self._base = base
+    def __init__(self, org: Organisation) -> None:
+        self._base = org.base
         self._latest: dict[str, UnfinishedTurn] | None = None
         self._last_reports: tuple[TurnReport, ...] = ()
 
@@ -58,15 +58,12 @@ class UnfinishedTurns:
             self._latest = load_unfinished_turns(self._base)
         return self._latest
 
-    def record_tick(self, tick: int, reports: tuple[TurnReport, ...], at: str) -> list[UnfinishedTurn]:
-        """Write a line for each changed agent, and return the turns unfinished for a new reason.
-
-        `at` is the current time.
-        """
+    def record_tick(self, tick_report: TickReport, at: str) -> None:
+        """Write a line for each changed agent, and log the turns unfinished for a new reason, at the current time."""
+        tick, reports = tick_report.tick, tick_report.turns
         if reports == self._last_reports:  # the usual case: no agent has work
-            return []
-        self._last_reports = reports
-        lines, changed = [], []
+            return
+        self._last_reports, lines = reports, list[dict[str, Any]]()
         for report in reports:
             previous = self.by_agent.get(report.agent)
             if report.status not in NOT_DONE:
@@ -78,10 +75,10 @@ class UnfinishedTurns:
                 if previous is None or _reason_key(previous) != _reason_key(unfinished):
                     self.by_agent[report.agent] = unfinished
                     lines.append(asdict(unfinished))
-                    changed.append(unfinished)
+                    if tick_report.is_quiet or unfinished.error == "ConfigError":  # else reported by the turn itself
+                        EngineLog(self._base).warning("turn_not_done", **asdict(unfinished))
         if lines:
             self._write(lines)
-        return changed
 
     def _write(self, lines: list[dict[str, Any]]) -> None:
         try:

@@ -18,7 +18,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, Problem
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.inboxes.visibility import MailView
-from lemming.kernel.journal.journal_file import Journal, journal_ticks, load_plan
+from lemming.kernel.journal.journal_file import journal_ticks, load_plan
 from lemming.kernel.journal.journal_records import EntriesExpired
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.journal.open_requests import iter_person_requests
@@ -30,12 +30,12 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_installed
 from lemming.kernel.plugins.capability_table import REPLY_HOLDS
 from lemming.kernel.tick.firing_plan import find_channels, find_people
-from lemming.kernel.tick.gateways import Gateways
-from lemming.kernel.tick.runtime import Runtime
+from lemming.kernel.tick.running_tick import Tick
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.descriptions import ExpiredMemory, OrgQuery
 from lemming.kernel.turn.preparation import RetentionHold
 from lemming.kernel.turn.preparation_chain import active_capabilities, agents_without_requests
+from lemming.operations.gateways import Gateways
 
 # A reader that is seldom due gets two more turns; ten periods bound what a stopped reader can hold.
 EXTRA_TURNS, MAX_RETENTIONS = 2, 10
@@ -346,12 +346,15 @@ def _total_unread(org: Organisation, unread: Mapping[str, int]) -> dict[str, int
     return {name: read_state(org, name).expired_unread + count for name, count in unread.items()}
 
 
-def remove_expired(runtime: Runtime, journal: Journal, snapshot: Snapshot, active_agents: Sequence[str]) -> None:
-    """Remove entries past their retention. The list is recorded first, so a second attempt agrees.
+def remove_expired(tick: Tick) -> None:
+    """Remove memories that capabilities declare expired, and entries past their retention.
 
-    `active_agents`: the agents with a turn in this tick. An agent that was never shown some of the entries is
-    told in its next prompt; a person is told in the log.
+    The list of entries is recorded first, so a second attempt agrees. An agent that was never shown some of the
+    entries is told in its next prompt; a person is told in the log.
     """
+    runtime, journal, snapshot = tick.runtime, tick.journal, tick.snapshot
+    _remove_expired_memories(snapshot)
+    active_agents = {turn.agent for turn in tick.commits.reports.values() if turn.status != "skipped"}
     expired = _find_expired(snapshot.survey, snapshot.config, snapshot.mail, runtime.epoch, active_agents)
     record = next((record for record in journal.records if isinstance(record, EntriesExpired)), None)
     if record is None:
@@ -374,7 +377,7 @@ def remove_expired(runtime: Runtime, journal: Journal, snapshot: Snapshot, activ
         runtime.org.get_cache(EntryIndex).remove(file)
 
 
-def remove_expired_memories(snapshot: Snapshot) -> None:
+def _remove_expired_memories(snapshot: Snapshot) -> None:
     """Remove the memories of due agents that capabilities declare expired. Raises `DiskError`."""
     for use in snapshot.capability_uses:
         due_agents = [name for name in snapshot.plan.order if name in use.agents]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Protocol
 
 from lemming.kernel.agents import Survey, survey_agents
@@ -52,7 +53,16 @@ class Gateways:
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
-        self.all: Sequence[Gateway] = [org.get_cache(kind) for kind in load_installed(GATEWAYS)]
+
+    @cached_property
+    def all(self) -> Sequence[Gateway]:
+        """The gateways of the installed capabilities, loaded by the first tick of an organisation with channels."""
+        return [self._org.get_cache(kind) for kind in load_installed(GATEWAYS)]
+
+    @property
+    def _loaded(self) -> Sequence[Gateway]:
+        gateways: Sequence[Gateway] = vars(self).get("all", ())
+        return gateways
 
     def receive(self, config: Config, tick: int, clock: Now, tell: Tell) -> None:
         """Deliver entries left by an earlier run, and turn arrived messages into entries of this tick."""
@@ -74,13 +84,13 @@ class Gateways:
     @property
     def has_received(self) -> bool:
         """True if the last poll received messages."""
-        return any(gateway.has_received for gateway in self.all)
+        return any(gateway.has_received for gateway in self._loaded)
 
     @property
     def poll_after_s(self) -> float | None:
         """Seconds until the next poll is useful; None to wait for an arrival."""
-        return min((gateway.poll_after_s for gateway in self.all if gateway.poll_after_s is not None), default=None)
+        return min((gateway.poll_after_s for gateway in self._loaded if gateway.poll_after_s is not None), default=None)
 
     def arrival_folder(self) -> str:
         """Return a folder with arrivals since the last poll, or an empty text."""
-        return next((folder for gateway in self.all if (folder := gateway.arrival_folder())), "")
+        return next((folder for gateway in self._loaded if (folder := gateway.arrival_folder())), "")
