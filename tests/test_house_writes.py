@@ -167,7 +167,7 @@ def test_settings_and_resumes_that_are_there_are_changed_through_one_door() -> N
         and node.module == "lemming.kernel.files.org_lock"
         and any(alias.name == "lock_folder" for alias in node.names)
     }
-    assert holders == {"kernel/org/changing.py", "read_model/read_model.py"}  # the second: a cache's own folder
+    assert holders == {"libraries/settings_edits.py", "read_model/read_model.py"}  # the second: a cache's own folder
     written = {
         (name, ast.unparse(node.args[1]))
         for name in TREES
@@ -176,7 +176,7 @@ def test_settings_and_resumes_that_are_there_are_changed_through_one_door() -> N
         for it in ast.walk(node.args[1])
         if getattr(it, "id", getattr(it, "attr", "")) in PEOPLES_FILES
     }
-    assert written - WRITES_PEOPLES_FILES.keys() == set(), "use kernel/org/changing.py, or say here why not"
+    assert written - WRITES_PEOPLES_FILES.keys() == set(), "use libraries/settings_edits.py, or say here why not"
     assert WRITES_PEOPLES_FILES.keys() - written == set(), "these exceptions are not needed any more"
 
 

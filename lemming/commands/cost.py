@@ -26,8 +26,8 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.org.capability_usage import resolve_credits
-from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import CREDITS_FILE, load_config
+from lemming.libraries.settings_edits import edit_file
 from lemming.queries.credit_accounts import load_account
 from lemming.queries.screens.cost_screen import COST, GROUPS, CostRow, format_amount, list_costs, total_to_json
 from lemming.queries.screens.credits_screen import CREDITS

@@ -11,8 +11,8 @@ from lemming.journal_tools.fork import fork
 from lemming.journal_tools.journal_history import open_past
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.org.changing import lock_folders
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.settings_edits import lock_folders
 from lemming.queries.editable_files import load_raw_text, resolve_editable_file, validate_text
 
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")

@@ -18,17 +18,15 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, journal_ticks
 from lemming.kernel.journal.journal_packing import (
     SEALED_FOLDER,
-    SEGMENT_LIMIT_BYTES,
-    load_last_removed_tick,
     load_sealed_journal,
     plain_ticks,
-    record_removed,
     sealed_ticks,
     segments,
 )
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_tick, persist_tick
+from lemming.libraries.journal_sealing import SEGMENT_LIMIT_BYTES, load_last_removed_tick, record_removed
 
 
 def copy_journals(base: OrgPath, other: Path, *, until: int) -> None:

@@ -15,11 +15,11 @@ from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, dump_pretty, parse, preserve_layout, to_line
 from lemming.kernel.base.times import zone_error
 from lemming.kernel.files import fs
-from lemming.kernel.org.changing import lock_folders
 from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE, Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.libraries.atomic_folder import stage_org
+from lemming.libraries.settings_edits import lock_folders
 from lemming.libraries.wording import shorten_line
 
 Json = dict[str, Any]

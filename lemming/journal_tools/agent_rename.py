@@ -22,11 +22,11 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.messages import EntryName, decode_entry, list_outbox, parse_file_names
-from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import load_installed
 from lemming.kernel.plugins.capability_table import FOLDER_MOVES
+from lemming.libraries.settings_edits import edit_file
 from lemming.operations.pending_rename import begin_rename, end_rename, has_copied_folder
 
 FILE_LIMIT_BYTES = 1 << 20

@@ -13,10 +13,10 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import LemmingError, Problem
 from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse, preserve_layout
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import Runtime
+from lemming.libraries.settings_edits import edit_file
 
 KEY = "paused"
 _INSERTED_KEY = re.compile(r'\n  "paused": "(?:[^"\\\n]|\\.)*",')

@@ -12,9 +12,9 @@ from typing import Any
 from lemming.kernel.agents import decode_resume, load_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import dump_pretty, locate, parse, preserve_layout, to_line
-from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.settings_edits import edit_file
 
 DEFAULT_KEY = "default"
 RECORDED_KEY = "recorded"

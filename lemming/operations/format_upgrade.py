@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from lemming.kernel.base.jsontext import dump_pretty, parse
-from lemming.kernel.journal.journal_packing import SEALED_FOLDER, repack_segment, segments
-from lemming.kernel.org.changing import edit_file
+from lemming.kernel.journal.journal_packing import SEALED_FOLDER, segments
 from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import NEWEST_FORMAT, OrgPath
+from lemming.libraries.journal_sealing import repack_segment
+from lemming.libraries.settings_edits import edit_file
 
 
 def plan_upgrade(base: OrgPath) -> dict[str, str]:

@@ -17,7 +17,6 @@ from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ContractError, Problem, ProviderError, UsageError
 from lemming.kernel.base.jsontext import parse, to_line
 from lemming.kernel.llm.call_cost import Usage, compute_usage
-from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import MODELS_FILE, OrgSettings
 from lemming.kernel.org.model_entries import PROVIDERS_WITHOUT_MODEL, ModelEntry
 from lemming.kernel.org.organisation import OrgPath
@@ -28,6 +27,7 @@ from lemming.kernel.turn.prompt_prefix import has_native_tools
 from lemming.kernel.turn.reply_schemas import reply_schema
 from lemming.kernel.turn.turn_prompt import full_prefix
 from lemming.libraries.compatible_servers import FALLBACKS
+from lemming.libraries.settings_edits import edit_file
 from lemming.operations.choose_model import get_builtin_entry, set_json_value
 from lemming.operations.model_prices import find_price
 from lemming.operations.trial_forms import ACTIONS, NATIVE, PLAIN, VERDICT_LABELS, WayResult, WayTrial, choose_way

@@ -23,7 +23,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.engine_events import TickBegins, TickEnds, ignore_event
 from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Durability, Journal, read_journal
-from lemming.kernel.journal.journal_packing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
+from lemming.kernel.journal.journal_packing import TICKS_PER_SEGMENT
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TurnCommitted, TurnSkipped
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
@@ -36,6 +36,7 @@ from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import encode_counter, load_tick, persist_tick
+from lemming.libraries.journal_sealing import remove_old_segments, seal_old_journals
 from lemming.operations.gateways import Gateways
 from lemming.operations.next_tick import (
     missing_counter_problem,

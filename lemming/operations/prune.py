@@ -17,10 +17,11 @@ from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
-from lemming.kernel.journal.journal_packing import SEALED_FOLDER, remove_segment, segments
+from lemming.kernel.journal.journal_packing import SEALED_FOLDER, segments
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.journal_sealing import remove_segment
 
 Kind = Literal["journals", "log", "aside"]
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d{6})[.\d]*Z")

@@ -18,8 +18,8 @@ from lemming.import_export.org_document import OrgDocument
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.files.org_lock import lock_folder
-from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import load_config
+from lemming.libraries.settings_edits import edit_file
 from lemming.operations.agent_pause import pause_agent
 from lemming.testing import FrozenClock, fault_injection, make_org, resume, tree
 

@@ -16,11 +16,11 @@ from lemming.engine import load_tick, persist_tick, recorded_report, run_once, r
 from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import CorruptState, TickAlreadyCommitted, UsageError
-from lemming.kernel.journal import journal_packing
 from lemming.kernel.journal.journal_file import Journal, journal_ticks, newest_journals, read_journal
-from lemming.kernel.journal.journal_packing import plain_ticks, sealed_ticks
+from lemming.kernel.journal.journal_packing import load_sealed_journal, plain_ticks, sealed_ticks
 from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.journal.segments import pack
+from lemming.libraries.journal_sealing import seal_old_journals
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 
 SEGMENT = "logs/ticks/sealed/00000000-00000099.jsonl.xz"
@@ -93,7 +93,7 @@ def test_a_segment_of_version_0_1_is_taken_along_when_its_hundred_is_packed(org:
     said |= {tick: read_journal(org, tick) for tick in plain_ticks(org)}
     for number in range(1, 13):
         with contextlib.suppress(Crash), crash_at(number):
-            journal_packing.seal_old_journals(org, 100, 0)
+            seal_old_journals(org, 100, 0)
         assert {tick: read_journal(org, tick) for tick in said} == said
     assert (sealed_ticks(org), plain_ticks(org)) == ([*said], [])
     assert not (org / AS_IT_WAS).exists()
@@ -104,13 +104,13 @@ def test_damage_to_one_part_of_a_segment_leaves_the_others_readable(org: Path) -
     (org / SEGMENT).parent.mkdir()
     whole = bytearray(pack(large.items()))
     (org / SEGMENT).write_bytes(whole)
-    assert {tick: journal_packing.load_sealed_journal(org, tick) for tick in large} == large
+    assert {tick: load_sealed_journal(org, tick) for tick in large} == large
     whole[len(whole) // 2] ^= 1
     (org / SEGMENT).write_bytes(whole)
-    assert journal_packing.load_sealed_journal(org, 11) == large[11]
-    assert journal_packing.load_sealed_journal(org, 13) == large[13]
+    assert load_sealed_journal(org, 11) == large[11]
+    assert load_sealed_journal(org, 13) == large[13]
     with pytest.raises(CorruptState, match="packed journals are damaged"):
-        journal_packing.load_sealed_journal(org, 12)
+        load_sealed_journal(org, 12)
 
 
 def test_many_small_journals_take_little_room_together(org: Path) -> None:
@@ -129,9 +129,9 @@ def test_a_crash_while_sealing_loses_no_journal(org: Path) -> None:
     expected = {tick: read_journal(org, tick) for tick in plain_ticks(org)}
     for number in range(1, 13):
         with contextlib.suppress(Crash), crash_at(number):
-            journal_packing.seal_old_journals(org, 100, 0)
+            seal_old_journals(org, 100, 0)
         assert {tick: read_journal(org, tick) for tick in expected} == expected
-    journal_packing.seal_old_journals(org, 100, 0)
+    seal_old_journals(org, 100, 0)
     assert {tick: read_journal(org, tick) for tick in expected} == expected
     assert plain_ticks(org) == []
 
@@ -139,7 +139,7 @@ def test_a_crash_while_sealing_loses_no_journal(org: Path) -> None:
 def test_sealing_the_same_journals_gives_the_same_bytes(org: Path, tmp_path: Path) -> None:
     shutil.copytree(org, tmp_path / "copy")
     for base in (org, tmp_path / "copy"):
-        journal_packing.seal_old_journals(base, 100, 0)
+        seal_old_journals(base, 100, 0)
     assert tree(org, without=()) == tree(tmp_path / "copy", without=())
 
 
@@ -171,7 +171,7 @@ def test_a_link_in_the_place_of_the_sealed_journals_is_refused(org: Path, tmp_pa
 def test_the_journal_of_a_tick_that_did_not_end_is_not_sealed(org: Path) -> None:
     journal = org / "logs/ticks/00000002.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
-    journal_packing.seal_old_journals(org, 100, 0)
+    seal_old_journals(org, 100, 0)
     assert plain_ticks(org) == [2]
 
 

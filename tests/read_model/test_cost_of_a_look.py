@@ -11,9 +11,9 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.kernel.journal.journal_file import journal_ticks
-from lemming.kernel.journal.journal_packing import seal_old_journals
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.journal_sealing import seal_old_journals
 from lemming.queries.views.change_token import compute_change_token
 from lemming.queries.views.view_registry import VIEWS, build_view
 from lemming.read_model import read_model

@@ -17,8 +17,8 @@ from traced import Collector, die_at_an_answer, listening
 from lemming.engine import run_once
 from lemming.journal_tools.tick_ranges import TickRange
 from lemming.kernel.base.errors import NotSent, UsageError
-from lemming.kernel.journal.journal_packing import seal_old_journals
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.journal_sealing import seal_old_journals
 from lemming.telemetry.journal_follower import get_upcoming_ticks, iter_journals
 from lemming.telemetry.otlp import Collector as Client
 from lemming.telemetry.otlp import parse_rejection

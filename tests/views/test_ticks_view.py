@@ -11,9 +11,9 @@ from looked_at import newsdesk
 from lemming.engine import run_once
 from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.journal.journal_packing import seal_old_journals
 from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.journal_sealing import seal_old_journals
 from lemming.queries.views.tick_summaries import summarize_ticks
 from lemming.queries.views.tick_view import build_tick_view, build_ticks_view, build_timing
 from lemming.queries.views.view_registry import build_view

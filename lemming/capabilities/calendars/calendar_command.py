@@ -17,11 +17,11 @@ from lemming.ext import CheckSubject
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
-from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.libraries.cron_expressions import describe_cron, find_cron_error, next_occurrence
 from lemming.libraries.everyday_times import format_moment
+from lemming.libraries.settings_edits import edit_file
 
 NAME_WORDS = 4
 

@@ -11,9 +11,9 @@ from lemming.commands.command_context import CommandContext, make_command_group,
 from lemming.commands.terminal import print_json, print_notice, print_pretty_json
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
-from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.settings_edits import edit_file
 
 app = make_command_group("List gates, and print the recommended ones.", default=make_screen_command(GATES))
 app.add_screen("list", GATES)

@@ -17,9 +17,9 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.base.name_patterns import is_any_match
-from lemming.kernel.org.changing import edit_file
 from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.libraries.settings_edits import edit_file
 
 Json = dict[str, Any]
 _LINE = re.compile(r"(?P<file>[^#]+)#/gates/(?P<place>[0-9]+)")

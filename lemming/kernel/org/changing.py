@@ -1,21 +1,16 @@
-"""The only way to change existing settings files and resumes.
+"""Settings files that an organisation relies on: absence never means defaults.
 
-A writer locks the folder from reading the file to writing it, which prevents lost updates, and starts from
-the file's current content. A missing file is not treated as empty (`org.changing`).
-
-Absence never means defaults. Every tick's first record lists the settings files with content, and a listed file that is
+Every tick's first record lists the settings files with content, and a listed file that is
 now missing counts as unreadable: `git checkout` and many editors remove a file before they write it again, and defaults
 have no gates and no limits.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Set
 from functools import cached_property
 from itertools import islice
-from pathlib import Path, PurePosixPath
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem
@@ -24,54 +19,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import MAX_LINE_BYTES, open_regular
 from lemming.kernel.files.disk_errors import require_about_one_file
 from lemming.kernel.files.json_documents import GONE
-from lemming.kernel.files.org_lock import lock_folder
-from lemming.kernel.org.organisation import Organisation, OrgPath
-
-_LIMIT_BYTES = 1 << 20
-
-
-class OpenedFile:
-    """A locked file. `raw` holds the current content, an empty object if the file does not exist."""
-
-    def __init__(self, base: OrgPath, file: str) -> None:
-        self._base, self._file = Path(base), file
-        self.raw = _load_file(base, file)
-
-    def publish(self, content: bytes, *, sync: bool = False) -> None:
-        """Replace the file's content; with `sync` the new content survives power loss."""
-        fs.write_atomic(self._base, self._file, content, sync=sync)
-        self.raw = content
-
-
-@contextlib.contextmanager
-def edit_file(base: OrgPath, file: str) -> Iterator[OpenedFile]:
-    """Open a settings file or a resume for one change; other writers wait.
-
-    Raises `ConfigError` for an unreadable or missing file, `OrgBusy` after some seconds, `DiskError`.
-    """
-    with lock_folder(Path(base), str(PurePosixPath(file).parent)):
-        yield OpenedFile(base, file)
-
-
-@contextlib.contextmanager
-def lock_folders(base: OrgPath, files: Iterable[str]) -> Iterator[None]:
-    """Lock the folders of several files, in a fixed order that prevents deadlocks."""
-    with contextlib.ExitStack() as stack:
-        for folder in sorted({str(PurePosixPath(file).parent) for file in files}):
-            stack.enter_context(lock_folder(Path(base), folder))
-        yield
-
-
-def _load_file(base: OrgPath, file: str) -> bytes:
-    try:
-        return fs.read_bytes(f"{base}/{file}", _LIMIT_BYTES)
-    except FileNotFoundError:
-        if Organisation.from_path(base).get_cache(FilesInUse).has(file):
-            raise missing_file(file) from None
-        return b"{}\n"
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error
-
+from lemming.kernel.org.organisation import Organisation
 
 _MAX_JOURNALS = 3  # a kill can leave an empty file, or a torn first line
 
@@ -89,6 +37,11 @@ class FilesInUse:
     def has(self, file: str) -> bool:
         """Return True if this process, or the last tick, relies on a settings file."""
         return file in (self._recorded if self.names is None else self.names)
+
+    def refuse_absence(self, file: str) -> None:
+        """Raise `ConfigError` if a missing settings file is one that the organisation relies on."""
+        if self.has(file):
+            raise missing_file(file)
 
     @cached_property
     def _recorded(self) -> frozenset[str]:

@@ -1,0 +1,61 @@
+"""The only way to change existing settings files and resumes.
+
+A writer locks the folder from reading the file to writing it, which prevents lost updates, and starts from
+the file's current content. A missing file that the last tick used is not treated as empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.files import fs
+from lemming.kernel.files.org_lock import lock_folder
+from lemming.kernel.org.changing import FilesInUse
+from lemming.kernel.org.organisation import Organisation, OrgPath
+
+_LIMIT_BYTES = 1 << 20
+
+
+class OpenedFile:
+    """A locked file. `raw` holds the current content, an empty object if the file does not exist."""
+
+    def __init__(self, base: OrgPath, file: str) -> None:
+        self._base, self._file = Path(base), file
+        self.raw = _load_file(base, file)
+
+    def publish(self, content: bytes, *, sync: bool = False) -> None:
+        """Replace the file's content; with `sync` the new content survives power loss."""
+        fs.write_atomic(self._base, self._file, content, sync=sync)
+        self.raw = content
+
+
+@contextlib.contextmanager
+def edit_file(base: OrgPath, file: str) -> Iterator[OpenedFile]:
+    """Open a settings file or a resume for one change; other writers wait.
+
+    Raises `ConfigError` for an unreadable or missing file, `OrgBusy` after some seconds, `DiskError`.
+    """
+    with lock_folder(Path(base), str(PurePosixPath(file).parent)):
+        yield OpenedFile(base, file)
+
+
+@contextlib.contextmanager
+def lock_folders(base: OrgPath, files: Iterable[str]) -> Iterator[None]:
+    """Lock the folders of several files, in a fixed order that prevents deadlocks."""
+    with contextlib.ExitStack() as stack:
+        for folder in sorted({str(PurePosixPath(file).parent) for file in files}):
+            stack.enter_context(lock_folder(Path(base), folder))
+        yield
+
+
+def _load_file(base: OrgPath, file: str) -> bytes:
+    try:
+        return fs.read_bytes(f"{base}/{file}", _LIMIT_BYTES)
+    except FileNotFoundError:
+        Organisation.from_path(base).get_cache(FilesInUse).refuse_absence(file)
+        return b"{}\n"
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error
