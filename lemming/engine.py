@@ -31,11 +31,12 @@ from lemming.kernel.plugins.plugin_registry import collect_items
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.runtime import Runtime, open_org
+from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_counter, load_tick, persist_tick
 from lemming.operations.burst import IntervalTimer, count_remaining_ticks
 from lemming.operations.next_tick import explain_skipped_ticks, find_next_tick
 from lemming.operations.one_tick import run_one_tick
+from lemming.operations.opening import open_org
 from lemming.operations.pending_rename import require_no_rename
 from lemming.operations.unsuccessful_turns import UnfinishedTurns
 

@@ -50,8 +50,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import format_pause
-from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.operations.opening import open_org
 from lemming.operations.pending_rename import find_pending_rename, require_no_rename
 from lemming.queries.credit_accounts import AgentDetails, load_agent_details
 from lemming.queries.screens.agents_screen import AGENTS, describe_interval

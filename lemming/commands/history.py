@@ -28,9 +28,9 @@ from lemming.kernel.base.integers import LAST_TICK, parse_int
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.org.config import ORG_FILE, load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.settings_edits import edit_file
+from lemming.operations.opening import open_org
 from lemming.queries.screens.commits_screen import COMMITS, DEFAULT_COMMITS
 
 

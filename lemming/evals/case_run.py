@@ -25,13 +25,14 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_table import EXECUTORS
 from lemming.kernel.providers import Reply, Request
-from lemming.kernel.tick.runtime import Runtime, open_org
+from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_entries import require_person, require_reachable, suggest_permission
 from lemming.operations.burst import BurstController
+from lemming.operations.opening import open_org
 from lemming.queries.case_format import Case, CaseMessage
 
 DEFAULT_START_TIME = "2026-01-01T09:00:00.000Z"

@@ -28,8 +28,6 @@ from lemming.kernel.files.descriptors import open_regular
 from lemming.kernel.journal.journal_file import is_committed
 from lemming.kernel.journal.journal_packing import SEALED_FOLDER, plain_ticks
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.lock_holder import load_holder
-from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.atomic_folder import require_outside
 from lemming.operations.backup_archive import (
@@ -41,6 +39,8 @@ from lemming.operations.backup_archive import (
     iter_members,
     make_read_error,
 )
+from lemming.operations.lock_holder import load_holder
+from lemming.operations.opening import open_org
 
 COMPRESSION = 6
 POLL_S = 0.1

@@ -12,7 +12,7 @@ from lemming.kernel.org.organisation import OrgPath
 
 def find_running_engine(base: OrgPath) -> dict[str, Any] | None:
     """Return the lock holder (pid, host, since, command), or None without a running engine."""
-    from lemming.kernel.tick.lock_holder import load_holder
+    from lemming.operations.lock_holder import load_holder
 
     try:
         return load_holder(base)

@@ -30,7 +30,7 @@ _TURN = re.compile(rb'\{"type":"turn_(started|committed)","epoch":\d+,"agent":"(
 
 
 def restore_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> None:
-    """Write the files of lost turns again, and report them, from the newest tick back to the first without a loss."""
+    """Write the files of the lost turns of earlier ticks again, and report them."""
     lost_turns: dict[int, list[str]] = {}
     for tick in reversed(ticks[-MAX_TICKS_BACK:]):
         names = _find_lost(runtime.org, tick)

@@ -14,7 +14,7 @@ from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.memory import save_memory
 from lemming.kernel.messages import write_person_entry
-from lemming.kernel.tick.runtime import open_org
+from lemming.operations.opening import open_org
 from lemming.testing import make_org, resume, say, tree
 
 EVERY_LOOK = [

@@ -20,7 +20,7 @@ from lemming.journal_tools.repair.damage_repair import find_repairs, make_repair
 from lemming.kernel.base.errors import CorruptState, LemmingError
 from lemming.kernel.files.disk import Disk, current_disk, use_disk
 from lemming.kernel.journal.journal_file import Durability
-from lemming.kernel.tick.runtime import open_org
+from lemming.operations.opening import open_org
 from lemming.testing import tree
 from lemming.testing.fault_injection import Image, take_image
 

@@ -17,8 +17,8 @@ from lemming.journal_tools.repair.unknown_calls import find_unknown_calls, plan_
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.journal.journal_file import journal_ticks
-from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.operations.opening import open_org
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.testing.fault_injection import ENDS, CrashPoint, End, Image, restore_image, watch_crash_points
 

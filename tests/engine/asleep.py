@@ -15,8 +15,8 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.tick.runtime import open_org
 from lemming.operations.change_poller import ChangePoller
+from lemming.operations.opening import open_org
 from lemming.testing import resume
 
 CHANGED = {"wake": "changed"}

@@ -14,10 +14,10 @@ from lemming.kernel.files.fs import AppendFile
 from lemming.kernel.files.stat_cache import has_exact_mtime, probe_mtime_resolution, to_identity
 from lemming.kernel.journal.engine_events import Sleeping, Woken
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.operations.change_detector import ChangeDetector
 from lemming.operations.change_poller import MAX_POLL_S, MAX_SLEEP_S, ChangePoller
+from lemming.operations.opening import open_org
 from lemming.testing import make_org, resume, say, tree
 
 # --- how long ------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from lemming.kernel.messages import OutboxEntry, entry_id
 from lemming.kernel.obligations.request_deadlines import get_extended_last_tick
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.snapshot import take_snapshot
+from lemming.operations.opening import open_org
 from lemming.testing import FrozenClock, resume, say
 
 FEW, MANY = 300, 3000

@@ -22,10 +22,10 @@ from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState, DiskError, OrgBusy, UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.runtime import open_org
 from lemming.libraries.atomic_folder import STAGING_FOLDERS
 from lemming.operations.backup_archive import MANIFEST, restore_backup
 from lemming.operations.backup_writer import Backup, create_backup
+from lemming.operations.opening import open_org
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
 
 WITHOUT = (".lemming", ".git")

@@ -18,8 +18,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import Journal, journal_ticks
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.runtime import open_org
 from lemming.libraries.journal_sealing import seal_old_journals
+from lemming.operations.opening import open_org
 from lemming.queries.views.tick_summaries import describe_outcome, summarize_ticks
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree, write_script
 

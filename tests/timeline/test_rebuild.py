@@ -14,7 +14,7 @@ from lemming.git_history.history_reader import GitHistory
 from lemming.journal_tools.fork import fork
 from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.tick.runtime import open_org
+from lemming.operations.opening import open_org
 from lemming.testing import make_org, resume, say, tree
 
 GRANTS = {

@@ -18,8 +18,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.operations.opening import open_org
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 
 Repair = Callable[..., Ran]

@@ -14,7 +14,7 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.memory import save_memory
 from lemming.kernel.messages import entry_id
-from lemming.kernel.tick.runtime import open_org
+from lemming.operations.opening import open_org
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
 
 Capsys = pytest.CaptureFixture[str]

@@ -15,8 +15,8 @@ from lemming.engine import run_once
 from lemming.journal_tools.repair.unknown_calls import find_unknown_calls, plan_retry, retry_call
 from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_on_thread
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.operations.opening import open_org
 from lemming.testing import journal_lines, make_org, resume, say
 
 

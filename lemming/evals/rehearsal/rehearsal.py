@@ -33,8 +33,8 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import journal_ticks, make_prompt_reader, read_journal
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.runtime import open_org
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.operations.opening import open_org
 
 MARK = paths.REHEARSAL_FILE
 """File in a rehearsal's fork that names the rehearsed range, so the rehearsal can be continued."""

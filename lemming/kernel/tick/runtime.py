@@ -1,16 +1,11 @@
-"""An organisation opened by an engine: lock, settings and model backends.
-
-One engine per organisation. The lock belongs to the operating system and ends with its holder; the lock file
-describes the holder.
-"""
+"""The engine of an opened organisation: settings, observers and model backends, shared by all turns."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,18 +13,16 @@ from typing import TYPE_CHECKING
 
 from lemming.kernel.access.workspace_trust import WorkspaceTrust
 from lemming.kernel.base.blocking_deadline import MonotonicClock, WorkAbandoned
-from lemming.kernel.base.clock import Clock, SystemClock, WaitingClock, timestamp
-from lemming.kernel.base.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
+from lemming.kernel.base.clock import Clock, SystemClock, timestamp
+from lemming.kernel.base.errors import ConfigError, Problem, ProviderError
 from lemming.kernel.base.recent_values import RecentValues
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import retry_while_saving
-from lemming.kernel.files.stat_cache import is_folder, probe_mtime_resolution
 from lemming.kernel.journal.engine_events import (
     Event,
     ModelWrote,
     Observer,
     ProblemFound,
-    ignore_event,
     notify_observers,
 )
 from lemming.kernel.journal.journal_records import ModelStarted
@@ -39,7 +32,7 @@ from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.changing import load_recorded_settings
 from lemming.kernel.org.config import Config, OrgSettings, hold_settings, reload_config
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.org.organisation import Organisation, require_known_format
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import CALL_BATCHERS, RECORDED
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins, load_plugins
@@ -47,7 +40,6 @@ from lemming.kernel.providers import Reply, Request, provider_names
 from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.executors.turn_lock import TurnLock
-from lemming.kernel.tick.lock_holder import acquire_lock, format_holder, format_release, next_epoch, parse_tick
 from lemming.kernel.tick.model_backends import Backends
 from lemming.kernel.tools import get_server_sources, refresh_tools
 
@@ -325,47 +317,3 @@ class Runtime:
             return call_tool(call.tool, call.args, context, self.stop)
         except WorkAbandoned as error:
             raise EngineStopped from error
-
-
-@contextlib.contextmanager
-def open_org(
-    base_path: str | os.PathLike[str],
-    *,
-    command: str = "",
-    clock: Clock | None = None,
-    notify: Observer = ignore_event,
-    stop: threading.Event | None = None,
-    batching_capability: str = "",
-    build_observers: Callable[[Runtime, Config], list[Observer]] = _no_observers,
-) -> Iterator[Runtime]:
-    """Hold an organisation's lock for the block and yield its runtime.
-
-    Raises `NotAnOrg` for a folder without `agents/`, `ConfigError` for a format of a newer version, and
-    `OrgBusy` with the name of the engine that holds the lock.
-    """
-    org = Organisation.from_path(base_path)
-    base = org.base
-    if not is_folder(f"{base}/agents"):
-        raise NotAnOrg("the folder agents/ does not exist", where=str(base), hint="create it with `lemming init`")
-    require_known_format(org)
-    clock = clock or SystemClock()
-    lock = acquire_lock(base)
-    epoch, last_left = next_epoch(lock), parse_tick(lock.load_holder())
-    try:
-        lock.write_holder(format_holder(since=timestamp(clock.now()), command=command, epoch=epoch))
-        # The lock file is open, on the same device as the others, and its stamps have no meaning.
-        probe_mtime_resolution(lock.restamp)
-        observers = () if notify is ignore_event else (notify,)
-        new_runtime = Runtime(org, clock, observers, stop or threading.Event(), epoch, batching_capability)
-        new_runtime.build_observers, new_runtime.next_tick = build_observers, last_left
-        if isinstance(clock, WaitingClock):
-            new_runtime.monotonic, new_runtime.pause = clock.monotonic, clock.pause
-        hold_settings(org, is_held=True)
-        with contextlib.closing(new_runtime) as runtime:
-            yield runtime
-    finally:
-        try:
-            with contextlib.suppress(DiskError):  # full disk: the next engine sees this description instead
-                lock.write_holder(format_release(org, epoch), is_leaving=True)
-        finally:
-            lock.release()

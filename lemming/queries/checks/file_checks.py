@@ -16,11 +16,11 @@ from lemming.kernel.inboxes.visibility import future_tick_problems
 from lemming.kernel.memory import load_memories
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.lock_holder import parse_tick
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.checks import Check
 from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.libraries.store_values import validate_store
+from lemming.operations.lock_holder import parse_tick
 from lemming.operations.next_tick import explain_skipped_ticks
 from lemming.queries.case_format import SAME_ORG, Case, case_file, list_case_names
 from lemming.queries.case_validation import load_case

@@ -1,0 +1,66 @@
+"""An organisation opened by one engine.
+
+The lock belongs to the operating system and ends with its holder; the lock file describes the holder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+from lemming.kernel.base.clock import Clock, SystemClock, WaitingClock, timestamp
+from lemming.kernel.base.errors import DiskError, NotAnOrg
+from lemming.kernel.files.stat_cache import is_folder, probe_mtime_resolution
+from lemming.kernel.journal.engine_events import Observer, ignore_event
+from lemming.kernel.org.config import Config, hold_settings
+from lemming.kernel.org.organisation import Organisation, require_known_format
+from lemming.kernel.tick.runtime import Runtime
+from lemming.operations.lock_holder import acquire_lock, format_holder, format_release, next_epoch, parse_tick
+
+
+@contextlib.contextmanager
+def open_org(
+    base_path: str | os.PathLike[str],
+    *,
+    command: str = "",
+    clock: Clock | None = None,
+    notify: Observer = ignore_event,
+    stop: threading.Event | None = None,
+    batching_capability: str = "",
+    build_observers: Callable[[Runtime, Config], list[Observer]] | None = None,
+) -> Iterator[Runtime]:
+    """Hold an organisation's lock for the block and yield its runtime.
+
+    Raises `NotAnOrg` for a folder without `agents/`, `ConfigError` for a format of a newer version, and
+    `OrgBusy` with the name of the engine that holds the lock.
+    """
+    org = Organisation.from_path(base_path)
+    base = org.base
+    if not is_folder(f"{base}/agents"):
+        raise NotAnOrg("the folder agents/ does not exist", where=str(base), hint="create it with `lemming init`")
+    require_known_format(org)
+    clock = clock or SystemClock()
+    lock = acquire_lock(base)
+    epoch, last_left = next_epoch(lock), parse_tick(lock.load_holder())
+    try:
+        lock.write_holder(format_holder(since=timestamp(clock.now()), command=command, epoch=epoch))
+        # The lock file is open, on the same device as the others, and its stamps have no meaning.
+        probe_mtime_resolution(lock.restamp)
+        observers = () if notify is ignore_event else (notify,)
+        new_runtime = Runtime(org, clock, observers, stop or threading.Event(), epoch, batching_capability)
+        new_runtime.next_tick = last_left
+        if build_observers:
+            new_runtime.build_observers = build_observers
+        if isinstance(clock, WaitingClock):
+            new_runtime.monotonic, new_runtime.pause = clock.monotonic, clock.pause
+        hold_settings(org, is_held=True)
+        with contextlib.closing(new_runtime) as runtime:
+            yield runtime
+    finally:
+        try:
+            with contextlib.suppress(DiskError):  # full disk: the next engine sees this description instead
+                lock.write_holder(format_release(org, epoch), is_leaving=True)
+        finally:
+            lock.release()
