@@ -136,7 +136,7 @@ class _ReportBuilder:
         return {**values, **{key: value for key, value in lists.items() if value is not None}}
 
     def _build_lists(self) -> Json:
-        """Return the tables of the declared screens, without those that this organisation has not."""
+        """Return the tables of the declared screens, without tables foreign to the organisation."""
         tables = {}
         for screen in iter_screens():
             with suppress(LemmingError):

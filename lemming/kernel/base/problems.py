@@ -1,4 +1,4 @@
-"""The `Problem`: everything that can be wrong, as checks find it and commands, the page and alerts show it."""
+"""The `Problem`: found by checks, shown by commands, the page and alerts."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""The version of this program, in one place; packaging reads it from here."""
+"""The version of the program, read by packaging too."""
 
 __version__ = "0.2.0"

@@ -59,7 +59,7 @@ def require_about_one_file(path: str | os.PathLike[str], error: OSError) -> None
 
 
 def raises_disk_error(look: Callable[Concatenate[PathT, P], T]) -> Callable[Concatenate[PathT, P], T]:
-    """Decorate a function that reads a path: it raises `OSError` about this path only, else `DiskError`."""
+    """Decorate a function that reads a path: raise `OSError` about the path only, else `DiskError`."""
 
     @wraps(look)
     def wrapper(path: PathT, /, *args: P.args, **named: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""One entry of the table of capabilities, the same for capabilities that ship and for those of plugins."""
+"""An entry of the table of capabilities, the same for shipped capabilities and plugins."""
 
 from __future__ import annotations
 

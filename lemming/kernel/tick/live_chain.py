@@ -113,7 +113,7 @@ def make_live_chain(phase: LivePhase, active: Iterable[Capability], plugins: Seq
 
 
 def _writers_first(capabilities: Sequence[Capability]) -> Iterator[Capability]:
-    """Yield capabilities in their order, but those that write facts before those that read them."""
+    """Yield capabilities in order, but writers of facts before readers of the same facts."""
     remaining = [*capabilities]
     while remaining:
         written = [{*item.facts} for item in remaining]

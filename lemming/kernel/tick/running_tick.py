@@ -224,7 +224,7 @@ class Tick:
         return join_outcome(inputs, outcome, current) if current else outcome
 
     def to_broken_outcome(self, inputs: TurnInputs, error: Exception) -> TurnOutcome:
-        """Return the outcome of a turn that raised this error. Re-raises errors that end the run."""
+        """Return the outcome of a turn broken by an error. Re-raises errors that end the run."""
         turn_error = to_turn_error(error)
         # Read from disk: the open journal keeps no copy of the records that it appends.
         all_records = read_journal(self.runtime.org, self.plan.tick, limit_bytes=OWN_LIMIT_BYTES)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # most ticks ask no capability, and start sooner without the 
 
 
 class CapabilityUse(NamedTuple):
-    """A capability that takes part in ticks, and the agents that use it."""
+    """A capability with a part in ticks, and the agents with a use of the capability."""
 
     capability: Any
     agents: Collection[str]

@@ -17,7 +17,7 @@ from lemming.queries.findings.finding_scan import FindingScan, format_evidence, 
 
 
 def find_dropped_requests(scan: FindingScan) -> Iterator[Problem]:
-    """Yield requests neglected by an assignee that can read them, and requests that expired this way."""
+    """Yield readable requests neglected by the assignee, and requests expired for this reason."""
     if scan.config.org.paused:
         return
     for request in scan.requests:

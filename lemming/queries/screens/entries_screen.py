@@ -1,4 +1,4 @@
-"""The screen of an agent's entries: those that it wrote, and those that its next turn sees."""
+"""The screen of an agent's entries: written, and visible to the next turn."""
 
 from __future__ import annotations
 

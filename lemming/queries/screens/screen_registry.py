@@ -1,4 +1,4 @@
-"""The screens by name: those of the package, and those of installed capabilities. A screen is imported on use."""
+"""The screens by name: of the package, and of installed capabilities. A screen is imported on use."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def list_screen_names() -> list[str]:
 
 
 def iter_screens() -> Iterator[Screen]:
-    """Yield all installed screens; this imports the modules that declare them."""
+    """Yield all installed screens, with an import of each declaring module."""
     yield from map(load_screen, list_screen_names())

@@ -29,7 +29,7 @@ def list_tools(
 
 
 def list_tool_rows(org: Organisation, settings: OrgSettings, agent: str | None) -> list[ToolRow]:
-    """Return all tools with the agents that may call them; with `agent`, only tools that this agent may call."""
+    """Return all tools with the agents allowed to call each; with `agent`, only the tools allowed to the agent."""
     agents = survey_agents(org).agents
     if agent:
         require_agent_folder(org, agent)

@@ -144,7 +144,7 @@ class UserRepository:
         return {line.split()[0] for line in lines}
 
     def list_object_folders(self) -> list[Path]:
-        """Return the folders that hold the repository's objects: its own, and those that it borrows from."""
+        """Return the folders with the repository's objects: own folders, and borrowed ones."""
         folders = [self.objects]
         for folder in folders:
             alternates = folder / "info/alternates"
