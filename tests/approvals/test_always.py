@@ -39,7 +39,6 @@ def test_nobody_is_asked_about_what_a_gate_blocks(tmp_path: Path, place: str, th
     ((outcome, output),) = finished(base, 1)
     assert outcome == "refused"
     assert "nobody shouts" in output
-    assert lemming(base, "gates", "explain", "ada", "ring", '{"text": "LOUD"}') == 0
     assert [it.turns for it in replay_ticks(base, [1])] == [1]
 
 
