@@ -81,6 +81,19 @@ def test_a_call_is_made_when_its_judge_passes_it(base: Path, judge: dict[str, An
     assert replays(base)
 
 
+def test_a_judge_is_asked_about_a_default_that_the_call_leaves_out(base: Path) -> None:
+    reply = {"reply": say("done", tool_calls=[{"tool": "file_search", "args": {"text": "x"}}])}
+    gate = {
+        "at": "call",
+        "tool": "file_search",
+        "then": "block",
+        "when": {"field": "args.limit", "op": "is", "value": 100},
+    }
+    turn = turn_of(base, gate, BAD, reply, permissions={"read_outboxes": ["*"], "tools": ["file_search"]})
+    assert [use["success"] for use in turn.tools] == [False]
+    assert replays(base)
+
+
 def test_what_a_call_gave_is_withheld_when_its_judge_does_not_pass_it(base: Path) -> None:
     told = {"contains": "withheld", "reply": say("nothing to see")}
     reply = {"reply": say("looking", tool_calls=[LIST])}

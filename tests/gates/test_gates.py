@@ -101,6 +101,13 @@ def test_arguments_that_are_not_allowed_and_those_that_are_missing(base: Path) -
     assert shown in finished(base)[1]["output"]
 
 
+def test_a_condition_holds_for_a_default_that_the_call_leaves_out(base: Path) -> None:
+    many = {"field": "args.limit", "op": "gt", "value": 50}
+    gates = [{"at": "call", "tool": "file_search", "when": many, "then": "block"}]
+    turn_of(org(base, gates, call("file_search", text="x"), call("file_search", text="x", limit=5)))
+    assert [it["outcome"] for it in finished(base)] == ["refused", "ok"]
+
+
 def test_a_result_is_looked_at_whole_before_it_is_cut(base: Path) -> None:
     gates = [{"at": "result", "deny": ["SECRET"], "then": "block"}]
     org(base, gates, call("file_read", path="workspace/long"))

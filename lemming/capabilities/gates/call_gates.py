@@ -20,6 +20,7 @@ from lemming.capabilities.gates.gate_evaluation import (
 from lemming.capabilities.gates.gate_format import GateRule
 from lemming.capabilities.gates.gate_settings import build_question, rules_for_agent
 from lemming.capabilities.gates.path_arguments import (
+    find_defaults,
     path_parameters,
     resolve_arguments,
     resolve_gate_path,
@@ -169,13 +170,10 @@ class CallGates:
         return resolve_rule_paths(rules, tool.place_arguments, resolve_path)
 
     def _resolve_arguments(self, args: Any, tool: Tool, base: Path) -> Any:
-        """Return arguments as seen by gates: with resolved paths."""
-        parameter_names = tool.place_arguments
-        return (
-            resolve_arguments(args, path_parameters(parameter_names, tool.parameters), self.agent.name, base)
-            if parameter_names
-            else args
-        )
+        """Return arguments as seen by gates: with defaults, and with resolved paths."""
+        filled = {**find_defaults(tool.parameters), **args} if isinstance(args, dict) else args
+        path_defaults = path_parameters(tool.place_arguments, tool.parameters)
+        return resolve_arguments(filled, path_defaults, self.agent.name, base)
 
     def _base_facts(self, call: ToolCall, tool: Tool) -> dict[str, Any]:
         facts = {"agent": self.agent.name, "tick": self.tick, "tool": call.tool, "class": tool.tool_class}

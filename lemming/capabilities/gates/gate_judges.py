@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.capabilities.gates.gate_evaluation import CheckInterrupted, evaluate_gates
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.path_arguments import (
+    find_defaults,
     has_absolute_path,
     normalize_arguments,
     normalize_gate_path,
@@ -57,6 +58,8 @@ def to_recorded_rules(tick_context: TickContext, agent: Agent, rules: Iterable[G
                 if rule.gate.concerns_tool(allowed_tool.name, allowed_tool.tool_class)
             ]
             record["tools"] = {tool.name: tool.tool_class for tool in concerned}
+            if rule.gate.by:
+                record["defaults"] = {tool.name: find_defaults(tool.parameters) for tool in concerned}
             with_places = [allowed_tool for allowed_tool in concerned if allowed_tool.place_arguments]
             if with_places and rule.gate.by:
                 record["places"] = {
@@ -87,6 +90,7 @@ class GateJudges:
         tool_records = [record for record in records if "tools" in record]
         self._tools: dict[str, dict[str, str]] = {record["line"]: record["tools"] for record in tool_records}
         self._path_defaults: dict[str, Json] = {record["line"]: record.get("places", {}) for record in tool_records}
+        self._defaults: dict[str, Json] = {record["line"]: record.get("defaults", {}) for record in tool_records}
         self._rules = [GateRule(record["line"], rules[record["line"]]) for record in tool_records]
 
     def ask_judge(self, rule: GateRule, fields: Json) -> CheckFinding | None:
@@ -141,11 +145,9 @@ class GateJudges:
             )
 
             origin = label_arguments(args, label, find_untrusted_values(self._turn.inputs.given["trust"], label))
-        return {
-            **self._call_facts(call, rule),
-            **origin,
-            "args": normalize_arguments(args, path_defaults, self._agent_name),
-        }
+        filled = {**self._defaults[rule.line].get(call.tool, {}), **args} if isinstance(args, dict) else args
+        arguments = normalize_arguments(filled, path_defaults, self._agent_name)
+        return {**self._call_facts(call, rule), **origin, "args": arguments}
 
     def _applicable_rules(self, call: ToolCall, at: str) -> Iterator[GateRule]:
         """Yield the gates with judges for a call.

@@ -26,6 +26,12 @@ def path_parameters(names: Sequence[str], parameters: Mapping[str, Any]) -> Json
     return {name: properties.get(name, {}).get("default") for name in names}
 
 
+def find_defaults(parameters: Mapping[str, Any]) -> Json:
+    """Return the defaults of a tool's parameters: a condition must hold for an argument that a call leaves out."""
+    properties = parameters.get("properties", {}).items()
+    return {name: form["default"] for name, form in properties if form.get("default") is not None}
+
+
 def resolve_arguments(args: Any, path_defaults: PathDefaults, agent_name: str, base: Path) -> Any:
     """Return arguments with paths resolved on disk: relative to the organisation, else absolute."""
     # Two hard links stay two paths: nothing on disk leads from one to the other.
