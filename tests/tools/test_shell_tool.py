@@ -262,6 +262,18 @@ def test_root_has_no_privileges_inside(desk: Desk) -> None:
     assert desk.do("shell", command="touch a; chown 1:1 a || echo refused").endswith("refused")
 
 
+@needs_python
+def test_no_file_can_be_made_that_runs_with_its_owners_rights(desk: Desk) -> None:
+    make = "os.close(os.open('made', os.O_CREAT | os.O_WRONLY, 0o4755)); "
+    output = desk.do(
+        "shell",
+        command="cp /bin/sh copied; chmod 4755 copied; chmod g+s copied; install -m 6755 /bin/sh installed\n"
+        f"""{PYTHON} -c "import os; {make}"; {PYTHON} -c "import os; os.mknod('node', 0o104755)"; ls""",
+    )
+    assert "copied" in output
+    assert [path.name for path in desk.workspace.iterdir() if path.stat().st_mode & 0o6000] == []
+
+
 def test_a_hard_link_to_outside_keeps_every_command_from_running(desk: Desk) -> None:
     os.link(desk.base / "config/credits.json", desk.workspace / "innocent.txt")
     assert desk.refusal("shell", command="cat innocent.txt") == (

@@ -66,6 +66,16 @@ _DENIED_WITH: dict[str, tuple[tuple[int, int], dict[int, tuple[int, ...]]]] = {
     "prctl": ((157, 167), {0: (62,)}),  # PR_SCHED_CORE
 }
 
+# Denied if each of these arguments has one of its bits: a file with such a mode runs with its owner's rights, whoever
+# on the machine starts it.
+_SET_ID, _CREATES = 0o6000, 0o20000100
+_DENIED_BITS: dict[str, tuple[tuple[int | None, int | None], dict[int, int]]] = {
+    "chmod": ((90, None), {1: _SET_ID}), "fchmod": ((91, 52), {1: _SET_ID}), "fchmodat": ((268, 53), {2: _SET_ID}),
+    "fchmodat2": ((452, 452), {2: _SET_ID}), "creat": ((85, None), {1: _SET_ID}), "mknod": ((133, None), {1: _SET_ID}),
+    "mknodat": ((259, 33), {2: _SET_ID}), "open": ((2, None), {1: _CREATES, 2: _SET_ID}),
+    "openat": ((257, 56), {2: _CREATES, 3: _SET_ID}),
+}  # fmt: skip
+
 # Signals, unless a namespace confines them; kill(0) is for the caller's own group.
 _SIGNALS: dict[str, tuple[int | None, int | None]] = {
     "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
@@ -73,11 +83,11 @@ _SIGNALS: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 _KILL_ALLOWED_WITH = {"kill": ((62, 129), {0: 0})}
 
-_CLONE, _CLONE3, _UTIMENSAT = {"x86_64": 56, "aarch64": 220}, 435, {"x86_64": 280, "aarch64": 88}
+_CLONE, _CLONE3, _OPENAT2, _UTIMENSAT = {"x86_64": 56, "aarch64": 220}, 435, 437, {"x86_64": 280, "aarch64": 88}
 _NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW* flag
 _X32 = 0x40000000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32)  # offsets in struct seccomp_data, lower half first
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32, 40)  # offsets in struct seccomp_data, lower half first
 _KILL, _ALLOW, _EACCES, _EPERM, _ENOSYS = 0x80000000, 0x7FFF0000, 0x0005000D, 0x00050001, 0x00050026
 
 
@@ -86,7 +96,7 @@ def build_filter(
 ) -> bytes:
     """Return the filter as the kernel's array of instructions. Raise `OSError` for an unknown machine.
 
-    The filter denies sockets, access to other processes, new namespaces and mounts. With `also_metadata` the
+    The filter denies sockets, access to other processes, new namespaces, mounts and set-uid files. With `also_metadata` the
     filter also denies changes of a file's mode, owner or times, and with `also_signals` signals to other
     processes. With `in_namespaces` it allows sockets and shared memory, which namespaces of the caller confine.
     """
@@ -104,6 +114,7 @@ def build_filter(
             *(instruction for number in numbers for instruction in _deny_syscall(number)),
             *(step for pair, values in allowed_with.values() for step in _allow_values(pair[column], values)),
             *(step for pair, values in _DENIED_WITH.values() for step in _deny_values(pair[column], values)),
+            *(step for pair, masks in _DENIED_BITS.values() for step in _deny_bits(pair[column], masks)),
             *(_allow_utimens_on_descriptors(_UTIMENSAT[machine]) if also_metadata else ()),
             *_deny_new_namespaces(_CLONE[machine]),
             _instruction(_RETURN, _ALLOW),
@@ -149,6 +160,16 @@ def _deny_values(number: int, denied: dict[int, tuple[int, ...]]) -> Iterable[by
     return _if_syscall(number, [*steps, _instruction(_RETURN, _ALLOW)])
 
 
+def _deny_bits(number: int | None, masks: dict[int, int]) -> Iterable[bytes]:
+    """Deny a call if each listed argument has a bit of its mask."""
+    steps: list[bytes] = []
+    for position, mask in masks.items():
+        steps.append(_instruction(_LOAD, _ARGUMENTS[position]))
+        steps.append(_instruction(_ANY_BIT, mask, 1, 0))
+        steps.append(_instruction(_RETURN, _ALLOW))
+    return () if number is None else _if_syscall(number, [*steps, _instruction(_RETURN, _EPERM)])
+
+
 def _if_syscall(number: int, steps: list[bytes]) -> Iterable[bytes]:
     return [_instruction(_EQUAL, number, 0, len(steps)), *steps]
 
@@ -165,8 +186,11 @@ def _allow_utimens_on_descriptors(utimensat: int) -> Iterable[bytes]:
 
 
 def _deny_new_namespaces(clone: int) -> Iterable[bytes]:
-    yield _instruction(_EQUAL, _CLONE3, 0, 1)
-    yield _instruction(_RETURN, _ENOSYS)  # its flags are out of a filter's reach; libraries fall back to clone
+    for number in (_CLONE3, _OPENAT2):
+        yield _instruction(_EQUAL, number, 0, 1)
+        yield _instruction(
+            _RETURN, _ENOSYS
+        )  # a filter cannot reach its arguments; libraries fall back to the older call
     yield _instruction(_EQUAL, clone, 0, 3)
     yield _instruction(_LOAD, _ARGUMENTS[0])
     yield _instruction(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
