@@ -37,6 +37,7 @@ from lemming.queries.checks.check_registry import (
     run_checks,
     select_checks,
 )
+from lemming.queries.checks.health_checks import group_issues
 from lemming.queries.screens.screen import Column, Screen, ScreenResult
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def doctor(
     """
     run, levels = _make_run(context, connect=connect), []
     for check_item, problems in run_checks(list_checks("doctor", run), run, errors_as_problems=True):
-        for problem in problems:
+        for problem in problems if context.as_json else group_issues(problems):
             levels.append(problem.severity)
             report_problem(context, problem, "level", check_item)
     failed = levels.count("error")

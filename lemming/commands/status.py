@@ -24,6 +24,7 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import Config
 from lemming.kernel.tick.firing_plan import format_pause
 from lemming.obligations.waiting_items import summarize_inbox
+from lemming.queries.checks.health_checks import group_issues
 from lemming.queries.org_status import OrgStatus, load_org_status
 from lemming.queries.pending import describe_pending
 from lemming.queries.screens.screen import ScreenResult
@@ -159,7 +160,7 @@ def _print_pauses(survey: Survey, config: Config) -> None:
 
 def _print_issues(context: CommandContext, org_status: OrgStatus) -> None:
     survey = org_status.survey
-    for issue in org_status.issues:
+    for issue in group_issues(org_status.issues):
         report_problem(context, issue, "issue")
     if survey.warnings:
         print_notice(

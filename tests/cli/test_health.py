@@ -40,6 +40,16 @@ def test_status_says_who_fails_why_and_since_when(dead: Path, lemming: Lemming) 
     assert trouble["since"].startswith("20")
 
 
+def test_one_reason_that_stops_many_agents_is_said_once(base: Path, lemming: Lemming) -> None:
+    names = ["ada", "bob", "cid", "dot", "eve"]
+    make_org(base, *map(resume, names), script=[{"error": "AuthenticationFailed"}])
+    lemming("run-once", "-q")
+    ran = lemming("status")
+    assert ran.err.count("failing since tick 1") == 1
+    assert "ada, bob, cid and 2 more: failing" in ran.err
+    assert len(lemming("status", "--json").objects[0]["troubles"]) == len(names)
+
+
 def test_status_check_ends_with_a_status_for_monitors(dead: Path, lemming: Lemming) -> None:
     assert lemming("status", "--check").status == 1
     assert lemming("status", "--check", "--json").status == 1

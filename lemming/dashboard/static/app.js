@@ -47,22 +47,10 @@
       <${Meter} value=${spent.used_up} max=${spent.max} label="share of the credits that is used up" /></dd></div>`;
   }
 
-  // The same trouble of several is one; a moment in its text is said beside it, as people say it.
-  function together(troubles) {
-    const found = new Map();
-    for (const each of troubles) {
-      const text = each.text.replace(/ \(\d{4}-[\d:TZ.-]+\)/, "").replace(/\b[A-Z]\w*(?:Error|Timeout)\((['"])(.*?)\1\)/g, "$2");
-      const fix = each.fix.replaceAll(each.about, "AGENT");
-      const one = found.get(text + fix) || { ...each, text, names: [] };
-      one.names.push(each.about);
-      if (one.names.length > 1) one.fix = fix;
-      found.set(text + fix, one);
-    }
-    return [...found.values()];
-  }
+  // A moment in the text is said beside it, as people say it.
+  const plain = (text) => text.replace(/ \(\d{4}-[\d:TZ.-]+\)/, "").replace(/\b[A-Z]\w*(?:Error|Timeout)\((['"])(.*?)\1\)/g, "$2");
 
   function Troubles({ troubles }) {
-    const alike = together(troubles);
     const box = useRef(null);
     useEffect(() => {
       const close = (event) => {
@@ -73,8 +61,8 @@
       kinds.forEach((kind) => addEventListener(kind, close));
       return () => kinds.forEach((kind) => removeEventListener(kind, close));
     }, []);
-    return html`<details class="troubles" ref=${box}><summary>${alike.length} ${alike.length === 1 ? "trouble" : "troubles"}</summary>
-      <ul>${alike.map((each) => html`<li><strong>${each.names.slice(0, 3).join(", ")}${each.names.length > 3 ? ` and ${each.names.length - 3} more` : ""}</strong> <${Words} text=${each.text} />${each.since ? html` · <${Ago} at=${each.since} since />` : null}${each.fix ? html`<p class="fix"><${Words} text=${each.fix} /></p>` : null}</li>`)}</ul>
+    return html`<details class="troubles" ref=${box}><summary>${troubles.length} ${troubles.length === 1 ? "trouble" : "troubles"}</summary>
+      <ul>${troubles.map((each) => html`<li><strong>${each.about}</strong> <${Words} text=${plain(each.text)} />${each.since ? html` · <${Ago} at=${each.since} since />` : null}${each.fix ? html`<p class="fix"><${Words} text=${each.fix} /></p>` : null}</li>`)}</ul>
     </details>`;
   }
 

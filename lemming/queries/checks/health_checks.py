@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,8 @@ FIXES = {
     "Paused": "lemming unpause",
     "UnknownModel": "lemming models list",
 }
+_START_TICK = re.compile(r" since tick \d+( \([\dTZ:.-]+\))?")
+_MAX_NAMES_SHOWN = 3
 MIN_FREE_BYTES, LOW_FREE_BYTES = 64 << 20, 1 << 30
 
 
@@ -59,6 +62,26 @@ def make_issue(
 def find_health_issues(run: CheckRun) -> list[Problem]:
     """Return current health issues: failing agents, exhausted credits, unreachable backends, a full disk and others."""
     return [issue for check in CHECKS for issue in check.find(run) if issue.about]
+
+
+def group_issues(issues: Iterable[Problem]) -> list[Problem]:
+    """Return issues with one for all subjects that have the same, dated from its first tick.
+
+    One dead backend stops many agents, and each of them would repeat the reason.
+    """
+    groups: dict[tuple[str, str], list[Problem]] = {}
+    for issue in issues:
+        hint = issue.hint.replace(issue.about, "AGENT") if issue.about else issue.hint
+        groups.setdefault((_START_TICK.sub("", issue.message), hint), []).append(issue)
+    return [_merge_issues(group, hint) for (_, hint), group in groups.items()]
+
+
+def _merge_issues(group: Sequence[Problem], hint: str) -> Problem:
+    first = min(group, key=lambda issue: issue.tick or 0)
+    if len(group) == 1:
+        return first
+    suffix = f" and {len(group) - _MAX_NAMES_SHOWN} more" if len(group) > _MAX_NAMES_SHOWN else ""
+    return replace(first, about=", ".join(issue.about for issue in group[:_MAX_NAMES_SHOWN]) + suffix, hint=hint)
 
 
 def seconds_since_tick(base: OrgPath) -> float | None:

@@ -16,7 +16,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.firing_plan import format_pause, has_model_turns
 from lemming.obligations.waiting_items import list_person_inbox
-from lemming.queries.checks.health_checks import make_issue
+from lemming.queries.checks.health_checks import group_issues, make_issue
 from lemming.queries.credit_accounts import Account, load_accounts, load_removed_accounts, sum_accounts
 from lemming.queries.org_status import load_tick_status
 from lemming.queries.views.tick_summaries import find_current_activities
@@ -74,7 +74,7 @@ def _build_valid_status(org: OrgPath, removed: Sequence[Account]) -> Json:
         else None,
         "agents": len(survey.agents) + len(survey.broken),
         "spent": _sum_spending([*account_list, *removed]),
-        "troubles": [issue.as_json("issue") for issue in (*issues, *ledger_issues)],
+        "troubles": [issue.as_json("issue") for issue in group_issues([*issues, *ledger_issues])],
     }
 
 
