@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -23,6 +23,7 @@ from lemming.commands.terminal import (
     print_table,
     print_text,
     print_warning,
+    show_progress_bar,
 )
 from lemming.kernel.agents import Agent, list_agent_folders, load_agent
 from lemming.kernel.agents import require_agent_folder as require_agent_folder
@@ -35,6 +36,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath, require_known
 from lemming.operations.engine_progress import describe_engine as describe_engine
 from lemming.operations.engine_progress import find_running_engine as find_running_engine
 from lemming.operations.engine_progress import is_tick_incomplete as is_tick_incomplete
+from lemming.read_model.build_options import BuildOptions
 
 if TYPE_CHECKING:
     from lemming.kernel.messages import OutboxEntry
@@ -159,7 +161,10 @@ def find_org(ctx: typer.Context) -> Organisation:
     if isinstance(ctx.obj, CommandSession):
         ctx.obj.base = base
     require_known_format(base)
-    return Organisation(base)
+    org = Organisation(base)
+    options = org.get_cache(BuildOptions)
+    options.show_progress, options.uses_all_cores = partial(show_progress_bar, "reading"), True
+    return org
 
 
 def _get_root_option(ctx: typer.Context) -> str | None:

@@ -20,7 +20,6 @@ from lemming.commands.terminal import (
     print_data,
     print_json,
     print_notice,
-    show_progress_bar,
 )
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
@@ -65,8 +64,7 @@ def cost(
     """
     if as_csv and context.as_json:
         raise UsageError("--csv and --json exclude each other", hint="use one of them")
-    with show_progress_bar("adding up") as progress:
-        result = list_costs(context.org, by, since=since, progress=progress)
+    result = list_costs(context.org, by, since=since)
     if limit is not None:
         result = replace(result, rows=_rank_rows(result.rows, by))
     if as_csv:

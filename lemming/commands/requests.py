@@ -22,7 +22,6 @@ from lemming.commands.terminal import (
     print_data,
     print_notice,
     print_warning,
-    show_progress_bar,
     style_text,
     to_text,
 )
@@ -80,15 +79,12 @@ def requests(
       lemming requests --json | jq 'select(.end == "expired") | .id'
     """
     if reference is None:
-        with show_progress_bar("adding up") as progress:
-            result = list_requests(context.org, is_open, of, to, tree, number, progress=progress)
-        context.print_screen(REQUESTS, result)
+        context.print_screen(REQUESTS, list_requests(context.org, is_open, of, to, tree, number))
         return
     base = context.org
     snapshot = load_requests(base)
     levels = list(snapshot.requests.iter_tree(find_request(snapshot.requests, reference)))
-    with show_progress_bar("adding up") as progress:
-        costs = compute_request_costs(base, [request for _, request in levels], progress)
+    costs = compute_request_costs(base, [request for _, request in levels])
     rows = [make_request_row(base, request, snapshot, costs, depth) for depth, request in levels]
     if context.print_as_json("request", REQUESTS.to_json(rows[0])):
         return

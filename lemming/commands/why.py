@@ -14,7 +14,6 @@ from lemming.commands.terminal import (
     print_json,
     print_notice,
     print_warning,
-    show_progress_bar,
     style_text,
 )
 from lemming.commands.waiting import print_wrapped
@@ -67,10 +66,9 @@ def why(
     if branch:
         hint = "lemming why PATH:LINE --branch BRANCH"
         raise UsageError(f"--branch requires a line of a workspace's repository, got {target}", hint=hint)
-    with show_progress_bar("looking through") as progress:
-        writings = WriteLog(base, progress)
-        root = build_provenance(writings, target, depth=depth)
-        trust_steps = load_trust_steps(writings, root.path)
+    writings = WriteLog(base)
+    root = build_provenance(writings, target, depth=depth)
+    trust_steps = load_trust_steps(writings, root.path)
     if grep and not filter_branches(root, grep):
         print_warning(f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back')
     if context.print_as_json("why", tree_to_json(writings, root, trust_steps)):

@@ -18,7 +18,7 @@ from lemming.kernel.obligations.request_payloads import Unit
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS
 from lemming.obligations.request_view import AllRequests, RequestView
-from lemming.read_model.tick_facts import Progress, fold_journal, no_progress
+from lemming.read_model.tick_facts import fold_journal
 
 
 class RequestCostJson(TypedDict):
@@ -141,14 +141,12 @@ def _sum_costs(costs: Iterable[RequestCost]) -> RequestCost:
     return spending
 
 
-def compute_request_costs(
-    base: OrgPath, requests: Iterable[RequestView], progress: Progress = no_progress
-) -> RequestCosts:
+def compute_request_costs(base: OrgPath, requests: Iterable[RequestView]) -> RequestCosts:
     """Return the costs of requests, from the turns since the oldest request."""
     from lemming.read_model.tick_queries import load_reports_for_requests  # budgets do without it
 
     oldest = min((request.tick for request in requests), default=None)
-    reports = () if oldest is None else load_reports_for_requests(base, oldest, progress)
+    reports = () if oldest is None else load_reports_for_requests(base, oldest)
     return RequestCosts(TurnForRequest.from_report(TurnReport.from_json(report), tick) for tick, report in reports)
 
 

@@ -32,8 +32,6 @@ from lemming.read_model.tick_facts import (
     JournalTurn,
     LedgerCosts,
     ModelKeys,
-    Progress,
-    no_progress,
 )
 from lemming.read_model.tick_queries import load_ticks
 
@@ -170,14 +168,14 @@ class _AgentLifetime:
     owner: str = ""
 
 
-def compute_costs(base: OrgPath, by: By, *, since: int = 0, progress: Progress = no_progress) -> CostReport:
+def compute_costs(base: OrgPath, by: By, *, since: int = 0) -> CostReport:
     """Return the cost report; with `since`, only costs of turns from tick `since` onwards.
 
-    `progress` is called for each journal file that is read. Raises `CorruptState` for an unreadable ledger.
+    Raises `CorruptState` for an unreadable ledger.
     """
     with localcontext(prec=_DIGITS):
         states = {name: read_state(base, name) for name in list_ledger_agents(base)}
-        return _aggregate_costs(base, CostReport(by), since, progress, states)
+        return _aggregate_costs(base, CostReport(by), since, states)
 
 
 def list_ledger_agents(base: OrgPath) -> list[str]:
@@ -210,7 +208,7 @@ class _RemovedCostCache:
         is_unchanged = oldest == self._oldest and ledgers.keys() == self._ledgers.keys()
         if not is_unchanged or any(_has_restarted(previous, ledgers[name]) for name, previous in self._ledgers.items()):
             with localcontext(prec=_DIGITS):
-                self._costs = _aggregate_costs(self._org, CostReport("agent"), 0, no_progress, states).removed
+                self._costs = _aggregate_costs(self._org, CostReport("agent"), 0, states).removed
         self._oldest, self._ledgers = oldest, ledgers
         return self._costs
 
@@ -230,7 +228,7 @@ def _has_restarted(previous: Cost | None, current: Cost | None) -> bool:
 
 
 def _aggregate_costs(
-    base: OrgPath, costs: CostReport, since: int, progress: Progress, states: Mapping[str, AgentState | None]
+    base: OrgPath, costs: CostReport, since: int, states: Mapping[str, AgentState | None]
 ) -> CostReport:
     """Fill in and return the report. `states`: agents to ledgers; a damaged ledger is None and gets all spending."""
     valid_states = {name: state for name, state in states.items() if state}
@@ -238,7 +236,7 @@ def _aggregate_costs(
     zone_name = load_config(base).org.timezone
     costs.write_off = reduce(WriteOff.add, (state.lost for state in valid_states.values()), NO_WRITE_OFF)
     turns, time_zone = [], get_zone(zone_name) if zone_name else UTC
-    for turn in _iter_turns(base, costs, progress):
+    for turn in _iter_turns(base, costs):
         if (state := valid_states.get(turn.agent)) and turn.tick > state.tick:
             costs.open = costs.open.add(turn.cost)
         else:
@@ -267,10 +265,10 @@ def _aggregate_costs(
     return costs
 
 
-def _iter_turns(base: OrgPath, costs: CostReport, progress: Progress) -> Iterator[_TurnCost]:
+def _iter_turns(base: OrgPath, costs: CostReport) -> Iterator[_TurnCost]:
     """Yield the turns with model calls, in tick order."""
     keys = ModelKeys()
-    for facts in load_ticks(base, with_reports=False, progress=progress):
+    for facts in load_ticks(base, with_reports=False):
         if facts.problem:
             costs.damaged.append(facts.tick)
             continue

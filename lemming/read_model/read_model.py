@@ -15,6 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -28,8 +29,9 @@ from lemming.kernel.files.stat_cache import file_identity, has_stable_mtime, pat
 from lemming.kernel.files.user_state import get_state_folder
 from lemming.kernel.journal.journal_file import raw_journal
 from lemming.kernel.journal.journal_packing import SEALED_FOLDER, TICKS_PER_SEGMENT, plain_ticks, segments
-from lemming.kernel.org.organisation import Organisation
-from lemming.read_model.tick_facts import Progress
+from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.libraries.concurrency.process_chunks import map_chunks
+from lemming.read_model.build_options import BuildOptions
 from lemming.read_model.tick_rows import SCHEMA, TickRows, fold_tick_rows, insert_tick, remove_source
 
 try:
@@ -46,6 +48,8 @@ VERSION = blake2b(SCHEMA.encode(), digest_size=8).hexdigest() + "-3"
 
 MIN_BYTES_FOR_FILE = 2 << 20
 """Bytes of journals up to which no file is made: reading takes a tenth of a second."""
+MIN_TICKS_FOR_PROCESSES, SOURCES_PER_CHUNK = 1000, 4
+"""Number of ticks to read from which several processes pay; files with journals that a process reads at once."""
 MAX_WAITS = 5
 """Waits of five seconds for the lock, after which the rows are built in memory."""
 
@@ -67,7 +71,7 @@ class ReadModel:
     """The read model of an organisation: `org.get_cache(ReadModel)`. Threads and processes may share one."""
 
     def __init__(self, org: Organisation) -> None:
-        self._org, self._lock = org, threading.RLock()
+        self._org, self._options, self._lock = org, org.get_cache(BuildOptions), threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, ...] = ()
         self._in_memory = False
@@ -92,22 +96,22 @@ class ReadModel:
             if is_outer:
                 del self._block.is_fresh
 
-    def query(self, sql: str, parameters: Sequence[Any] = (), progress: Progress = lambda *_: None) -> list[Any]:
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Return the rows of a query, after reading changed journals. Raises: CorruptState for an unreadable folder."""
         with self._lock:
             for is_last in (False, True):
                 try:
-                    return self._refresh(progress).execute(sql, parameters).fetchall()
+                    return self._refresh().execute(sql, parameters).fetchall()
                 except sqlite3.Error:  # damaged under its stamp, a full disk
                     self._discard()
                     self._in_memory = self._in_memory or is_last
-            return self._refresh(progress).execute(sql, parameters).fetchall()
+            return self._refresh().execute(sql, parameters).fetchall()
 
     def load_outboxes(self) -> dict[str, tuple[str, list[str]]]:
         """Return each author's outbox stamp and the names of its files about requests; empty without a file."""
         with self._lock, contextlib.suppress(sqlite3.Error, OSError, DiskError, OrgBusy):
             if not self._in_memory and path_exists(f"{self._org.base}/{MODEL_FILE}"):
-                with self._locked(lambda *_: None):
+                with self._locked():
                     rows = self._open_file().execute("SELECT author, stamp, files FROM outbox").fetchall()
                 return {author: (stamp, files.split("/") if files else []) for author, stamp, files in rows}
         return {}
@@ -117,7 +121,7 @@ class ReadModel:
         rows = [(author, stamp, "/".join(files)) for author, (stamp, files) in outboxes.items()]
         with self._lock, contextlib.suppress(sqlite3.Error, OSError, DiskError, OrgBusy):
             if not self._in_memory:
-                with self._locked(lambda *_: None), self._open_file() as connection:
+                with self._locked(), self._open_file() as connection:
                     self._remove_stamp()
                     connection.execute("DELETE FROM outbox")
                     connection.executemany("INSERT INTO outbox VALUES (?, ?, ?)", rows)
@@ -126,21 +130,21 @@ class ReadModel:
 
     # --- the file -------------------------------------------------------------------------------
 
-    def _refresh(self, progress: Progress) -> sqlite3.Connection:
+    def _refresh(self) -> sqlite3.Connection:
         """Return the connection, with the rows of all journals as they are now, or were in the block's first query."""
         if self._connection and getattr(self._block, "is_fresh", False):
             return self._connection
-        connection = self._refresh_rows(progress)
+        connection = self._refresh_rows()
         if hasattr(self._block, "is_fresh"):
             self._block.is_fresh = True
         return connection
 
-    def _refresh_rows(self, progress: Progress) -> sqlite3.Connection:
+    def _refresh_rows(self) -> sqlite3.Connection:
         sources = {source.path: source for source in self._list_sources()}
         if not self._in_memory and self._needs_file(sources.values()):
             try:
-                with self._locked(progress):
-                    return self._refresh_file(sources, progress)
+                with self._locked():
+                    return self._refresh_file(sources)
             except (OSError, DiskError):  # a folder that may not be written
                 self._discard()
                 self._in_memory = True
@@ -149,7 +153,7 @@ class ReadModel:
                 self._in_memory = True
         if self._connection is None:
             self._connection = _connect(":memory:")
-        self._apply_changes(self._connection, sources, progress)
+        self._apply_changes(self._connection, sources)
         return self._connection
 
     def _needs_file(self, sources: Iterable[_Source]) -> bool:
@@ -162,12 +166,12 @@ class ReadModel:
         return True
 
     @contextlib.contextmanager
-    def _locked(self, progress: Progress) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Hold the lock of the model's folder; another process may be building for a while.
 
         Raises: OrgBusy after half a minute, as that process may be stopped, or hold the lock for no reason.
         """
-        with contextlib.ExitStack() as stack:
+        with self._options.show_progress() as progress, contextlib.ExitStack() as stack:
             for tries in range(MAX_WAITS + 1):
                 try:
                     stack.enter_context(lock_folder(self._org.base, FOLDER))
@@ -178,9 +182,9 @@ class ReadModel:
                         raise
             yield
 
-    def _refresh_file(self, sources: Mapping[str, _Source], progress: Progress) -> sqlite3.Connection:
+    def _refresh_file(self, sources: Mapping[str, _Source]) -> sqlite3.Connection:
         connection = self._open_file()
-        if self._apply_changes(connection, sources, progress):
+        if self._apply_changes(connection, sources):
             self._save_stamp()
         return connection
 
@@ -234,9 +238,7 @@ class ReadModel:
 
     # --- the rows -------------------------------------------------------------------------------
 
-    def _apply_changes(
-        self, connection: sqlite3.Connection, sources: Mapping[str, _Source], progress: Progress
-    ) -> bool:
+    def _apply_changes(self, connection: sqlite3.Connection, sources: Mapping[str, _Source]) -> bool:
         """Read new and changed journals, and drop the rows of removed files. Returns True after any change."""
         started_ns = time.time_ns()
         known_identities = dict(connection.execute("SELECT path, identity FROM source"))
@@ -248,7 +250,7 @@ class ReadModel:
         with connection:
             for path in missing:
                 remove_source(connection, path)
-            for source, digest, rows in self._read_sources(connection, changed, progress):
+            for source, digest, rows in self._read_sources(connection, changed):
                 # An edit in the same granule of the clock would not show: such a file is read again.
                 identity = source.identity if self._is_settled(source, started_ns) else ""
                 if rows is not None:
@@ -259,13 +261,18 @@ class ReadModel:
         return True
 
     def _read_sources(
-        self, connection: sqlite3.Connection, changed: list[_Source], progress: Progress
+        self, connection: sqlite3.Connection, changed: list[_Source]
     ) -> Iterator[tuple[_Source, str, list[TickRows] | None]]:
         """Yield each changed source with its digest and rows, or None for unchanged rows."""
-        digests = dict(connection.execute("SELECT path, digest FROM source"))
-        for done, source in enumerate(changed, 1):
-            progress("reading journals", done, len(changed))
-            yield source, *_read_source(self._org, source, digests.get(source.path, ""))
+        digests, options = dict(connection.execute("SELECT path, digest FROM source")), self._options
+        pairs = [(source, digests.get(source.path, "")) for source in changed]
+        is_large = options.uses_all_cores and sum(len(source.ticks) for source in changed) >= MIN_TICKS_FOR_PROCESSES
+        read = partial(_read_sources, self._org.base if is_large else self._org)
+        with options.show_progress() as progress:
+            results = map_chunks(read, pairs, in_processes=is_large, size=SOURCES_PER_CHUNK)
+            for done, (source, result) in enumerate(zip(changed, results, strict=True), 1):
+                progress("journals", done, len(changed))
+                yield source, *result
 
     def _list_sources(self) -> Iterator[_Source]:
         """Yield the files with journals. A tick with a plain file is not read from its segment."""
@@ -317,6 +324,12 @@ def _load_key() -> bytes:
     fs.make_root(folder)
     fs.write_private(folder, KEY_FILE, secrets.token_bytes(32))
     return fs.read_bytes(folder / KEY_FILE, 64)
+
+
+def _read_sources(base: OrgPath, sources: Sequence[tuple[_Source, str]]) -> Iterator[tuple[str, list[TickRows] | None]]:
+    org = Organisation.from_path(base)
+    for source, known_digest in sources:
+        yield _read_source(org, source, known_digest)
 
 
 def _read_source(org: Organisation, source: _Source, known_digest: str) -> tuple[str, list[TickRows] | None]:

@@ -6,7 +6,7 @@ One function reads journals for all who look: `fold_journal`. Lines are not chec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
@@ -27,14 +27,6 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import FOR_A_CHANNEL, FOR_A_PERSON
 
 FOR_OTHERS = frozenset({FOR_A_PERSON, FOR_A_CHANNEL})
-
-Progress = Callable[[str, int, int], object]
-"""Receives what is read, the number done and the total, for a waiting person."""
-
-
-def no_progress(_: str, __: int, ___: int) -> None:
-    """Report no progress."""
-
 
 _OMITTED = frozenset(("type", "epoch", "check", "remarks", "notes", "state"))
 """Keys of a turn's last line outside the facts."""

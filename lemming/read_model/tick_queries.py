@@ -10,7 +10,7 @@ from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.read_model.read_model import ReadModel
-from lemming.read_model.tick_facts import JournalTick, Progress, no_progress
+from lemming.read_model.tick_facts import JournalTick
 from lemming.read_model.tick_rows import restore_tick, restore_turn
 
 
@@ -20,16 +20,13 @@ def load_ticks(
     last: int | None = None,
     *,
     with_reports: bool = True,
-    progress: Progress = no_progress,
 ) -> list[JournalTick]:
     """Return the ticks with a journal in a range (`last` included), with turns, oldest first."""
     model, bounds = _model(base), (first, LAST_TICK if last is None else last)
     columns = "costs, facts, report" if with_reports else "costs, '{}', '{}'"
     turn_sql = f"SELECT tick, key, agent, request, {columns} FROM turn WHERE tick BETWEEN ? AND ? ORDER BY tick, rank"  # noqa: S608
     with model.hold():
-        rows = model.query(
-            "SELECT tick, at, after, facts FROM tick WHERE tick BETWEEN ? AND ? ORDER BY tick", bounds, progress
-        )
+        rows = model.query("SELECT tick, at, after, facts FROM tick WHERE tick BETWEEN ? AND ? ORDER BY tick", bounds)
         turn_rows = model.query(turn_sql, bounds)
     ticks = {tick: restore_tick(tick, at, after, _parse(facts)) for tick, at, after, facts in rows}
     for tick, key, agent, request, *texts in turn_rows:
@@ -46,19 +43,17 @@ class TickRow(NamedTuple):
     is_whole: bool
 
 
-def load_tick_list(base: OrgPath, progress: Progress = no_progress) -> list[TickRow]:
+def load_tick_list(base: OrgPath) -> list[TickRow]:
     """Return all ticks with a journal, oldest first."""
     sql = "SELECT tick, after, whole FROM tick ORDER BY tick"
-    return [TickRow(tick, after, bool(whole)) for tick, after, whole in _model(base).query(sql, (), progress)]
+    return [TickRow(tick, after, bool(whole)) for tick, after, whole in _model(base).query(sql)]
 
 
-def load_reports_for_requests(
-    base: OrgPath, since_tick: int, progress: Progress = no_progress
-) -> Iterator[tuple[int, Json]]:
+def load_reports_for_requests(base: OrgPath, since_tick: int) -> Iterator[tuple[int, Json]]:
     """Yield the ticks and reports of ended turns for requests, since a tick, oldest first."""
     model = _model(base)
     sql = "SELECT tick, report FROM turn WHERE request != '' AND report != '{}' AND tick >= ? ORDER BY tick, rank"
-    for tick, report in model.query(sql, [since_tick], progress):
+    for tick, report in model.query(sql, [since_tick]):
         yield tick, _parse(report)
 
 

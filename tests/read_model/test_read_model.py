@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.org.organisation import Organisation
 from lemming.queries.cost_report import compute_costs
 from lemming.read_model import read_model
+from lemming.read_model.build_options import BuildOptions
 from lemming.read_model.read_model import MODEL_FILE, STAMP_FILE, ReadModel
 from lemming.read_model.tick_queries import load_ticks
 from lemming.read_model.tick_rows import TABLES
@@ -60,9 +62,10 @@ def org(original: Path, base: Path) -> Path:
 
 def look(base: Path) -> tuple[Rows, int]:
     """Return what a new process would find in the model, and how many files with journals it reads for it."""
-    read: list[int] = []
-    model = Organisation(base).get_cache(ReadModel)
-    model.query("SELECT 1", progress=lambda _, done, __: read.append(done))
+    org, read = Organisation(base), list[int]()
+    org.get_cache(BuildOptions).show_progress = lambda: nullcontext(lambda _, done, __: read.append(done))
+    model = org.get_cache(ReadModel)
+    model.query("SELECT 1")
     rows = {table: sorted(map(repr, model.query(f"SELECT * FROM {table}"))) for table in TABLES}
     model.close()
     return rows, len(read)
@@ -267,6 +270,19 @@ def test_processes_may_look_at_once(org: Path) -> None:
     assert answers == {f"{[(it.tick, len(it.turns)) for _ in range(20) for it in load_ticks(org)]}\n".encode()}
 
 
+def test_several_processes_build_what_one_builds(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = look(org)[0]
+    shutil.rmtree(org / ".lemming/read-model")
+    monkeypatch.setattr(read_model, "MIN_TICKS_FOR_PROCESSES", 1)
+    monkeypatch.setattr(read_model, "SOURCES_PER_CHUNK", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    looked_at = Organisation(org)
+    looked_at.get_cache(BuildOptions).uses_all_cores = True
+    assert looked_at.get_cache(ReadModel).query("SELECT count(*) FROM tick") == [(len(journal_ticks(org)),)]
+    looked_at.close()
+    assert look(org) == (before, 0)
+
+
 def test_few_journals_are_read_without_a_file(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(org / ".lemming/read-model")
     monkeypatch.setattr(read_model, "MIN_BYTES_FOR_FILE", 1 << 30)
@@ -314,13 +330,14 @@ def test_nothing_that_decides_asks_it() -> None:
 
 
 def test_two_open_looks_share_the_file_that_one_of_them_built_anew(org: Path) -> None:
-    models = [Organisation(org).get_cache(ReadModel) for _ in range(2)]
-    read: list[int] = []
+    orgs, read = [Organisation(org) for _ in range(2)], list[int]()
+    for looked_at in orgs:
+        looked_at.get_cache(BuildOptions).show_progress = lambda: nullcontext(lambda _, done, __: read.append(done))
 
     def look_with_both() -> int:
         read.clear()
-        for model in models:
-            model.query("SELECT 1", progress=lambda _, done, __: read.append(done))
+        for looked_at in orgs:
+            looked_at.get_cache(ReadModel).query("SELECT 1")
         return len(read)
 
     assert look_with_both() == 0

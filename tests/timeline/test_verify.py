@@ -29,6 +29,7 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.memory import delete_memory
 from lemming.kernel.messages import entry_id
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.concurrency.process_chunks import map_chunks
 from lemming.testing import Crash, crash_at, make_org, resume, say
 
 AT_TICK_2 = "logs/ticks/00000002.jsonl"
@@ -67,7 +68,6 @@ def test_several_processes_find_what_one_finds(org: Path, monkeypatch: pytest.Mo
     serial = verify(org)
     for module, name in ((journal_facts, "MIN_JOURNALS_FOR_PROCESSES"), (state_root, "MIN_FILES_FOR_PROCESSES")):
         monkeypatch.setattr(module, name, 1)
-    monkeypatch.setattr(state_root, "CHUNK", 2)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     inputs = VerificationInputs(Organisation(org), None, uses_all_cores=True)
     assert inputs.build_report(problem for check in CHECKS for problem in check.find(inputs)) == serial
@@ -84,10 +84,9 @@ def die_elsewhere(home: int, fatal: int, items: Sequence[int]) -> Iterator[int]:
 
 @pytest.mark.parametrize("fatal", [0, 13])
 def test_what_a_killed_process_did_not_read_is_read_by_the_first(fatal: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_root, "CHUNK", 2)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     double = partial(die_elsewhere, os.getpid(), fatal)
-    assert [*state_root.map_chunks(double, range(20), in_processes=True)] == [*range(0, 40, 2)]
+    assert [*map_chunks(double, range(20), in_processes=True, size=2)] == [*range(0, 40, 2)]
 
 
 def test_verify_writes_nothing(org: Path) -> None:

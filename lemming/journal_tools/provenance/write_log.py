@@ -27,7 +27,6 @@ from lemming.kernel.memory import MEMORY_LIMIT_BYTES, decode_memory
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.read_model.read_model import ReadModel
-from lemming.read_model.tick_facts import Progress, no_progress
 from lemming.read_model.tick_queries import load_tick_list, load_ticks
 
 TurnPosition = tuple[int, int]
@@ -55,10 +54,10 @@ class WriteLog:
     `damaged`: ticks whose journals cannot be read, of those that mattered so far.
     """
 
-    def __init__(self, base: OrgPath, progress: Progress = no_progress) -> None:
+    def __init__(self, base: OrgPath) -> None:
         self.base = base
         self._model = Organisation.from_path(base).get_cache(ReadModel)
-        self._ticks = load_tick_list(base, progress)
+        self._ticks = load_tick_list(base)
         self._unreadable = {tick.tick for tick in self._ticks if not tick.is_whole}
         self.damaged: set[int] = set()
         self._prompts = make_prompt_reader(base)

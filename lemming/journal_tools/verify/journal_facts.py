@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from lemming.journal_tools.recorded_tick import RecordedTick, to_recorded_tick
-from lemming.journal_tools.verify.state_root import ReportProgress, map_chunks
+from lemming.journal_tools.verify.state_root import ReportProgress
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, Problem
 from lemming.kernel.base.integers import LAST_TICK, parse_int
@@ -31,6 +31,7 @@ from lemming.kernel.journal.journal_records import (
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import newest_ledger_tick
+from lemming.libraries.concurrency.process_chunks import map_chunks
 from lemming.libraries.journal_sealing import load_last_removed_tick
 from lemming.read_model.tick_facts import is_chain_intact
 

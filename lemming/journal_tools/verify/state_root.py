@@ -17,13 +17,11 @@ exists):
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError
@@ -31,9 +29,8 @@ from lemming.kernel.files.descriptors import require_regular, walk
 from lemming.kernel.files.json_documents import unreadable_reason
 from lemming.kernel.files.safe_folder import is_temporary
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.concurrency.process_chunks import map_chunks
 
-T = TypeVar("T")
-R = TypeVar("R")
 ReportProgress = Callable[[str, int, int], None]
 """Receives the current step, the finished amount and the total."""
 COUNTED_FOLDERS = ("agents", "config", "shared", paths.TRUST)
@@ -41,8 +38,8 @@ EXCLUDED_FOLDER = "logs"
 FILE_LIMIT_BYTES = 1 << 30  # larger files take too long, and no turn writes one
 TOO_LARGE = "too large"
 _BLOCK_BYTES = 1 << 20
-CHUNK, MIN_FILES_FOR_PROCESSES = 500, 10_000
-"""Number of files or journals that a process reads at once; number of files from which several processes pay."""
+MIN_FILES_FOR_PROCESSES = 10_000
+"""Number of files from which several processes pay."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait
 
 
@@ -56,37 +53,6 @@ def compute_state_root(digests: dict[str, str]) -> str:
     counted = {path: digest for path, digest in digests.items() if digest != TOO_LARGE}
     lines = sorted((os.fsencode(path), digest.encode()) for path, digest in counted.items())
     return sha256(b"".join(b"%b  %b\n" % (digest, path) for path, digest in lines)).hexdigest()
-
-
-def map_chunks(
-    function: Callable[[Sequence[T]], Iterable[R]], items: Sequence[T], *, in_processes: bool
-) -> Iterator[R]:
-    """Yield the results of a function for consecutive chunks of items, in order; with processes, on all cores.
-
-    Only for programs whose main module may be imported again, such as the commands.
-    """
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not in_processes or workers < 2:
-        yield from function(items)
-        return
-    from concurrent.futures import BrokenExecutor, ProcessPoolExecutor  # most organisations are small
-    from multiprocessing import get_context
-
-    chunks, done = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)], 0
-    # A process may be killed, for want of memory, and some systems start none: the rest is read here.
-    with contextlib.suppress(BrokenExecutor, OSError, EOFError, ImportError, NotImplementedError):
-        context = get_context("forkserver")
-        context.set_forkserver_preload(["lemming.journal_tools.verify.journal_facts"])
-        with ProcessPoolExecutor(workers, context) as pool:
-            for results in pool.map(partial(_list_results, function), chunks):
-                yield from results
-                done += 1
-    for chunk in chunks[done:]:
-        yield from function(chunk)
-
-
-def _list_results(function: Callable[[Sequence[T]], Iterable[R]], chunk: Sequence[T]) -> list[R]:
-    return [*function(chunk)]
 
 
 def compute_file_digests(

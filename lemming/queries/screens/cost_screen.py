@@ -15,7 +15,6 @@ from lemming.libraries.wording import format_count
 from lemming.queries.cost_report import REMOVED, Cost, CostReport, compute_costs
 from lemming.queries.credit_accounts import AgentPresence, find_presence
 from lemming.queries.screens.screen import OMITTED, Column, Note, Parameter, Screen, ScreenResult, Shown
-from lemming.read_model.tick_facts import Progress, no_progress
 
 GROUPS = ("agent", "model", "request", "tick", "day")
 
@@ -34,14 +33,12 @@ def list_costs(
     org: OrgPath,
     by: Annotated[str, Parameter("--by GROUP", f"Group by {', '.join(GROUPS[:-1])} or {GROUPS[-1]}.")] = "agent",
     since: Annotated[int, Parameter("--since TICK", "Count only turns from this tick on.")] = 0,
-    *,
-    progress: Progress = no_progress,
 ) -> ScreenResult:
     """Return the spending of each group, with amounts in no journal first, and the total."""
     if by not in GROUPS:
         hint = did_you_mean(by, GROUPS) or "write --by agent"
         raise UsageError(f'--by must be one of {", ".join(GROUPS)}, got "{by}"', hint=hint)
-    report = compute_costs(org, by, since=since, progress=progress)  # type: ignore[arg-type]
+    report = compute_costs(org, by, since=since)  # type: ignore[arg-type]
     survey, config = (survey_agents(org), load_config(org)) if by == "agent" else (None, None)
     rows = [_make_row(name, cost, report, survey, config) for name, cost in report.rows.items()]
     if by != "agent" and any(report.unrecorded.ledger_amounts):

@@ -18,7 +18,6 @@ from lemming.obligations.request_json import RequestJson, request_to_json
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import is_scheduled_later
 from lemming.queries.screens.screen import Column, Note, Parameter, Screen, ScreenResult
-from lemming.read_model.tick_facts import Progress, no_progress
 
 DEFAULT_REQUESTS = 30
 Json = dict[str, Any]
@@ -36,8 +35,6 @@ def list_requests(
     ] = None,
     tree: Annotated[str | None, Parameter("--tree ID", "Show the whole tree of requests that ID belongs to.")] = None,
     number: Annotated[int, Parameter("-n --limit N", "Show the newest N requests.", minimum=1)] = DEFAULT_REQUESTS,
-    *,
-    progress: Progress = no_progress,
 ) -> ScreenResult:
     """Return the newest matching requests, oldest first, or a tree of requests."""
     for name in filter(None, (of, to)):
@@ -56,7 +53,7 @@ def list_requests(
         ]
         levels = [(0, request) for request in matches[-number:]]
         omitted = len(matches) - len(levels)
-    costs = compute_request_costs(org, [request for _, request in levels], progress)
+    costs = compute_request_costs(org, [request for _, request in levels])
     rows = [make_request_row(org, request, snapshot, costs, depth) for depth, request in levels]
     return ScreenResult(rows, [Note(f"{omitted} older ones; raise -n to see them")] if omitted else [])
 

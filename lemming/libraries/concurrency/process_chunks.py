@@ -1,0 +1,52 @@
+"""Work on many items in several processes, for commands that read thousands of files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+CHUNK = 500
+
+
+def map_chunks(
+    function: Callable[[Sequence[T]], Iterable[R]], items: Sequence[T], *, in_processes: bool, size: int = CHUNK
+) -> Iterator[R]:
+    """Yield the results of a function for consecutive chunks of items, in order; with processes, on all cores.
+
+    `size`: number of items in a chunk. Only for programs whose main module may be imported again, such as the commands.
+    """
+    workers = _count_cores()
+    if not in_processes or workers < 2:
+        yield from function(items)
+        return
+    from concurrent.futures import BrokenExecutor, ProcessPoolExecutor  # most organisations are small
+    from multiprocessing import get_context
+
+    chunks, done = [items[start : start + size] for start in range(0, len(items), size)], 0
+    # A process may be killed, for want of memory, and some systems start none: the rest is read here.
+    with contextlib.suppress(BrokenExecutor, OSError, EOFError, ImportError, NotImplementedError):
+        context = get_context("forkserver")
+        context.set_forkserver_preload([_get_module(function)])
+        with ProcessPoolExecutor(workers, context) as pool:
+            for results in pool.map(partial(_list_results, function), chunks):
+                yield from results
+                done += 1
+    for chunk in chunks[done:]:
+        yield from function(chunk)
+
+
+def _count_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _get_module(function: Any) -> str:
+    return str((function.func if isinstance(function, partial) else function).__module__)
+
+
+def _list_results(function: Callable[[Sequence[T]], Iterable[R]], chunk: Sequence[T]) -> list[R]:
+    return [*function(chunk)]
