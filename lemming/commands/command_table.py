@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from lemming.kernel.base.errors import UsageError
+
 SECTIONS = {
     "Start": {
         "init": "Create an organisation in a folder.",
@@ -172,6 +174,13 @@ OLD_OPTIONS = {
 """Old names of options, by command."""
 
 
+REMOVED_OPTIONS = {
+    ("prompt", "--count"): "leave it out: tokens are always estimated",
+    ("prompt", "--no-count"): "leave it out: tokens are always estimated",
+}
+"""Options of earlier versions, by command, each with what to do instead."""
+
+
 def list_group(name: str) -> Iterable[str]:
     """Return the commands that a command accepts as the next word, with their old names."""
     inner = (*GROUPS.get(name, ()), *SUBCOMMANDS.get(name, ()), *OLD_GROUPS.get(name, ()))
@@ -217,6 +226,8 @@ def replace_old_names(name: str, arguments: Sequence[str]) -> tuple[list[str], d
     end = new_arguments.index("--") if "--" in new_arguments else len(new_arguments)
     for index, argument in enumerate(new_arguments[:end]):
         option, equals, value = argument.partition("=")
+        if hint := REMOVED_OPTIONS.get((key, option)):
+            raise UsageError(f"{key} has no {option} any more", hint=hint)
         if option in options:
             new_arguments[index] = f"{options[option]}{equals}{value}"
             renamed[f"{key} {option}"] = f"{key} {options[option]}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from lemming.commands.command_context import AgentName, CommandContext, find_agent, option
+from lemming.commands.command_context import AgentName, CommandContext, find_agent
 from lemming.commands.terminal import (
     one_line,
     print_data,
@@ -16,7 +16,7 @@ from lemming.commands.terminal import (
     print_warning,
     style_text,
 )
-from lemming.commands.trust import has_workspace_trust, load_settings
+from lemming.commands.trust import load_settings
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.organisation import OrgPath
@@ -33,17 +33,10 @@ HOW_TO_RUN = "`lemming run-once --agent {}` runs it now"
 def prompt(
     context: CommandContext,
     agent: AgentName,
-    count: Annotated[
-        bool, option("--count/--no-count", "Count tokens by the model's server, or estimate them.")
-    ] = True,
 ) -> None:
-    """Show the prompt that an agent's next turn would send, and count its tokens. Nothing is written.
+    """Show the prompt that an agent's next turn would send, and estimate its tokens. Nothing is written.
 
-    The model is not called. If the server counts tokens free of charge (Anthropic, OpenAI, llama.cpp, vLLM),
-    the prompt is
-    sent to the server for counting, but only with workspace trust (`lemming trust`). Otherwise, and with
-    --no-count, tokens are
-    estimated from the number of bytes.
+    The model is not called. Tokens are estimated from the number of bytes.
 
     --json adds the schema of the answer, the limits of the call, and the request's body.
 
@@ -62,7 +55,7 @@ def prompt(
     prompt_preview = preview.build_prompt(agent)
     inputs = prompt_preview.inputs
     sent = build_first_request(preview.snapshot, inputs)
-    size = measure_prompt(sent, list_parts(prompt_preview, sent), asks_server=count and has_workspace_trust(base))
+    size = measure_prompt(sent, list_parts(prompt_preview, sent))
     print_json("prompt", {**prompt_to_json(inputs), **_request_to_json(sent, size)})
     print_notice(_describe_prompt(preview, inputs, size), style="dim")
     if tool_warning := small_model_warning(inputs.agent, preview.snapshot.config):
@@ -96,24 +89,16 @@ def _print_size(sent: SentPrompt, size: PromptSize) -> None:
     """Print a table of the prompt's tokens by part."""
     if not size.tokens:
         return
-    qualifier = "" if size.are_parts_exact else "about "
-    rows = [[name, f"{qualifier}{count:,}", f"{100 * count / size.tokens:.0f} %"] for name, count in size.parts.items()]
-    counting_method = "counted by the server" if size.counted_by == "server" else "estimated from bytes"
-    print_data(style_text(f"--- tokens, {counting_method}", "bold"))
-    print_table(["PART", "TOKENS", "SHARE"], [*rows, ["all", _format_total(size), ""]])
+    rows = [[name, f"about {count:,}", f"{100 * count / size.tokens:.0f} %"] for name, count in size.parts.items()]
+    print_data(style_text("--- tokens, estimated from bytes", "bold"))
+    print_table(["PART", "TOKENS", "SHARE"], [*rows, ["all", f"about {size.tokens:,}", ""]])
     print_data(f"boilerplate ({REPLY_FORM} and {CHAT_TEMPLATE}): {100 * size.boilerplate:.0f} %")
-
-
-def _format_total(size: PromptSize) -> str:
-    return f"{'' if size.counted_by == 'server' else 'about '}{size.tokens:,}"
 
 
 def _request_to_json(sent: SentPrompt, size: PromptSize) -> dict[str, Any]:
     counts = {
         "all": size.tokens,
-        "counted_by": size.counted_by,
         "parts": dict(size.parts),
-        "are_parts_exact": size.are_parts_exact,
         "boilerplate": round(size.boilerplate, 3),
     }
     return {"tokens": counts, "body": sent.body}
@@ -139,9 +124,7 @@ def _describe_prompt(preview: TickPreview, inputs: TurnInputs, size: PromptSize)
     """Describe a prompt on a line: tick, model, length, and inputs that may still change."""
     name = inputs.agent.name
     parts = [f"{name}, tick {inputs.tick}, {inputs.model.provider} {inputs.model.model}".rstrip()]
-    parts.append(f"{_format_total(size)} tokens")
-    if size.why_estimated:
-        parts.append(f"not counted: {one_line(size.why_estimated, 200)}")
+    parts.append(f"about {size.tokens:,} tokens")
     if name in preview.plan.not_due:
         agent, config = preview.survey.agents[name], preview.snapshot.config
         upcoming = find_next_turn(preview.snapshot.org, agent, config, preview.tick + 1, since=preview.plan.since)

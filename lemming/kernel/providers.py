@@ -208,17 +208,6 @@ class LLMProvider(ABC):
         """Return the JSON body of the request to the server, or None without a JSON body."""
         return None
 
-    def count_tokens(self, request: Request) -> int | None:
-        """Return the backend's own count of a request's input tokens, or None without a count.
-
-        The request is neither answered nor charged. Raises a `ProviderError` if the backend is unreachable.
-        """
-        return None
-
-    def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int] | None:
-        """Return the tokens of each text, or None without a tokenizer. Raises as `count_tokens` does."""
-        return None
-
 
 class Backend(LLMProvider):
     """A provider with usage: `complete` is the real method and `call` its short form."""

@@ -1,4 +1,4 @@
-"""The request of a turn's first call, and its token count: exact from the server, or an estimate.
+"""The request of a turn's first call, and an estimate of its tokens.
 
 The request takes the path of a real call up to the connection: content from files is added, fields
 unsupported by the server are removed, and tools are described in text for backends without tool calls.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.base.errors import ProviderError
 from lemming.kernel.llm.call_cost import estimate_prompt_tokens, estimate_tokens
-from lemming.kernel.llm.model_call import describe_tool_calls, guard_provider_work
+from lemming.kernel.llm.model_call import describe_tool_calls
 from lemming.kernel.providers import LLMProvider, Request
 from lemming.kernel.tick.live_chain import make_live_chain
 from lemming.kernel.tick.model_backends import Backends
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from lemming.kernel.org.model_entries import ModelEntry
     from lemming.kernel.org.organisation import OrgPath
 
-CountedBy = Literal["server", "estimate"]
 MESSAGE_FIELDS = ("messages", "input", "system", "instructions", "model", "stream")
 """Fields of a body that contain the messages, or nothing of the prompt."""
 
@@ -62,17 +60,10 @@ class SentPrompt(NamedTuple):
 
 
 class PromptSize(NamedTuple):
-    """The token counts of a prompt, in total and by part. `counted_by`: the source of the count.
-
-    `are_parts_exact`: True if the model's tokenizer also counted the parts. `why_estimated`: the reason for
-    an estimate.
-    """
+    """The estimated tokens of a prompt, in total and by part."""
 
     tokens: int
-    counted_by: CountedBy
     parts: Mapping[str, int]
-    are_parts_exact: bool = False
-    why_estimated: str = ""
 
     @property
     def boilerplate(self) -> float:
@@ -95,33 +86,11 @@ def build_first_request(snapshot: Snapshot, inputs: TurnInputs) -> SentPrompt:
     return SentPrompt(request, provider, provider.to_body(request))
 
 
-def measure_prompt(sent: SentPrompt, parts: Sequence[PromptPart], *, asks_server: bool) -> PromptSize:
-    """Return the token counts of a prompt; with `asks_server`, the backend counts the tokens."""
-    counted, text_counts, failure = _ask_to_count(sent, parts) if asks_server else (None, None, "")
-    estimated = [estimate_tokens(part.text) for part in parts]
-    if counted is None:
-        total = max(estimate_prompt_tokens(sent.request.messages), sum(estimated))
-        return PromptSize(total, "estimate", _sum_by_name(parts, estimated, total), why_estimated=failure)
-    if text_counts is not None:
-        return PromptSize(counted, "server", _sum_by_name(parts, text_counts, counted), are_parts_exact=True)
-    share = counted / max(sum(estimated), 1)
-    return PromptSize(
-        counted, "server", _sum_by_name(parts, [round(estimate * share) for estimate in estimated], counted)
-    )
-
-
-def _ask_to_count(sent: SentPrompt, parts: Sequence[PromptPart]) -> tuple[int | None, list[int] | None, str]:
-    """Return the server's counts of a prompt and of its parts, and the reason for missing counts."""
-    provider, request = sent.provider, sent.request
-    name = f"{type(provider).__name__} {request.model_name}"
-    try:
-        counted = guard_provider_work(lambda: provider.count_tokens(request), name)
-        if counted is None:
-            return None, None, ""
-        texts = [part.text for part in parts]
-        return counted, guard_provider_work(lambda: provider.count_texts(request.model_name, texts), name), ""
-    except ProviderError as error:
-        return None, None, error.message
+def measure_prompt(sent: SentPrompt, parts: Sequence[PromptPart]) -> PromptSize:
+    """Return an estimate of the tokens of a prompt."""
+    estimates = [estimate_tokens(part.text) for part in parts]
+    total = max(estimate_prompt_tokens(sent.request.messages), sum(estimates))
+    return PromptSize(total, _sum_by_name(parts, estimates, total))
 
 
 def _sum_by_name(parts: Sequence[PromptPart], counts: Sequence[int], total: int) -> dict[str, int]:

@@ -318,10 +318,3 @@ def test_a_trial_of_the_embedded_model_costs_nothing_unless_its_line_says_so(
     assert found.output_tokens  # one for each question
     assert found.cost_usd == pytest.approx(cost * found.output_tokens)
     assert f"{found.output_tokens} out: {told}" in dict(found.format_lines("default"))["cost"]
-
-
-def test_the_embedded_model_counts_a_prompt_as_it_reads_it(model: LocalProvider, small: Request) -> None:
-    counted = model.count_tokens(small)
-    assert counted == call_provider(model, small._replace(max_output_tokens=1)).input_tokens
-    (text,) = model.count_texts(LOCAL_MODEL, [small.messages[0]["content"]]) or [0]
-    assert 0 < text < (counted or 0)

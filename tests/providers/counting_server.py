@@ -40,8 +40,3 @@ class _Handler(Quiet):
 
 
 CountingServer.handler = _Handler
-
-
-def words(body: Json) -> Json:
-    """Answer as llama.cpp's tokenizer, for which a word is a token."""
-    return {"tokens": body.get("content", "").split()}

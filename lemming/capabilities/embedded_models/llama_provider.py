@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-import urllib.request
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +19,8 @@ from lemming.capabilities.embedded_models.prefixes import MEMORY_MIB, PrefixCach
 from lemming.ext import Capability, ConfigError
 from lemming.kernel.base.blocking_deadline import Deadline, wait_slices
 from lemming.kernel.base.errors import RequestRejected, Unavailable, UnknownModel, Unusable
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.llm import model_call
-from lemming.kernel.llm.call_cost import usage_at_path
 from lemming.kernel.providers import Backend, Finish, Reply, Request
 from lemming.libraries.model_catalogue import count_usable_processors
 from lemming.libraries.optional_packages import install_command
@@ -36,9 +32,6 @@ if TYPE_CHECKING:
 # The prompt is read this many tokens at a time; in between, it can be stopped. Another number gives
 # slightly other answers.
 _BATCH_TOKENS = 512
-COUNT_PATH = "/v1/chat/completions/input_tokens"
-COUNT_DEADLINE_S = 10.0
-_PROXYLESS_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class _Settings(NamedTuple):
@@ -84,19 +77,6 @@ class LocalProvider(Backend):
         """Return a request in llama.cpp's format."""
         return _request_body(request)
 
-    def count_tokens(self, request: Request) -> int | None:
-        """Return the number of input tokens of a request, counted by llama.cpp. Raises as `complete`."""
-        return usage_at_path(
-            self._find_model(request.model_name).post(COUNT_PATH, _request_body(request)), "input_tokens"
-        )
-
-    def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int] | None:
-        """Return the number of tokens of each text, by the model's tokenizer. Raises as `complete`."""
-        model = self._find_model(model_name)
-        answers = [model.post("/tokenize", {"content": text}) for text in texts]
-        counts = [len(answer["tokens"]) for answer in answers if isinstance(answer, dict) and "tokens" in answer]
-        return counts if len(counts) == len(texts) else None
-
     def _complete(self, request: Request, on_delta: DeltaCallback | None) -> Reply:
         return self._find_model(request.model_name).answer(request, on_delta, self.stopping)
 
@@ -118,23 +98,9 @@ class _LoadedModel:
     """
 
     def __init__(self, file: Path, settings: _Settings) -> None:
-        self._key = secrets.token_hex(16)
-        self._server = _load_server(file, settings, self._key)
+        self._server = _load_server(file, settings)
         self._prompts = PrefixCache(self._server.handle_chat_completions)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lemming-local")
-
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Return the in-process server's response to a request without model work."""
-        http_request = urllib.request.Request(  # noqa: S310 - its own address
-            f"{self._server.listening_address}{path}",
-            dump_compact({**body, "stream": False}),
-            {"authorization": f"Bearer {self._key}", "content-type": "application/json"},
-        )
-        try:
-            with _PROXYLESS_OPENER.open(http_request, timeout=COUNT_DEADLINE_S) as answer:
-                return parse(answer.read())
-        except (OSError, JsonProblem) as error:
-            raise Unavailable(f"the tokens were not counted: {redacted_excerpt(str(error))}", where="local") from error
 
     def answer(self, request: Request, on_delta: DeltaCallback | None, stop: threading.Event | None) -> Reply:
         """Return the model's answer.
@@ -257,7 +223,7 @@ def _import_library() -> Any:
     return xllamacpp
 
 
-def _load_server(file: Path, model_settings: _Settings, key: str) -> Server:
+def _load_server(file: Path, model_settings: _Settings) -> Server:
     xllamacpp = _import_library()
     settings = xllamacpp.CommonParams()
     settings.model.path = str(file)
@@ -269,7 +235,7 @@ def _load_server(file: Path, model_settings: _Settings, key: str) -> Server:
         cpu.n_threads, cpu.poll = model_settings.threads, 0
     settings.verbosity = -1
     # The library always listens on a loopback port; with an unknown random key, no other process can use it.
-    settings.api_keys = [key]
+    settings.api_keys = [secrets.token_hex(16)]
     settings.ui = settings.endpoint_slots = False
     try:
         return xllamacpp.Server(settings)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.capabilities.hosted_models.answer_streams import MessageStream
-from lemming.capabilities.hosted_models.counting import DEADLINE_S, count_messages
 from lemming.capabilities.hosted_models.native_formats import (
     ANTHROPIC,
     arguments_object,
@@ -91,11 +90,6 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
     def _reply(self, body: bytes, request_id: str | None, request: Request) -> Reply:
         answer = self.parse_answer(request.model_name, AnthropicMessage, body)
         return answer if isinstance(answer, Reply) else answer.to_reply(request_id, request.model_name)
-
-    def count_tokens(self, request: Request) -> int | None:
-        """Return the input tokens of a request as counted by the server, or None if unsupported."""
-        body = self.to_body(request)
-        return self.run(lambda client: count_messages(self.make_poster(client, request.model_name), body), DEADLINE_S)
 
     def _sdk_module(self) -> Any:
         import anthropic

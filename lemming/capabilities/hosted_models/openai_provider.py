@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.capabilities.hosted_models.answer_streams import AnswerStream, ChatStream, ResponsesStream
-from lemming.capabilities.hosted_models.counting import (
-    COUNTED_RESPONSES,
-    DEADLINE_S,
-    count_chat,
-    count_responses,
-    count_texts,
-    pick,
-)
 from lemming.capabilities.hosted_models.openai_wire import (
     ChatCompletion,
     JsonMode,
@@ -128,36 +119,6 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         reply = answer.to_reply(request_id)
         text = unwrap_reply(reply.text) if self._server.root == "object" else reply.text
         return reply._replace(text=text, model=reply.model or model_name)
-
-    def count_tokens(self, request: Request) -> int | None:
-        """Return the input tokens of a request as counted by the server, or None if unsupported.
-
-        OpenAI itself counts for its responses API only. Both APIs render a conversation alike.
-        """
-        request = self.inline_tools(request)
-        if self.is_official or self.api == "responses":
-            fields = responses_fields(request, choose_json_mode(self._json, request.without), self._server)
-            body = pick({**fields, **self._extra_fields(request)}, COUNTED_RESPONSES)
-            return self.run(
-                lambda client: count_responses(self.make_poster(client, request.model_name), body), DEADLINE_S
-            )
-        body, root = self.request_body(request), self._tokenizer_root
-        return self.run(lambda client: count_chat(self.make_poster(client, request.model_name), root, body), DEADLINE_S)
-
-    def count_texts(self, model_name: str, texts: Sequence[str]) -> list[int] | None:
-        """Return the tokens of each text if the server exposes its tokenizer, else None."""
-        if not (root := self._tokenizer_root):
-            return None
-        return self.run(
-            lambda client: count_texts(self.make_poster(client, model_name), root, model_name, texts), DEADLINE_S
-        )
-
-    @property
-    def _tokenizer_root(self) -> str:
-        """Root address of the tokenizer on the user's own server, or the empty string."""
-        if self.is_official or self._needs_key:
-            return ""
-        return self._address.rstrip("/").removesuffix("/v1")
 
     def _sdk_module(self) -> Any:
         import openai

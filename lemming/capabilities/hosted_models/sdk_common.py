@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 
 from lemming.capabilities.hosted_models.answer_streams import AnswerStream, assemble_stream
 from lemming.capabilities.hosted_models.bounded_response import client_settings
-from lemming.capabilities.hosted_models.counting import Post
 from lemming.capabilities.hosted_models.provider_http import (
     C,
     HttpBackend,
@@ -95,8 +94,6 @@ class SdkBackend(HttpBackend[C]):
         key_env = api_key_env or default_key_env(official_api[0], base_url, official_api[1])
         super().__init__(base_url=base_url, key_env=key_env, needs_key=needs_key)
         self.takes_batches = base_url is None if batches is None else batches
-        host = urlsplit(base_url).hostname or "" if base_url else official_api[1]
-        self.is_official = host == official_api[1] or host.endswith(f".{official_api[1]}")
         # A password in the address would be sent beside the key, which aiohttp refuses.
         self._base_url = strip_userinfo(base_url) if base_url else base_url
         self._extra = validate_extra_fields(self.name, extra or {})
@@ -154,18 +151,6 @@ class SdkBackend(HttpBackend[C]):
     def to_body(self, request: Request) -> dict[str, Any]:
         """Return a request in the form sent to the server."""
         return self.request_body(self.inline_tools(request))
-
-    def make_poster(self, client: Any, about: str) -> Post:
-        """Return a callable for posting JSON through a client, with the SDK's addresses, key and errors."""
-
-        async def post(path: str, body: dict[str, Any]) -> Any:
-            with self.wrap_sdk_errors(about):
-                try:
-                    return await client.post(path, cast_to=object, body=body)
-                except ValueError:  # it is no JSON
-                    return None
-
-        return post
 
     def _sdk_arguments(self, request: Request) -> dict[str, Any]:
         """Return a request as arguments of the SDK."""
