@@ -83,7 +83,7 @@ GROUPS = {
     },
     "history": {
         "tick": "Show one tick in full: prompts, answers, calls, files, cost.",
-        "diff": "Show differences between two ticks, or two organisations.",
+        "diff": "Show differences between two ticks.",
         "fork": "Create a copy that continues from a tick.",
         "rehearse": "Rerun recorded ticks with a change and show what differs.",
         "rewind": "Rewind this organisation to an earlier tick.",

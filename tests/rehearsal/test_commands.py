@@ -1,4 +1,4 @@
-"""`lemming rehearse` and `lemming diff`, typed."""
+"""`lemming rehearse`, typed."""
 
 from __future__ import annotations
 
@@ -67,8 +67,6 @@ def test_a_spent_budget_is_an_error_after_what_there_is(lemming: Lemming, tmp_pa
     assert "stopped in tick 1" in ran.err
     ran = lemming("rehearse", "--trust", "--set", LOUDER, "--keep", kept)
     assert (ran.status, f"kept in {kept}" in ran.err) == (0, True)
-    ran = lemming("compare", str(tmp_path / "kept"), str(tmp_path / "kept"))
-    assert (ran.status, ran.err) == (0, "no differences\n")
 
 
 @pytest.mark.parametrize(
@@ -98,19 +96,7 @@ def test_ticks_are_named_as_for_the_other_commands(lemming: Lemming) -> None:
     assert "\ntick 2: entries: none differs\n" in lemming("rehearse", "--trust", "--ticks", "2").err
 
 
-def test_compare_shows_each_kind_of_difference(lemming: Lemming, record: Path, tmp_path: Path) -> None:
-    twin = str(tmp_path / "twin")
-    lemming("fork", "--at", "3", twin, "--set", "agents/bob/resume.json:/title=\x1b[2JRobert")
-    ran = lemming("compare", str(record), twin)
-    assert ran.status == 1
-    assert "agents/bob/resume.json:/title" in ran.out
-    assert "tick 4  ada  message  gone" in ran.out
-    assert "spent  ada  4 turns, 4 credits" in ran.out
-    assert "\x1b" not in ran.out
-    kinds = {it["type"] for it in lemming("compare", str(record), twin, "--json").objects}
-    assert kinds == {"value_difference", "entry_difference", "spent_difference", "file_difference"}
-
-
-def test_compare_needs_two_organisations(lemming: Lemming, record: Path, tmp_path: Path) -> None:
-    ran = lemming("compare", str(record), str(tmp_path))
-    assert (ran.status, "the folder has no agents/ folder" in ran.err) == (2, True)
+def test_two_folders_are_for_another_program(lemming: Lemming, record: Path, tmp_path: Path) -> None:
+    for command in ("diff", "compare"):
+        ran = lemming(command, str(record), str(tmp_path))
+        assert (ran.status, f"git diff --no-index {record} {tmp_path}" in ran.err) == (2, True)
