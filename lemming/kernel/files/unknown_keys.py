@@ -37,7 +37,13 @@ misplaced keys; nowhere."""
 UNKNOWN_KEY = "LMG-301"
 FOREIGN_PREFIX = "x-"
 """Keys of a file's top level that begin so are for other programs: kept, and no mistake."""
-REMOVED_KEYS = {("McpServerSettings", "ask"): "questions of servers are declined: remove it"}
+_AFTER = "a plan has steps that follow each other: docs/plans.md"
+REMOVED_KEYS = {
+    ("McpServerSettings", "ask"): "questions of servers are declined: remove it",
+    ("CalendarJob", "after"): _AFTER,
+    ("CalendarJob", "within_minutes"): _AFTER,
+    ("Calendar", "agents"): "agents keep no jobs: remove it",
+}
 """Keys of earlier versions by the class of their place, each with the reason and what to do instead."""
 
 
