@@ -179,7 +179,7 @@ Json = dict[str, Any]
 
 
 class AnswerCache:
-    """The recorded answers of one case. Thread-safe. A line is on disk before the answer is used.
+    """The recorded answers of a case. Thread-safe. A line is on disk before the answer is used.
 
     The last of several lines for the same prompt counts. An unreadable line, for example after a crash, is ignored.
     """

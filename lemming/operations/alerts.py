@@ -57,7 +57,7 @@ class _AlertBatch(NamedTuple):
 
 
 class Alerts:
-    """Alerts of one organisation."""
+    """Alerts of an organisation."""
 
     def __init__(self, org: Organisation) -> None:
         self._org, self._reported = org, _load_state(org)

@@ -130,7 +130,7 @@ class Channel(LLMProvider):
 
     @abstractmethod
     def deliver(self, context: ChannelContext, outgoing: OutgoingEntry) -> None:
-        """Send one entry, possibly again under the same key. Raises: ProviderError; without retry, it is abandoned."""
+        """Send an entry, possibly again under the same key. Raises: ProviderError; without retry, it is abandoned."""
 
     @property
     def can_collect(self) -> bool:
@@ -191,7 +191,7 @@ class Receipt(NamedTuple):
 @accept_old_names
 @dataclass(frozen=True)
 class ChannelContext:
-    """Context of one channel in an organisation. `tick` and `now` return the next tick and the time.
+    """Context of a channel in an organisation. `tick` and `now` return the next tick and the time.
 
     `stop` is set when the process must end. Exchanges in progress are then cancelled.
     """
@@ -335,7 +335,7 @@ def to_utf8_safe(value: Any) -> Any:
 
 @contextlib.contextmanager
 def wrap_provider_errors() -> Iterator[None]:
-    """Convert errors of the block to a `ProviderError`, except for disk errors beyond one file."""
+    """Convert errors of the block to a `ProviderError`, except for disk errors beyond a single file."""
     try:
         yield
     except ProviderError:

@@ -24,7 +24,7 @@ ReportProblem = Callable[[Problem], None]
 
 
 class ChannelGateway:
-    """Gateway of the channels of one organisation that are handled by the engine, or by `lemming channels serve`."""
+    """Gateway of the channels of an organisation that are handled by the engine, or by `lemming channels serve`."""
 
     seen_to_by: ClassVar[Literal["engine", "serve"]] = "engine"
 
@@ -152,7 +152,7 @@ def make_channel(provider: str, options: dict[str, Any], base: Path, config: Con
 
 @contextlib.contextmanager
 def isolate_channel(agent: Agent, tell: ReportProblem) -> Iterator[None]:
-    """Report errors around one channel, such as in its log, without stopping other channels."""
+    """Report errors around a channel, such as in its log, without stopping other channels."""
     try:
         with wrap_provider_errors():
             yield
@@ -209,7 +209,7 @@ def _wait_s(log: ChannelLog, outgoing: OutgoingEntry, current_time: datetime) ->
 
 
 def _try_delivery(channel: Channel, context: ChannelContext, outgoing: OutgoingEntry, tell: ReportProblem) -> None:
-    """Try to deliver one entry and log the outcome. An attempt cancelled by a stop is not a failure."""
+    """Try to deliver an entry and log the outcome. An attempt cancelled by a stop is not a failure."""
     try:
         with wrap_provider_errors():
             channel.deliver(context, outgoing)

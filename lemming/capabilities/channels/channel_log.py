@@ -1,4 +1,4 @@
-"""Append-only log of one channel: `agents/<name>/channel.jsonl`.
+"""Append-only log of a channel: `agents/<name>/channel.jsonl`.
 
 The log holds received messages, delivered entries, failed attempts and the reachability of the other end. A
 line is written after its event. An event without a line is repeated under the same id or key.
@@ -67,7 +67,7 @@ class ChannelHistory:
     refused: list[dict[str, Any]] = field(default_factory=list)
 
     def apply_line(self, line: dict[str, Any]) -> None:
-        """Apply one line."""
+        """Apply a line."""
         did, entry, at = str(line.get("did")), str(line.get("entry", "")), _parse_time(line.get("at"))
         if did not in get_args(Did):
             return
@@ -120,7 +120,7 @@ def retry_delay(attempts: int) -> timedelta:
 
 
 class ChannelLog:
-    """Log of one agent's channel. Several threads and processes may write to the log."""
+    """Log of an agent's channel. Several threads and processes may write to the log."""
 
     def __init__(self, org: Organisation, agent: str) -> None:
         self._base, self.file = org.base, paths.channel_log(agent)
@@ -176,7 +176,7 @@ class ChannelLog:
                 fcntl.flock(file.fileno(), fcntl.LOCK_UN)
 
     def append(self, did: Did, current_time: datetime, **facts: str) -> None:
-        """Append one line."""
+        """Append a line."""
         with self.lock_for_writing() as writer:
             writer.append(did, current_time, **facts)
 
@@ -213,7 +213,7 @@ class LockedChannelLog:
         self._file, self.history, self._position, self._syncs = file, history, position, syncs
 
     def append(self, did: Did, current_time: datetime, **facts: str) -> None:
-        """Append one line. With `syncs`, the line survives power loss."""
+        """Append a line. With `syncs`, the line survives power loss."""
         line = redact_json({"at": timestamp(current_time), "did": did, **facts})
         if isinstance(line.get("why"), str):
             line["why"] = redacted_excerpt(line["why"], 400)
@@ -257,7 +257,7 @@ def _parse_time(text: object) -> datetime:
 
 
 class ChannelLogs:
-    """Channel logs of one organisation: `org.own(ChannelLogs)`."""
+    """Channel logs of an organisation: `org.own(ChannelLogs)`."""
 
     def __init__(self, org: Organisation) -> None:
         self._org, self._logs = org, dict[str, ChannelLog]()

@@ -63,7 +63,7 @@ class CommandChannel(Channel):
         return PollResult()
 
     def deliver(self, context: ChannelContext, outgoing: OutgoingEntry) -> None:
-        """Run the program with one entry. Exit status 0 means success, unless an output line reports failure."""
+        """Run the program with an entry. Exit status 0 means success, unless an output line reports failure."""
         line = dump_compact({"type": "entry", "key": outgoing.key, **_to_envelope(outgoing)}).decode()
         printed = self._run_program(context, line)
         self._receive_lines(context, printed)

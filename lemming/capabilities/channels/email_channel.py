@@ -154,7 +154,7 @@ class MailChannel(Channel):
         return (response[0] or b"").decode().split() if response else []
 
     def _receive_mail(self, context: ChannelContext, imap: imaplib.IMAP4, number: str, deadline: Deadline) -> None:
-        """Create the entry of one mail and mark the mail as seen.
+        """Create the entry of a mail and mark the mail as seen.
 
         A mail of a sender over the limit stays unseen. An unreadable mail is saved as a file beside the attachments,
         and the log has the reason.

@@ -19,7 +19,7 @@ from lemming.kernel.org.organisation import Organisation
 
 
 class _AddressedState:
-    """Scan state of one channel: the names of each author, and the entries found."""
+    """Scan state of a channel: the names of each author, and the entries found."""
 
     def __init__(self) -> None:
         self.names: dict[str, EntryNames] = {}
@@ -28,7 +28,7 @@ class _AddressedState:
 
 
 class AddressedEntries:
-    """Undelivered entries of one organisation: `org.own(AddressedEntries)`. Not thread-safe."""
+    """Undelivered entries of an organisation: `org.own(AddressedEntries)`. Not thread-safe."""
 
     def __init__(self, org: Organisation) -> None:
         self._index, self._logs = org.get_cache(EntryIndex), org.get_cache(ChannelLogs)

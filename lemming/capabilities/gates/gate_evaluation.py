@@ -100,7 +100,7 @@ def reject_judges(rule: GateRule, fields: Json) -> CheckFinding | None:
 
 
 def rules_at_stage(rules: Iterable[GateRule], at: At) -> tuple[GateRule, ...]:
-    """Return the gates of one stage."""
+    """Return the gates of a stage."""
     return tuple(rule for rule in rules if rule.gate.at == at)
 
 

@@ -81,7 +81,7 @@ def get_judge(gate: Gate) -> JudgeSettings:
 
 
 class GateJudges:
-    """Judges of the gates of one turn, by the location of the gate."""
+    """Judges of the gates of a turn, by the location of the gate."""
 
     def __init__(self, turn: TurnView, rules: Mapping[str, Gate]) -> None:
         self._turn = turn

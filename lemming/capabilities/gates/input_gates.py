@@ -39,7 +39,7 @@ RECENT_ENTRIES = 200
 
 
 class InputGates:
-    """Input gates of one turn. `verdicts` collects their verdicts."""
+    """Input gates of a turn. `verdicts` collects their verdicts."""
 
     def __init__(self, turn: Preparation) -> None:
         tick_context, settings = turn.context.tick_context, turn.context.tick_context.config.org

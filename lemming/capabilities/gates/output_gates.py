@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class OutputGates:
-    """Output gates of one turn, and the judges of its call gates."""
+    """Output gates of a turn, and the judges of its call gates."""
 
     def __init__(self, turn: TurnView) -> None:
         self._turn, self._snapshot = turn, turn.snapshot

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from lemming.kernel.base.integers import to_int
 
 Per = Literal["turn", "request", "agent", "organisation"]
-"""Scope of a limit: one turn, a request with its sub-requests, an agent with its creations, or all agents."""
+"""Scope of a limit: a turn, a request with its sub-requests, an agent with its creations, or all agents."""
 
 AMOUNTS = ("credits", "dollars", "calls", "tokens")
 ZERO, ONE = Decimal(0), Decimal(1)

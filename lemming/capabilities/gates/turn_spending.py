@@ -46,7 +46,7 @@ from lemming.kernel.providers import get_provider_class
 
 
 class TurnSpendingLimits:
-    """Spending limits of one turn. A turn without own limits is still counted for limits of other turns."""
+    """Spending limits of a turn. A turn without own limits is still counted for limits of other turns."""
 
     def __init__(self, tick_limits: TickSpending, phase: LivePhase) -> None:
         assert phase.count_spending, "a turn with a tick"

@@ -21,7 +21,7 @@ class AnswerStream(Protocol):
     """Answer assembled from events."""
 
     def feed(self, event: Json) -> None:
-        """Process one event."""
+        """Process an event."""
 
     def to_response(self) -> Json:
         """Return the complete answer, as without streaming."""
@@ -109,7 +109,7 @@ class ChatStream:
         self._finish: Any = None
 
     def feed(self, event: Json) -> None:
-        """Process one event. Raises: Unavailable for an error event."""
+        """Process an event. Raises: Unavailable for an error event."""
         _raise_stream_error(event)
         self._body |= {key: event[key] for key in ("id", "model", "usage") if event.get(key) is not None}
         for choice in event.get("choices") or ():
@@ -166,7 +166,7 @@ class ResponsesStream:
         self._answer: Any = None
 
     def feed(self, event: Json) -> None:
-        """Process one event. Raises: Unavailable for an error event."""
+        """Process an event. Raises: Unavailable for an error event."""
         match event.get("type"):
             case "error":
                 raise Unavailable(str(event.get("message") or "the server gave up"))
@@ -192,7 +192,7 @@ class MessageStream:
         self._is_complete = False
 
     def feed(self, event: Json) -> None:
-        """Process one event. Raises: Unavailable for an error event."""
+        """Process an event. Raises: Unavailable for an error event."""
         match event.get("type"):
             case "message_start":
                 self._message = dict(event.get("message") or {})

@@ -18,7 +18,7 @@ from lemming.kernel.base.errors import AnswerTooLarge, RequestRejected, Unavaila
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 
 ANSWER_LIMIT_BYTES = 16 << 20
-"""The longest answer to one call. Answers are a few thousand bytes; one with all its reasoning, a million."""
+"""The longest answer to a call. Answers are a few thousand bytes; one with all its reasoning, a million."""
 
 _PIECE_BYTES = 64 << 10
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS

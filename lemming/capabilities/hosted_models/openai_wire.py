@@ -307,7 +307,7 @@ class OpenAIResponse:
         return {"calls": calls, "thinking": "\n\n".join(thoughts), "kept": {RESPONSES: kept_items} if calls else None}
 
     def parts_of_kind(self, kind: str) -> list[_ContentPart]:
-        """Return the parts of one kind in all messages."""
+        """Return the parts of a kind in all messages."""
         messages = [item for item in self.output if item.type == "message"]
         return [part for item in messages for part in item.parts if part.type == kind]
 

@@ -112,7 +112,7 @@ class ServerProfiles:
 
 @dataclass(frozen=True)
 class LearnedServerProfile:
-    """Learned profile of one server."""
+    """Learned profile of a server."""
 
     servers: ServerProfiles
     name: str

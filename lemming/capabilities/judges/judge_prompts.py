@@ -287,7 +287,7 @@ def build_gate_prompt(judge: ResolvedJudge, agent: str, tick: int, fields: Mappi
 def build_program_input(
     judge: ResolvedJudge, agent: str, tick: int, *, task_text: str, draft_values: Mapping[str, Any]
 ) -> list[Message]:
-    """Return the input of a judge program: one line of JSON for standard input."""
+    """Return the input of a judge program: a line of JSON for standard input."""
     input_values = {"agent": agent, "tick": tick, "policy": judge.policy, "shown": task_text, **draft_values}
     return [{"role": "user", "content": json.dumps(input_values, ensure_ascii=False)}]
 

@@ -79,7 +79,7 @@ def run_with_judges(turn: TurnView, draft_writes: DraftWrites, run: RunTurn) -> 
 
 
 class _VerificationLoop:
-    """Verification loop of one turn."""
+    """Verification loop of a turn."""
 
     def __init__(self, turn: TurnView, draft_writes: DraftWrites, run: RunTurn) -> None:
         self._turn, self._draft_writes, self._run = turn, draft_writes, run

@@ -90,7 +90,7 @@ def iter_permissions(
 
 
 class TurnJudges:
-    """The judges of one turn, and their policies."""
+    """The judges of a turn, and their policies."""
 
     def __init__(self, turn: Preparation) -> None:
         self._turn = turn

@@ -41,7 +41,7 @@ class LockedTool:
 
 @dataclass(frozen=True, kw_only=True)
 class LockedServer:
-    """Locked tools of one server, by name."""
+    """Locked tools of a server, by name."""
 
     tools: dict[str, LockedTool] = make_field(dict, "Its tools by name.")
 

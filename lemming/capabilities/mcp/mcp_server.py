@@ -41,7 +41,7 @@ Count = Annotated[int, Field(ge=1, le=1000)]
 
 
 class OrgCommands:
-    """Commands of one organisation, each run in a separate process."""
+    """Commands of an organisation, each run in a separate process."""
 
     def __init__(self, base: Path, person: str = "") -> None:
         self._base, self._person_option = base, [f"--as={person}"] if person else []
@@ -101,7 +101,7 @@ class OrgCommands:
         return await self.run_command("requests", "--json")
 
     async def tick(self, number: str) -> str:
-        """Show one tick in full: its plan, turns, calls and results."""
+        """Show a tick in full: its plan, turns, calls and results."""
         return await self.run_command("tick", "--json", "--", number)
 
     # --- writing ---

@@ -50,7 +50,7 @@ class SessionClosed(ToolError):
 
 
 class McpSession:
-    """Session with one server. All methods except the constructor run on the background loop."""
+    """Session with a server. All methods except the constructor run on the background loop."""
 
     def __init__(self, name: str, server: McpServerSettings, base: Path) -> None:
         self._name, self._server, self._base = name, server, base

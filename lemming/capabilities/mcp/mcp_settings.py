@@ -192,7 +192,7 @@ def _from_shared(entry: SharedMcpServer) -> McpServerSettings:
 
 
 def _validate_server(name: str, entry: McpServerSettings | SharedMcpServer, file: str) -> Iterator[Problem]:
-    """Yield problems of one server beyond the types of its values."""
+    """Yield problems of a server beyond the types of its values."""
     key = "mcpServers" if isinstance(entry, SharedMcpServer) else "servers"
     if not _SERVER_NAME.match(name):
         hint = "use letters, digits, _ and -, at most 32 characters"

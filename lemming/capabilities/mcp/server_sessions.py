@@ -54,7 +54,7 @@ PATIENCE_S = 5.0
 """A tick begins without a server that takes longer to list tools that are known: only its calls wait."""
 
 SCHEMA_CHECK_S = 3.0
-"""Seconds of CPU time for the schemas of one server's tools; further tools are left out."""
+"""Seconds of CPU time for the schemas of a server's tools; further tools are left out."""
 
 _MARGIN_S, _CLOSING_TIME_S = 2.0, 15.0
 
@@ -79,7 +79,7 @@ class ServerDisconnected(ToolError):
 
 
 class McpSessions:
-    """Sessions of one organisation, by server."""
+    """Sessions of an organisation, by server."""
 
     def __init__(self, org: Organisation) -> None:
         self._org = org

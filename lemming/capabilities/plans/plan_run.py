@@ -37,7 +37,7 @@ class ActionState:
 
 @dataclass(kw_only=True)
 class PlanRun:
-    """Run of a plan for one request. `at`: the current step. `previous`: the step before.
+    """Run of a plan for a request. `at`: the current step. `previous`: the step before.
 
     `rounds`: starts of each step. `tries`: attempts of the current parallel group. `items`: the items of the
     current step with `each`, otherwise None.

@@ -62,7 +62,7 @@ def list_plan_statuses(base: OrgPath) -> list[PlanStatus]:
 
 
 def get_plan_status(org: Organisation, agent: str) -> PlanStatus:
-    """Return one agent's plan with its runs."""
+    """Return an agent's plan with its runs."""
     plan, problem = None, ""
     try:
         plan = load_plan(org, agent).value

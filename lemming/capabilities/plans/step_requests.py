@@ -26,7 +26,7 @@ MISSING_RESULT: Mapping[str, Any] = {"success": False, "output": "no result has 
 
 
 class CallResults:
-    """Results in the values of one turn."""
+    """Results in the values of a turn."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._all: list[Mapping[str, Any]] = [*(values.get("results") or ())]
@@ -149,7 +149,7 @@ def describe_wait(wait: Mapping[str, Any]) -> str:
 
 
 class StepRequests:
-    """Requests of a run in one turn: requests of earlier turns, from the values, and new requests."""
+    """Requests of a run in a turn: requests of earlier turns, from the values, and new requests."""
 
     def __init__(self, values: Mapping[str, Any], results: CallResults) -> None:
         self._results = results

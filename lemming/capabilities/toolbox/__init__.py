@@ -1,1 +1,1 @@
-"""The built-in tools: one file per family, loaded when an agent may call them, and a call's error boundary."""
+"""The built-in tools: a file per family, loaded when an agent may call them, and a call's error boundary."""

@@ -37,7 +37,7 @@ class ListAgentsTool(EngineTool):
         return {paths.ALL_RESUMES: f"tool {self.name}"}
 
     def plan(self, context: ToolContext) -> ToolResult:
-        """Return one line per agent, sorted by name. The error of a broken resume stays hidden from agents."""
+        """Return a line per agent, sorted by name. The error of a broken resume stays hidden from agents."""
         survey = survey_agents(context.org)
         titles = {name: agent.title for name, agent in survey.agents.items()}
         titles |= dict.fromkeys(survey.broken, "(out of service: its resume is broken)")

@@ -1,4 +1,4 @@
-"""Extract the text of one document in a separate process, with memory and time limits set before reading.
+"""Extract the text of a document in a separate process, with memory and time limits set before reading.
 
 `python -P -m lemming.capabilities.toolbox.document_reader KIND PART CHARS` reads the document from standard input and
 answers with JSON: `{"text", "has_more"}`, or `{"error"}`, or `{"missing"}` with the name of a missing package.

@@ -40,7 +40,7 @@ class ReadDocumentTool(SingleFileReadingTool):
     def plan(
         self, context: ToolContext, path: Path, part: Annotated[int, describe_field("Which part, from 1.", ge=1)] = 1
     ) -> ToolResult:
-        """Return the text of one part."""
+        """Return the text of a part."""
         allowed_path = resolve_path(context.agent, context.base, path, "read", caller=self.name)
         raw = read_raw(allowed_path, context.staged, context.removed, limit_bytes=DOCUMENT_LIMIT_BYTES)
         kind = _detect_kind(raw, path)

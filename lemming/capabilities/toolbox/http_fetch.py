@@ -1,4 +1,4 @@
-"""Send one request to an allowed server, with strict limits: `fetch_url`.
+"""Send a request to an allowed server, with strict limits: `fetch_url`.
 
 The client resolves the name itself, checks every address, and connects to a checked address. A name with changing
 addresses therefore leads nowhere else, and each redirect is checked the same way. docs/decisions.md, decision 13.
@@ -97,7 +97,7 @@ class _PendingRequest:
         raise self.make_error(f"more than {self._settings.max_redirects} redirects")
 
     async def _send_hop(self, client: httpx2.AsyncClient, url: httpx2.URL) -> WebResponse:
-        """Send the request to one server, at a checked address."""
+        """Send the request to a server, at a checked address."""
         import httpx2
 
         addresses = await self._allowed_addresses(url)

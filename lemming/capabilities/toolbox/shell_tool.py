@@ -1,4 +1,4 @@
-"""The tool `shell`: run one command in the agent's workspace, confined by `lemming.libraries.sandbox.sandbox_runner`."""
+"""The tool `shell`: run a command in the agent's workspace, confined by `lemming.libraries.sandbox.sandbox_runner`."""
 
 from __future__ import annotations
 

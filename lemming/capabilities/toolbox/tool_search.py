@@ -90,7 +90,7 @@ def _split_camel_case(text: str) -> str:
 
 
 def _format_signature(tool: Mapping[str, Any]) -> str:
-    """Return one line about a tool: name, arguments and description."""
+    """Return a line about a tool: name, arguments and description."""
     parameters = tool["parameters"]
     required = parameters.get("required", ())
     arguments = [name if name in required else f"{name}?" for name in parameters.get("properties", {})]

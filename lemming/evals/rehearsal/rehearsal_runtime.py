@@ -85,7 +85,7 @@ class RecordedPrompts:
 
 
 class _PromptRecorder(RecordedAnswers):
-    """The recorded answers of one turn, with a hash of each prompt."""
+    """The recorded answers of a turn, with a hash of each prompt."""
 
     def __init__(self, recorded: RecordedTick, inputs: TurnInputs, base: OrgPath, config: Config) -> None:
         super().__init__(recorded, inputs.agent.name, inputs.turn)

@@ -51,7 +51,7 @@ class FunctionSpec:
 
 
 def make_call_context(context: ToolContext, tool: str) -> ToolContext:
-    """Return a context for one call of a tool, without any requested effects yet."""
+    """Return a context for a call of a tool, without any requested effects yet."""
     return replace(context, tool=tool, requested=RequestedEffects())
 
 

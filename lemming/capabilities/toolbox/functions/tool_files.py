@@ -40,7 +40,7 @@ SOURCE_LIMIT_BYTES = 1 << 20
 
 
 class FunctionToolSource(ToolSource):
-    """The tools in the files of one organisation, and the `sources` of the loaded files."""
+    """The tools in the files of an organisation, and the `sources` of the loaded files."""
 
     def __init__(self, org: Organisation) -> None:
         self._org = org

@@ -1,4 +1,4 @@
-"""The worker processes of an organisation's functions: each serves one agent, one call at a time.
+"""The worker processes of an organisation's functions: each serves one agent, a call at a time.
 
 A worker starts at the first call, and again after being ended. A reaper process surrounds each worker and
 ends it, with all its children, when the engine closes the pipe or dies.
@@ -50,7 +50,7 @@ _LOADED: dict[str, tuple[Sources, Sources]] = {}
 
 
 class FunctionWorkers:
-    """The worker processes of one organisation."""
+    """The worker processes of an organisation."""
 
     def __init__(self, org: Organisation, *, max_concurrent: int | None = None) -> None:
         self._org = org
