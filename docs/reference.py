@@ -36,7 +36,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Agent, Allocation
 from lemming.kernel.org.settings_blocks import FindingSettings
 from lemming.kernel.plugins.capability_loader import load_provided
-from lemming.kernel.plugins.capability_table import FORMATS, RECORDED
+from lemming.kernel.plugins.capability_table import provided
 from lemming.queries.findings.finding_rules import CHECKS
 from lemming.queries.format_schemas import record_classes
 from lemming.queries.screens.screen import Column, Screen
@@ -60,7 +60,7 @@ def generate_pages(folder: Path) -> dict[str, str]:
         "events.md": render_events(),
         "settings.md": render_settings_keys(),
         "TROUBLESHOOTING.md": render_findings(),
-        "plans.md": "## Keys\n\n" + _render_keys(load_provided(FORMATS, "plan")),
+        "plans.md": "## Keys\n\n" + _render_keys(load_provided("formats", "plan")),
     }
     marked = {name: f"{_load_manual_part(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
     return {**marked, "llms.txt": generate_llms_txt((folder / "README.md").read_text("utf-8"))}
@@ -107,7 +107,7 @@ def render_findings() -> str:
 def render_events() -> str:
     """Return a table of the events, journalled events first."""
     # dict: each module once, in the order of the table
-    modules = dict.fromkeys(import_path.partition(":")[0] for _, import_path in RECORDED.values())
+    modules = dict.fromkeys(import_path.partition(":")[0] for _, import_path in provided("records").values())
     event_modules = (lemming.kernel.journal.engine_events, *map(import_module, modules))
     unrecorded_kinds = [kind for module in event_modules for kind in vars(module).values() if _is_event(kind)]
     tables = {"In the journal": [*record_classes().values()], "Beside it": unrecorded_kinds}
@@ -278,8 +278,8 @@ def render_settings_keys() -> str:
     tables: dict[str, Any] = {"agents/NAME/resume.json": Agent, "config/models.json": ModelEntry}
     tables |= {"config/org.json": OrgSettings, "config/credits.json": Allocation}
     tables |= {
-        "config/calendar.json": load_provided(FORMATS, "calendar"),
-        "config/mcp.json": load_provided(FORMATS, "mcp"),
+        "config/calendar.json": load_provided("formats", "calendar"),
+        "config/mcp.json": load_provided("formats", "mcp"),
     }
     return "\n".join(f"## {file}\n\n{_render_keys(kind)}" for file, kind in tables.items())
 

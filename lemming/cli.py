@@ -189,13 +189,13 @@ def load_command(name: str) -> Any:
     last_word = name.rpartition(" ")[2]
     from lemming.commands.command_context import make_screen_command, to_typer_command  # not needed by `--help`
     from lemming.kernel.plugins.capability_loader import missing_owner
-    from lemming.kernel.plugins.capability_table import COMMANDS as CAPABILITY_COMMANDS
+    from lemming.kernel.plugins.capability_table import provided
 
-    if missing := missing_owner(CAPABILITY_COMMANDS, last_word):
+    if missing := missing_owner(provided("screens", "commands"), last_word):
         raise UsageError(missing, hint="install lemming-engine again")
     if is_listed(name):
         function_name = last_word.replace("-", "_")
-        _, path = CAPABILITY_COMMANDS.get(last_word, ("", ""))
+        _, path = provided("screens", "commands").get(last_word, ("", ""))
         path = path or f"lemming.commands.{MODULES.get(last_word, function_name)}"
         module_name, _, attribute = path.partition(":")
         module = import_module(module_name)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from package import FILES, MODULES, PACKAGE, TREES, calls, imports, module_of, nodes, own_imports, room_of
 
-from lemming.kernel.plugins.capability_table import COMMANDS
+from lemming.kernel.plugins.capability_table import provided
 
 LONGEST_FILE = 400
 LONG_FILES = {
@@ -340,7 +340,7 @@ def test_nothing_prints_but_the_commands() -> None:
 
 def test_commands_print_through_the_screen_only() -> None:
     """There, whatever could steer a terminal is taken out of every text."""
-    of_capabilities = {path.partition(":")[0] for _, path in COMMANDS.values()}
+    of_capabilities = {path.partition(":")[0] for _, path in provided("screens", "commands").values()}
     raw = {"click.echo", "click.secho", "pprint", "pprint.pprint", "print", "typer.echo", "typer.secho"}
     found = {
         (name, called)

@@ -10,7 +10,7 @@ import pytest
 from taken_out import NAMED_BY_ALL, NAMES_IT, PEOPLE, TESTS, plain, python, without
 
 from lemming.engine import run_once
-from lemming.kernel.plugins.capability_table import COMMANDS, LISTED, SHIPPED
+from lemming.kernel.plugins.capability_table import LISTED, SHIPPED, provided
 from lemming.testing import FrozenClock, make_org, resume, say
 
 
@@ -51,7 +51,7 @@ def test_each_command_and_view_is_there_without_it(tmp_path: Path, plain_org: Pa
     assert ran.returncode == 0, ran.stderr
     results: dict[str, tuple[int, str]] = json.loads(ran.stdout)
     absent = needed_by(name)
-    its_own = {command for command, (owner, _) in COMMANDS.items() if owner in absent}
+    its_own = {command for command, (owner, _) in provided("screens", "commands").items() if owner in absent}
     assert its_own <= {word for it in results for word in it.split()[:2]}
     asks_a_model = name == "scripted"
     for command, (status, text) in results.items():

@@ -24,7 +24,6 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_provided
-from lemming.kernel.plugins.capability_table import FUNCTION_TOOLS
 from lemming.kernel.tools import SHIPPED
 from lemming.kernel.tools.tool_decorator import get_declaration, tool
 from lemming.libraries.atomic_folder import finish_staging
@@ -96,7 +95,7 @@ class _FunctionTools:
         unusable as a tool.
         """
         source = make_tool_file(function)
-        function_tool = load_provided(FUNCTION_TOOLS, "function")(_decorate(function))
+        function_tool = load_provided("function_tools", "function")(_decorate(function))
         location = f"{inspect.getsourcefile(function) or 'its module'}:{function.__code__.co_firstlineno}"
         if function_tool.name in SHIPPED:
             hint = f'rename the function, or grant the tool of LeMMing: "{function_tool.name}"'

@@ -32,7 +32,7 @@ from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, Config, load_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent
-from lemming.kernel.plugins.capability_table import EXECUTORS, NO_MODELS
+from lemming.kernel.plugins.capability_table import NO_MODELS, provided
 from lemming.kernel.providers import is_channel, is_person
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import EngineTool, Tool, iter_shipped_tools
@@ -264,7 +264,7 @@ def _configure_stand_ins(target: Path, kills: int) -> None:
     # Alert programs must not run for failures in a copy.
     for key in ("history", "on_failure", "on_waiting"):
         settings.pop(key)
-    if settings["executor"] in EXECUTORS:  # the workers belong to the original
+    if settings["executor"] in provided("executors"):  # the workers belong to the original
         settings["executor"] = "threads"
     fs.write_atomic(target, MODELS_FILE, dump_pretty(models))
     fs.write_atomic(target, ORG_FILE, dump_pretty(settings))

@@ -23,7 +23,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_table import EXECUTORS
+from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import Reply, Request
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_tick
@@ -50,7 +50,7 @@ class CopyRuntime(Runtime):
     def load_config(self) -> Config:
         """Load the settings, without a cluster executor, which belongs to the original."""
         config = super().load_config()
-        if config.org.executor not in EXECUTORS:
+        if config.org.executor not in provided("executors"):
             return config
         return replace(config, org=replace(config.org, executor="threads"))
 

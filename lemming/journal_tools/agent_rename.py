@@ -25,7 +25,6 @@ from lemming.kernel.messages import EntryName, decode_entry, list_outbox, parse_
 from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import load_installed
-from lemming.kernel.plugins.capability_table import FOLDER_MOVES
 from lemming.libraries.settings_edits import edit_file
 from lemming.operations.pending_rename import begin_rename, end_rename, has_copied_folder
 
@@ -49,7 +48,7 @@ def rename_agent(base: OrgPath, old: str, new: str) -> list[str]:
     readers = [reader for reader in survey_agents(base).agents if reader not in (old, new)]
     try:
         with ExitStack() as stack:
-            for move_files in load_installed(FOLDER_MOVES):
+            for move_files in load_installed("folder_moves"):
                 stack.enter_context(move_files(base, old_folder, new_folder))
             if path_exists(f"{base}/{old_folder}"):
                 _move_folder(Path(base), old, new, was_copied=was_copied)

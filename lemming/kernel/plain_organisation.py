@@ -25,7 +25,7 @@ from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Confi
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.kernel.org.settings_blocks import LoopSettings
-from lemming.kernel.plugins.capability_table import PRICING, SPEAKING_PROVIDERS
+from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS, provided
 from lemming.kernel.providers import get_provider_class, is_person
 from lemming.kernel.tools import EngineTool, get_toolset
 
@@ -110,7 +110,7 @@ def _iter_other(org: Organisation, config: Config, survey: Survey) -> Iterator[t
 
 
 def _find_in_model(model: ModelEntry) -> Iterator[str]:
-    is_special = is_person(model.provider) or model.provider in {*SPEAKING_PROVIDERS, *PRICING}
+    is_special = is_person(model.provider) or model.provider in {*SPEAKING_PROVIDERS, *provided("pricing")}
     if is_special or get_provider_class(model.provider, ()).takes_schema:
         yield f"provider: {model.provider}"
     yield from _find_other(vars(model), vars(ModelEntry(provider=model.provider)), MODEL_KEYS)

@@ -31,7 +31,7 @@ from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import ContextFile
 from lemming.kernel.plugins.capability_loader import capabilities_of_resume, get_capability
-from lemming.kernel.plugins.capability_table import TICK_CAPABILITIES
+from lemming.kernel.plugins.capability_table import provided
 
 if TYPE_CHECKING:
     pass
@@ -207,7 +207,7 @@ def _discard(_: bytes) -> None:
 
 def resume_read_paths(org: Organisation, agent: Agent) -> Iterator[str]:
     """Yield the files an agent's turns read because of keys in its resume (`ReadPath`)."""
-    if names := TICK_CAPABILITIES & {*capabilities_of_resume(agent)}:
+    if names := provided("in_ticks").keys() & {*capabilities_of_resume(agent)}:
         from lemming.kernel.turn.descriptions import OrgQuery, ReadPath
 
         query = OrgQuery(ReadPath, org, {agent.name: agent})

@@ -13,7 +13,6 @@ from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_installed
-from lemming.kernel.plugins.capability_table import GATEWAYS
 
 Tell = Callable[[Problem], None]
 Now = Callable[[], datetime]
@@ -57,7 +56,7 @@ class Gateways:
     @cached_property
     def all(self) -> Sequence[Gateway]:
         """The gateways of the installed capabilities, loaded by the first tick of an organisation with channels."""
-        return [self._org.get_cache(kind) for kind in load_installed(GATEWAYS)]
+        return [self._org.get_cache(kind) for kind in load_installed("gateways")]
 
     @property
     def _loaded(self) -> Sequence[Gateway]:

@@ -28,7 +28,6 @@ from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_installed
-from lemming.kernel.plugins.capability_table import REPLY_HOLDS
 from lemming.kernel.tick.firing_plan import find_channels, find_people
 from lemming.kernel.tick.running_tick import Tick
 from lemming.kernel.tick.snapshot import Snapshot
@@ -125,7 +124,7 @@ def _has_reply_hold(entry: OutboxEntry, unshown: list[_ReaderMark], people: list
         return False
     readers = {reader.name for reader in unshown}
     persons = {person.name: any(map(person.has_missed, parse_identities([entry.identity]))) for person in people}
-    return any(has_reply_hold(mail, entry, readers, persons) for has_reply_hold in load_installed(REPLY_HOLDS))
+    return any(has_reply_hold(mail, entry, readers, persons) for has_reply_hold in load_installed("reply_holds"))
 
 
 def _drop_future(

@@ -16,7 +16,7 @@ from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import get_capability
-from lemming.kernel.plugins.capability_table import PREFIXES, SHIPPED, TOOL_SOURCES
+from lemming.kernel.plugins.capability_table import PREFIXES, SHIPPED, provided
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.firing_plan import has_model_turns
@@ -30,8 +30,10 @@ T = TypeVar("T")
 def list_capability_names(config: Config, agents: Iterable[Agent]) -> list[str]:
     """Return the names of shipped capabilities and of capabilities named in settings or resumes."""
     named = dict.fromkeys(name for agent in agents for name in sorted(agent.capabilities))
-    listed_sources = (source for source in TOOL_SOURCES if source not in PREFIXES and getattr(config.org, source))
-    sources = {TOOL_SOURCES[source][0]: None for source in listed_sources}
+    listed_sources = (
+        source for source in provided("tool_sources") if source not in PREFIXES and getattr(config.org, source)
+    )
+    sources = {provided("tool_sources")[source][0]: None for source in listed_sources}
     return [*{**SHIPPED, **sources, **config.org.capabilities, **named}]
 
 

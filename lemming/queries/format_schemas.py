@@ -24,8 +24,7 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Allocation
 from lemming.kernel.plugins.capability_loader import load_provided, missing_reason
-from lemming.kernel.plugins.capability_table import FORMATS as CAPABILITY_FORMATS
-from lemming.kernel.plugins.capability_table import RECORDED
+from lemming.kernel.plugins.capability_table import provided
 from lemming.libraries.conditions import predicates
 from lemming.queries.case_format import Case
 
@@ -134,7 +133,7 @@ def _record_schema(kind: type[Record], fields: Schema) -> Schema:
 
 def _plan_schema() -> Schema:
     """Return the schema of a plan, with the condition schema in routes."""
-    schema = _file_schema(load_provided(CAPABILITY_FORMATS, "plan"))
+    schema = _file_schema(load_provided("formats", "plan"))
     schema["$defs"]["Route"]["properties"]["when"] = _CONDITION
     return _add_conditions(schema)
 
@@ -164,13 +163,13 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
         "config/credits.json",
         lambda: _table_schema(Allocation, f"An agent's allocation; the key is its name: {AGENT_NAME_RULE}."),
     ),
-    "calendar": ("config/calendar.json", lambda: _file_schema(load_provided(CAPABILITY_FORMATS, "calendar"))),
-    "mcp": ("config/mcp.json", lambda: _file_schema(load_provided(CAPABILITY_FORMATS, "mcp"))),
-    "mcp_lock": ("config/mcp.lock.json", lambda: _file_schema(load_provided(CAPABILITY_FORMATS, "mcp_lock"))),
+    "calendar": ("config/calendar.json", lambda: _file_schema(load_provided("formats", "calendar"))),
+    "mcp": ("config/mcp.json", lambda: _file_schema(load_provided("formats", "mcp"))),
+    "mcp_lock": ("config/mcp.lock.json", lambda: _file_schema(load_provided("formats", "mcp_lock"))),
     "tick": ("tick.json", _tick_schema),
     "plan": ("agents/<name>/plan.json", _plan_schema),
     "eval": ("evals/<name>/case.json", lambda: _add_conditions(_file_schema(Case))),
-    "until": ("`until` of a request", lambda: _close_schema(_plain_schema(load_provided(CAPABILITY_FORMATS, "until")))),
+    "until": ("`until` of a request", lambda: _close_schema(_plain_schema(load_provided("formats", "until")))),
     "turn": ("A model's reply", _reply_schema),
     "journal": ("logs/ticks/<tick>.jsonl", _journal_schema),
     "shown": ("What a command that looks prints with --json", _output_schema),
@@ -229,8 +228,8 @@ def _object_schema(properties: dict[str, Schema], *, required: list[str], is_ope
 def record_classes() -> dict[str, type[Record]]:
     """Return all record classes by the `type` of their lines, including the available capabilities' classes."""
     capability_records = {
-        name: load_provided(RECORDED, name)
-        for name, (capability_name, _) in RECORDED.items()
+        name: load_provided("records", name)
+        for name, (capability_name, _) in provided("records").items()
         if not missing_reason(capability_name)
     }
     return RECORDS | capability_records

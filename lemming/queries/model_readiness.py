@@ -15,7 +15,7 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.org.model_entries import LOCAL_MODEL, ModelEntry
 from lemming.kernel.plugins.capability_loader import require_fact
-from lemming.kernel.plugins.capability_table import HARNESS_PROVIDERS
+from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import is_channel, is_person, make_provider
 from lemming.libraries.compatible_servers import SERVERS
 from lemming.libraries.model_catalogue import find_weights
@@ -56,7 +56,7 @@ def check_readiness(entry: ModelEntry, base: Path | None, plugins: Sequence[str]
         return Readiness(True, REMARKS_WITHOUT_MODEL[entry.provider])
     if entry.provider == "scripted":
         return Readiness(True, f"answers are read from {entry.options['file']}")
-    if entry.provider in HARNESS_PROVIDERS:
+    if entry.provider in provided("harness_providers"):
         return Readiness(*require_fact("workers.check_worker_model")(entry, base or Path()))
     hosted_checks = dict.fromkeys((*_KEY_VARIABLES, *SERVERS), _check_hosted_model)
     checks = {"local": _check_local_model, "cli": _check_cli_model, "ollama": _check_ollama_model, **hosted_checks}

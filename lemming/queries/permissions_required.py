@@ -19,17 +19,15 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import load_provided, missing_reason
 from lemming.kernel.plugins.capability_table import (
-    EXECUTORS,
     MODEL_PROVIDERS,
     NO_MODELS,
     ORG_KEYS,
-    PERMISSIONS,
     PREFIXES,
     RESUME_KEYS,
     SPEAKING_PROVIDERS,
-    TOOL_SOURCES,
     find_key_owners,
     find_member_capabilities,
+    provided,
 )
 from lemming.kernel.plugins.shipped_capabilities import HOSTED, MODEL_SERVERS
 from lemming.kernel.tools import iter_shipped_tools
@@ -102,9 +100,9 @@ def _list_capability_permissions(
 ) -> Iterator[RequiredPermission]:
     """Yield the permissions required by the installed capabilities in use."""
     used = {*_find_used_capabilities(config, agents, servers)}
-    for name in PERMISSIONS:
+    for name in provided("permissions"):
         if name in used and not missing_reason(name):
-            yield from load_provided(PERMISSIONS, name)(org, config, agents, servers)
+            yield from load_provided("permissions", name)(org, config, agents, servers)
 
 
 def _find_used_capabilities(config: Config, agents: Sequence[Agent], servers: Collection[str]) -> Iterator[str]:
@@ -113,12 +111,12 @@ def _find_used_capabilities(config: Config, agents: Sequence[Agent], servers: Co
     for key, entry in config.models.items():
         if key in model_keys or entry.provider not in NO_MODELS:  # two such entries are there by default
             yield {**SPEAKING_PROVIDERS, **MODEL_PROVIDERS}.get(entry.provider, ("", ""))[0]
-    yield EXECUTORS.get(config.org.executor, ("", ""))[0]
+    yield provided("executors").get(config.org.executor, ("", ""))[0]
     yield from find_key_owners(ORG_KEYS, config.org.extensions)
     for agent in agents:
         yield from find_key_owners(RESUME_KEYS, agent.extensions)
         yield from find_member_capabilities(agent)
-    for source, (name, _) in TOOL_SOURCES.items():
+    for source, (name, _) in provided("tool_sources").items():
         if source not in PREFIXES:
             is_used = bool(getattr(config.org, source))
         else:

@@ -12,7 +12,7 @@ from lemming.engine import run_once
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import get_capability, missing_reason
-from lemming.kernel.plugins.capability_table import LISTED, TICK_CAPABILITIES
+from lemming.kernel.plugins.capability_table import LISTED, provided
 from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.turn.descriptions import ClockSchedule, ExpiredMemory, OptionalReadPath, ReadPath
 from lemming.queries.forecast import list_upcoming
@@ -68,4 +68,4 @@ def test_only_capabilities_of_ticks_have_schedules_and_files_for_them() -> None:
     kinds = {ClockSchedule, ReadPath, OptionalReadPath, ExpiredMemory}
     installed = [name for name in LISTED if not missing_reason(name)]
     found = {name for name in installed if not kinds.isdisjoint(get_capability(name).describes)}
-    assert found == TICK_CAPABILITIES
+    assert found == provided("in_ticks").keys()

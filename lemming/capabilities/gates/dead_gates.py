@@ -22,7 +22,7 @@ from lemming.kernel.files.canonical_path import canonical_path
 from lemming.kernel.journal.turn_report import At
 from lemming.kernel.messages import EVERYBODY
 from lemming.kernel.plugins.capability_loader import missing_owner
-from lemming.kernel.plugins.capability_table import GATE_ACTIONS
+from lemming.kernel.plugins.capability_table import declared_keys
 from lemming.libraries.conditions.predicates import compile_condition
 from lemming.libraries.conditions.schema_typos import find_schema_typos
 
@@ -118,7 +118,7 @@ def _validate_gate(gate: Gate, inventory: Inventory, agent: Agent | None) -> Ite
 
     Locations are relative to the gate. With `may_be_absent`, names of missing things are allowed.
     """
-    if missing := missing_owner(GATE_ACTIONS, gate.then):
+    if missing := missing_owner(declared_keys("gate.then"), gate.then):
         yield Problem(f'a gate with "then": "{gate.then}" has no effect: {missing}', pointer="/then", hint=INSTALL)
     if not gate.may_be_absent:
         yield from _unknown_tools(gate, inventory)

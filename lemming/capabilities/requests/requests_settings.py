@@ -14,7 +14,6 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.files.fast_decoder import TypeMismatch, make_field
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_loader import make_loaders
-from lemming.kernel.plugins.capability_table import MEMBER_KEYS
 
 TEAM = "team"
 _MEMBER_KEYS = ("agent", "as", "description")
@@ -37,7 +36,7 @@ class TeamMember(NamedTuple):
         """Return the member from an item of `team.ask`. Raise `TypeMismatch` for an invalid item."""
         if isinstance(raw, str):
             return cls(raw, raw)
-        extension_keys = make_loaders(MEMBER_KEYS)
+        extension_keys = make_loaders("member")
         keys = (*_MEMBER_KEYS, *extension_keys)
         if unknown := raw.keys() - {*keys}:
             hint = did_you_mean(min(unknown), keys) or f"use one of {', '.join(keys)}"

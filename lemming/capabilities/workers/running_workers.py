@@ -17,7 +17,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_table import EXECUTORS
+from lemming.kernel.plugins.capability_table import provided
 from lemming.operations.engine_progress import find_running_engine
 
 MAX_STEPS, MAX_FILES, MAX_VISITED_FILES = 40, 200, 20_000
@@ -79,7 +79,7 @@ def stop_worker(org: Organisation, agent: str, *, by: str) -> None:
     workers = [worker for worker in list_running(org) if worker.facts.get("agent") == agent]
     if not workers:
         raise UsageError(f'no worker of "{agent}" is running', hint="list the running ones with `lemming workers`")
-    if load_config(org).org.executor in EXECUTORS:
+    if load_config(org).org.executor in provided("executors"):
         hint = "stop the engine: the worker ends with its connection"
         raise UsageError(f"the worker of {agent} must run on this machine, got another one", hint=hint)
     for worker in workers:

@@ -53,7 +53,7 @@ from lemming.kernel.journal.turn_report import End
 from lemming.kernel.llm.call_cost import Tokens
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_pricing
-from lemming.kernel.plugins.capability_table import EXECUTORS
+from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.strategy import Turn as StrategyTurn
 from lemming.kernel.turn.turn_values import Act, Step
@@ -288,7 +288,7 @@ def _make_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings, 
     if last and last["base"] == base:  # no conflict since: the run goes on in the same clone
         key, run = last["key"], last["run"] + 1
         patch = b64encode(load_patch(org, last["patch"])).decode() if last["patch"] else ""
-    elsewhere = live.tick_context.config.org.executor in EXECUTORS
+    elsewhere = live.tick_context.config.org.executor in provided("executors")
     repository = open_repository(locate_repository(live.base, settings.repository))
     return WorkerJob(
         key=key,

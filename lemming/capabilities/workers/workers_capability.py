@@ -53,7 +53,7 @@ from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import MODELS_FILE, Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_table import EXECUTORS
+from lemming.kernel.plugins.capability_table import provided
 from lemming.libraries.permission_bindings import digest_setting, program_permission
 
 
@@ -132,7 +132,7 @@ def find_workspace_problems(subject: AgentSubject) -> Iterator[Problem]:
         require_own_branch(repository, branch, agent.name)
     except LemmingError as error:
         yield Problem(error.message, pointer="/workspace", hint=error.hint)
-    if subject.config.org.executor in EXECUTORS:
+    if subject.config.org.executor in provided("executors"):
         return  # the harness runs on another machine
     try:
         worker = _make_provider(entry, subject.org)

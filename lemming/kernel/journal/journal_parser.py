@@ -51,7 +51,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.plugins.capability_loader import load_provided
-from lemming.kernel.plugins.capability_table import RECORDED
+from lemming.kernel.plugins.capability_table import provided
 
 _RECORD_BYTES = 512  # memory that Python takes for a small record
 
@@ -248,7 +248,7 @@ def _find_record_class(name: str) -> type[Record] | None:
 
     Raises `ConfigError` if the type belongs to a capability that is not installed.
     """
-    return RECORDS.get(name) or (load_provided(RECORDED, name) if name in RECORDED else None)
+    return RECORDS.get(name) or (load_provided("records", name) if name in provided("records") else None)
 
 
 PROMPT_PLACEHOLDER = "(recorded in the prompt)"

@@ -16,7 +16,7 @@ from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.org.model_entries import PROVIDERS_WITHOUT_MODEL, ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.plugins.capability_loader import load_pricing
-from lemming.kernel.plugins.capability_table import PRICING
+from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import Message, Reply, Request
 
 
@@ -43,7 +43,7 @@ def compute_usage(entry: ModelEntry, messages: list[Message], reply: Reply) -> U
     cost = entry.per_call
     cost += used.input / 1000 * entry.per_1k_input_tokens + used.output / 1000 * entry.per_1k_output_tokens
     dollars: float | None = None
-    if entry.usd_per_million_input_tokens is not None or entry.provider in PRICING:
+    if entry.usd_per_million_input_tokens is not None or entry.provider in provided("pricing"):
         compute_dollars = load_pricing()
         dollars = compute_dollars(entry, used, batched=reply.batched) if compute_dollars else None
     credits = round(min(cost, MAX_AMOUNT), 6) if cost else 0.0
@@ -114,7 +114,7 @@ def max_dollars(entry: ModelEntry, tokens_in: int) -> float | None:
     """Return the maximum cost in dollars of a call with `estimate_prompt_tokens` input tokens, or None
     without a known price.
     """
-    if entry.usd_per_million_input_tokens is None and entry.provider not in PRICING:
+    if entry.usd_per_million_input_tokens is None and entry.provider not in provided("pricing"):
         return None
     if (compute_dollars := load_pricing()) is None:
         return None

@@ -19,7 +19,7 @@ from lemming.kernel.journal.open_requests import PUBLISH, SHOW, SPEND
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.plugins.capability_spec import load_object
-from lemming.kernel.plugins.capability_table import CALL_REVIEWS
+from lemming.kernel.plugins.capability_table import provided
 
 Json = dict[str, Any]
 # Part of entries, like the note of `truncate`: a replay of a 0.2.0 journal must give the same bytes.
@@ -229,5 +229,5 @@ class CallReview(Protocol):
 
 def find_call_review(tool: str) -> CallReview | None:
     """Return the review of a tool's calls, or None for a tool whose arguments are shown as they are."""
-    name, import_path = CALL_REVIEWS.get(tool, ("", ""))
+    name, import_path = provided("call_reviews").get(tool, ("", ""))
     return cast("CallReview", load_object(import_path)) if name and not missing_reason(name) else None

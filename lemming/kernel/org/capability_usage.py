@@ -15,13 +15,12 @@ from lemming.kernel.org.settings_blocks import parse_capability_block
 from lemming.kernel.plugins.capability_loader import find_capability, get_capability, missing_reason
 from lemming.kernel.plugins.capability_table import (
     DECISION_RULES,
-    GATE_ACTIONS,
     ORG_KEYS,
     POLICY_PROVIDERS,
     RESUME_KEYS,
-    SCHEDULE_KEYS,
     SPEAKING_PROVIDERS,
     USES,
+    declared_keys,
     find_key_owners,
 )
 
@@ -43,7 +42,9 @@ def find_used_capabilities(agent: Agent, config: Config) -> AbstractSet[str]:
     """Return the names of the capabilities used by a resume or by the settings."""
     entry = config.models.get(agent.model.key)
     names = {name for name, uses in USES.items() if uses(agent, entry)}
-    names.update(name for key, (name, _) in SCHEDULE_KEYS.items() if getattr(agent.schedule, key) is not None)
+    names.update(
+        name for key, (name, _) in declared_keys("schedule").items() if getattr(agent.schedule, key) is not None
+    )
     if agent.capabilities or config.org.capabilities:
         names |= {*agent.capabilities, *config.org.capabilities}
         if asks_persons(agent, config) and not missing_reason(DECISION_RULES):
@@ -54,7 +55,7 @@ def find_used_capabilities(agent: Agent, config: Config) -> AbstractSet[str]:
         return names
     names.update(find_key_owners(RESUME_KEYS, agent.extensions), find_key_owners(ORG_KEYS, config.org.extensions))
     rules = (rule for source in (config.org, agent) for rule in source.extensions.get("gates", ()))
-    names.update(GATE_ACTIONS[rule.then][0] for rule in rules if rule.then in GATE_ACTIONS)
+    names.update(declared_keys("gate.then")[rule.then][0] for rule in rules if rule.then in declared_keys("gate.then"))
     return names
 
 

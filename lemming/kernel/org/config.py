@@ -30,7 +30,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent, Allocation
 from lemming.kernel.org.settings_blocks import AgentDefaults, FindingSettings, LoopSettings, Quota
 from lemming.kernel.plugins.capability_loader import make_loaders, missing_owner
-from lemming.kernel.plugins.capability_table import EXECUTORS, ORG_KEYS
+from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import is_channel
 
 ORG_FILE = paths.ORG_FILE
@@ -130,7 +130,7 @@ class OrgSettings:
     extensions: dict[str, Any] = field(default_factory=dict, metadata=INTERNAL_FIELD)
     """Values of keys read by capabilities, by key, as far as the file has them."""
 
-    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = make_loaders(ORG_KEYS)
+    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = make_loaders("org")
 
     @property
     def parallel_limit(self) -> int:
@@ -297,12 +297,12 @@ def _build_config(results: Sequence[_FileResult]) -> Config:
 
 def _validate_executor(settings: OrgSettings) -> Iterator[Problem]:
     hint = 'add the scheduler\'s address: "executor_address": "tcp://host:8786"'
-    if reason := missing_owner(EXECUTORS, settings.executor):
+    if reason := missing_owner(provided("executors"), settings.executor):
         message = f'"executor": "{settings.executor}" needs a capability that is not installed: {reason}'
         yield Problem(message, ORG_FILE, pointer="/executor", hint="remove the key")
     elif settings.executor_address and not _SCHEDULER.match(settings.executor_address):
         yield Problem("must be a scheduler's address", ORG_FILE, pointer="/executor_address", hint=hint)
-    elif settings.executor in EXECUTORS and not settings.executor_address:
+    elif settings.executor in provided("executors") and not settings.executor_address:
         yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
 
 

@@ -14,7 +14,6 @@ from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
 from lemming.kernel.files.fast_decoder import INTERNAL_FIELD, MAX_AMOUNT, describe_field, make_field, to_file_value
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.kernel.plugins.capability_loader import make_loaders
-from lemming.kernel.plugins.capability_table import RESUME_KEYS
 
 Take = Literal["one", "all"] | None
 
@@ -195,7 +194,7 @@ class Agent:
     extensions: dict[str, Any] = field(default_factory=dict, metadata=INTERNAL_FIELD)
     """Values of keys read by capabilities, by key, as far as the resume has them."""
 
-    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = make_loaders(RESUME_KEYS)
+    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = make_loaders("resume")
 
     def may_read(self, author: str) -> bool:
         """Return True if entries of `author` may reach this agent's inbox."""

@@ -14,21 +14,16 @@ from typing import Any
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.plugins.capability_spec import CapabilitySpec, load_object
 from lemming.kernel.plugins.capability_table import (
-    FACTS,
     LISTED,
-    MODEL_KEYS,
     MODEL_PROVIDERS,
     PREFIXES,
-    PRICING,
     REQUEST_RULES,
     RESUME_KEYS,
-    SCHEDULE_KEYS,
     SPEAKING_PROVIDERS,
-    TOOL_SOURCES,
-    TOOLS,
-    TURN_KEYS,
     Owned,
+    declared_keys,
     find_key_owners,
+    provided,
 )
 from lemming.kernel.plugins.plugin_registry import collect_items, find_unimported, load_installed_plugins, register
 from lemming.kernel.plugins.shipped_capabilities import find_missing_folder
@@ -116,12 +111,12 @@ def find_fact(name: str) -> Any:
         from lemming.kernel.plugins.provided_items import find_plugin_item
 
         return find_plugin_item("fact", name)
-    return None if missing_reason(FACTS[name][0]) else load_object(FACTS[name][1])
+    return None if missing_reason(provided("facts")[name][0]) else load_object(provided("facts")[name][1])
 
 
 def require_fact(name: str) -> Any:
     """Return the function for a fact of a capability. Raises `ConfigError` if the capability is not installed."""
-    fact = find_fact(name) if name not in FACTS else _load_class(*FACTS[name])
+    fact = find_fact(name) if name not in provided("facts") else load_item(*provided("facts")[name])
     if fact is None:
         raise ConfigError(f'no installed capability provides "{name}"', hint="install the package that provides it")
     return fact
@@ -129,7 +124,7 @@ def require_fact(name: str) -> Any:
 
 def missing_for_tool(tool: str) -> str:
     """Return the missing capability of a tool as text, or an empty text."""
-    return missing_owner(TOOLS, tool) or missing_owner(TOOL_SOURCES, _find_prefix(tool))
+    return missing_owner(provided("tools"), tool) or missing_owner(provided("tool_sources"), _find_prefix(tool))
 
 
 def _find_prefix(tool: str) -> str:
@@ -138,13 +133,13 @@ def _find_prefix(tool: str) -> str:
 
 def installed_tools() -> dict[str, str]:
     """Return the import paths of the tools of installed capabilities, by name."""
-    return {tool: import_path for tool, (name, import_path) in TOOLS.items() if not missing_reason(name)}
+    return {tool: import_path for tool, (name, import_path) in provided("tools").items() if not missing_reason(name)}
 
 
 def server_capability(tool: str) -> str:
     """Return the capability with server tools of this name or pattern, or an empty text."""
     prefix = _find_prefix(tool)
-    return TOOL_SOURCES[prefix][0] if prefix else ""
+    return provided("tool_sources")[prefix][0] if prefix else ""
 
 
 def missing_for_provider(provider: str) -> str:
@@ -154,12 +149,12 @@ def missing_for_provider(provider: str) -> str:
 
 def missing_for_turn() -> Mapping[str, str]:
     """Return the `turn` keys of missing capabilities, each with the missing capability as text."""
-    return {key: missing for key in TURN_KEYS if (missing := missing_owner(TURN_KEYS, key))}
+    return {key: missing for key in declared_keys("turn") if (missing := missing_owner(declared_keys("turn"), key))}
 
 
 def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
     """Yield problems in capability keys of a resume's `schedule`: key, message, hint."""
-    for key, (name, import_path) in SCHEDULE_KEYS.items():
+    for key, (name, import_path) in declared_keys("schedule").items():
         if (value := getattr(schedule, key)) is not None:
             missing = missing_reason(name)
             problem = (missing, "remove the key, or install lemming-engine again") if missing else None
@@ -169,7 +164,7 @@ def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
 
 def missing_for_model() -> Mapping[str, str]:
     """Return the model entry keys of missing capabilities, each with the missing capability as text."""
-    return {key: missing for key in MODEL_KEYS if (missing := missing_owner(MODEL_KEYS, key))}
+    return {key: missing for key in declared_keys("model") if (missing := missing_owner(declared_keys("model"), key))}
 
 
 @cache
@@ -188,7 +183,7 @@ def capabilities_of_resume(agent: Any) -> list[str]:
 @cache
 def load_pricing() -> Any:
     """Return the function that computes a call's cost in dollars from model entry and tokens, or None."""
-    return next(load_installed(PRICING), None)
+    return next(load_installed("pricing"), None)
 
 
 def plugin_capabilities(plugins: Iterable[str] | None) -> Mapping[str, Any]:
@@ -250,22 +245,23 @@ def sort_capabilities(names: Iterable[str], plugins: Iterable[str] | None = None
     return [*ordered]
 
 
-def load_installed(owned: Owned) -> Iterator[Any]:
-    """Yield the items of a table that belong to installed capabilities, loaded."""
-    yield from (load_object(import_path) for name, import_path in owned.values() if not missing_reason(name))
+def load_installed(kind: str) -> Iterator[Any]:
+    """Yield the provided items of a kind that belong to installed capabilities, loaded."""
+    yield from (load_object(import_path) for name, import_path in provided(kind).values() if not missing_reason(name))
 
 
-def load_provided(owned: Owned, name: str) -> Any:
-    """Return an item of a table, loaded. Raises `ConfigError` if its capability is not installed."""
-    return _load_class(*owned[name])
+def load_provided(kind: str, name: str) -> Any:
+    """Return a provided item of a kind, loaded. Raises `ConfigError` if its capability is not installed."""
+    return load_item(*provided(kind)[name])
 
 
-def make_loaders(owned: Owned) -> Mapping[str, Load]:
-    """Return a loader of the item for each name of a table. It raises `ConfigError` if the capability is not installed."""
-    return {key: partial(_load_class, *owner_and_path) for key, owner_and_path in owned.items()}
+def make_loaders(place: str) -> Mapping[str, Load]:
+    """Return a loader for each key at a place in user files. It raises `ConfigError` for a missing capability."""
+    return {key: partial(load_item, *owner_and_path) for key, owner_and_path in declared_keys(place).items()}
 
 
-def _load_class(name: str, import_path: str) -> Any:
+def load_item(name: str, import_path: str) -> Any:
+    """Return an item of a capability, loaded. Raises `ConfigError` if the capability is not installed."""
     if missing := missing_reason(name):
         raise ConfigError(missing, hint="install lemming-engine again, or remove the key")
     return load_object(import_path)

@@ -9,7 +9,7 @@ from typing import Any
 
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.plugins.capability_spec import PLUGIN_KINDS, PLUGIN_SCOPES, CapabilitySpec, load_object
-from lemming.kernel.plugins.capability_table import COMMANDS, paths_of
+from lemming.kernel.plugins.capability_table import paths_of, provided
 from lemming.kernel.plugins.plugin_registry import Kind, collect_items, load_installed_plugins, register
 
 
@@ -37,7 +37,7 @@ def find_registrations(spec: CapabilitySpec, defined_by: type[Any]) -> list[Call
 
 def _register_item(kind: str, name: str, value: Any, defined_by: type[Any]) -> None:
     if kind in ("commands", "screens"):  # its module is loaded when somebody types it
-        register("command", name, value, defined_by=defined_by, shipped=paths_of(COMMANDS))
+        register("command", name, value, defined_by=defined_by, shipped=paths_of(provided("screens", "commands")))
     elif kind == "facts":
         register("fact", name, value, defined_by=defined_by, shipped={})
     else:

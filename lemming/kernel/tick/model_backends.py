@@ -15,7 +15,7 @@ from lemming.kernel.base.errors import DiskError, LemmingError, Problem, Provide
 from lemming.kernel.org.config import MODELS_FILE, OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import load_provided
-from lemming.kernel.plugins.capability_table import EXECUTORS, SERVER_PROFILES
+from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import LLMProvider, Reply, Request, make_provider
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Backends:
         limits = Limits(self._max_parallel_calls(entry, provider), entry.requests_per_minute, entry.tokens_per_minute)
         # Models of one server share its pace: they share the account that is limited.
         pace = self._get_pace(name) if limits != NO_LIMITS else None
-        if self.settings.executor in EXECUTORS and provider.can_be_down:  # a recording is read here
+        if self.settings.executor in provided("executors") and provider.can_be_down:  # a recording is read here
             provider = self._wrap_for_executor(provider, entry)
             name = f"{name} by {self.settings.executor_address}"  # workers may reach servers that this machine cannot
         circuit = self._circuits.get_circuit(name) if provider.can_be_down else None
@@ -200,7 +200,7 @@ class Backends:
 
         with self._lock:
             if self._servers is None:
-                self._servers = load_provided(SERVER_PROFILES, next(iter(SERVER_PROFILES)))(
+                self._servers = load_provided("server_profiles", next(iter(provided("server_profiles"))))(
                     self.base, self.clock, self.tell
                 )
             return self._servers.get_profile(circuit_name(entry.provider, entry.options))
@@ -209,7 +209,7 @@ class Backends:
         settings = self.settings
         if self._executor is None or self._executor.address != settings.executor_address:
             self.close()
-            executor: RemoteExecutor = load_provided(EXECUTORS, settings.executor)(settings.executor_address)
+            executor: RemoteExecutor = load_provided("executors", settings.executor)(settings.executor_address)
             self._executor = executor
         return self._executor.wrap_provider(
             provider, entry.provider, entry.options, base=self.base, plugins=settings.plugins

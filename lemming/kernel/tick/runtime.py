@@ -34,7 +34,7 @@ from lemming.kernel.org.config import Config, OrgSettings, hold_settings, reload
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_provided
-from lemming.kernel.plugins.capability_table import CALL_BATCHERS, RECORDED
+from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins, load_plugins
 from lemming.kernel.providers import Reply, Request, provider_names
 from lemming.kernel.tick.clock_reading import previous_reading
@@ -263,7 +263,9 @@ class Runtime:
         Batches sent by an earlier attempt are always awaited, because they are paid for. Raises `ConfigError`
         if the capability is not installed.
         """
-        recorded_names = (RECORDED[record.kind][0] for record in journal.records if record.kind in RECORDED)
+        recorded_names = (
+            provided("records")[record.kind][0] for record in journal.records if record.kind in provided("records")
+        )
         capability_name = self.batching_capability or next(recorded_names, "")
         self.batcher, self.journal = None, journal
         if not capability_name:
@@ -280,7 +282,7 @@ class Runtime:
             sends=capability_name == self.batching_capability,
             sleep=self.stop.wait,
         )
-        self.batcher = load_provided(CALL_BATCHERS, capability_name)(batch_context)
+        self.batcher = load_provided("call_batchers", capability_name)(batch_context)
 
     def scan_servers(self, snapshot: Snapshot) -> dict[str, Json]:
         """Return the catalogues of the servers that firing agents may call, by capability."""

@@ -22,7 +22,7 @@ from lemming.kernel.plugins.capability_loader import (
     get_capability,
     sort_capabilities,
 )
-from lemming.kernel.plugins.capability_table import TICK_CAPABILITIES
+from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
 
@@ -77,7 +77,7 @@ def get_capability_uses(org: Organisation, survey: Survey, config: Config) -> li
         users: dict[str, list[str]] = {}
         for name, agent in survey.agents.items():
             own_names = {*agent.capabilities, *config.org.capabilities}
-            for capability_name in find_used_capabilities(agent, config) & (TICK_CAPABILITIES | own_names):
+            for capability_name in find_used_capabilities(agent, config) & (provided("in_ticks").keys() | own_names):
                 users.setdefault(capability_name, []).append(name)
         cache.uses = [*_make_uses(users, config)] if users else []
         cache.cached_for = survey, config

@@ -30,7 +30,7 @@ from lemming.kernel.plugins.capability_loader import (
     missing_reason,
     server_capability,
 )
-from lemming.kernel.plugins.capability_table import FUNCTION_TOOLS, PREFIXES, TOOL_SOURCES
+from lemming.kernel.plugins.capability_table import PREFIXES, provided
 from lemming.kernel.plugins.plugin_registry import collect_items, register, unregister
 from lemming.kernel.tools.arguments import Arguments, get_arguments
 from lemming.kernel.tools.tool_definition import ANYWHERE as ANYWHERE
@@ -143,7 +143,7 @@ def has_own_tools(settings: OrgSettings, survey: Survey) -> bool:
 def _find_sources(settings: OrgSettings, survey: Survey) -> list[str]:
     """Return the sources of the organisation's own tools: those that agents or the settings name."""
     sources = []
-    for source, (name, _) in TOOL_SOURCES.items():
+    for source, (name, _) in provided("tool_sources").items():
         if source not in PREFIXES:
             is_used = bool(getattr(settings, source))
         elif survey.has_server_tools:  # agents that name tools of a missing capability are excluded
@@ -156,15 +156,15 @@ def _find_sources(settings: OrgSettings, survey: Survey) -> list[str]:
 
 
 def _get_sources(org: Organisation, sources: Iterable[str]) -> list[ToolSource]:
-    return [org.get_cache(load_provided(TOOL_SOURCES, source)) for source in sources]
+    return [org.get_cache(load_provided("tool_sources", source)) for source in sources]
 
 
 def get_server_sources(org: OrgPath) -> dict[str, ServerSource]:
     """Return the available sources of server tools, by capability."""
-    owners = ((TOOL_SOURCES[prefix][0], prefix) for prefix in PREFIXES)
+    owners = ((provided("tool_sources")[prefix][0], prefix) for prefix in PREFIXES)
     available = ((name, prefix) for name, prefix in owners if not missing_reason(name))
     return {
-        name: Organisation.from_path(org).get_cache(load_provided(TOOL_SOURCES, prefix)) for name, prefix in available
+        name: Organisation.from_path(org).get_cache(load_provided("tool_sources", prefix)) for name, prefix in available
     }
 
 
@@ -198,7 +198,7 @@ class ToolRegistry:
         from lemming.kernel.tools.tool_decorator import get_declaration
 
         if get_declaration(tool) is not None:
-            tool = load_provided(FUNCTION_TOOLS, "function")(tool)
+            tool = load_provided("function_tools", "function")(tool)
         if not isinstance(tool, Tool):
             raise TypeError(f"register expects an instance of a Tool, got {tool!r}")
         require_usable(tool)

@@ -18,7 +18,7 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.json_schema.shorten import shorten_schema
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.journal.open_requests import is_found_tool
-from lemming.kernel.plugins.capability_table import PREFIXES, TOOLS
+from lemming.kernel.plugins.capability_table import PREFIXES, provided
 from lemming.kernel.tools.tool_definition import Tool
 from lemming.kernel.tools.toolset import TOOL_SEARCH
 
@@ -27,7 +27,7 @@ BYTES_A_TOKEN = 4
 _WORD = re.compile(r"[._-]")
 ACTIONS = frozenset({"answer", "send", "remember", "done"})
 """Names that the engine's own actions have: a tool of such a name is offered under another."""
-_NEVER = ACTIONS | TOOLS.keys()
+_NEVER = ACTIONS | provided("tools").keys()
 
 
 class ToolListing(NamedTuple):

@@ -16,7 +16,7 @@ from lemming.kernel.base.problems import make_note, make_warning
 from lemming.kernel.base.version import __version__
 from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.plugins.capability_loader import find_fact, load_provided
-from lemming.kernel.plugins.capability_table import EXECUTORS
+from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.tick.validation.checks import Check
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
@@ -220,7 +220,7 @@ def _check_history(run: CheckRun) -> Iterator[Problem]:
 
 def _check_executor(run: CheckRun) -> Iterator[Problem]:
     settings = run.settings.org
-    if settings.executor not in EXECUTORS:
+    if settings.executor not in provided("executors"):
         yield make_note(settings.executor)
         return
     address = settings.executor_address
@@ -229,7 +229,7 @@ def _check_executor(run: CheckRun) -> Iterator[Problem]:
             f"cluster at {address}: not checked; `lemming doctor --connect` checks it, if you trust the cluster"
         )
         return
-    connect = load_provided(EXECUTORS, settings.executor)
+    connect = load_provided("executors", settings.executor)
     with contextlib.closing(connect(address, connect_s=CONNECT_S)) as cluster:
         workers: dict[str, int] = cluster.count_worker_slots()
     text = f"cluster at {address}: {format_count(len(workers), 'worker')}, {sum(workers.values())} parallel calls"

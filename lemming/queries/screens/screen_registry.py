@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.plugins.capability_loader import missing_reason
 from lemming.kernel.plugins.capability_spec import load_object
-from lemming.kernel.plugins.capability_table import SCREENS as CAPABILITY_SCREENS
+from lemming.kernel.plugins.capability_table import provided
 
 if TYPE_CHECKING:
     from lemming.queries.screens.screen import Screen
@@ -33,14 +33,14 @@ OWN_SCREENS = {
 
 def load_screen(name: str) -> Screen:
     """Return a screen by name. Raises `UsageError` for an unknown name, or if its capability is not installed."""
-    if name not in OWN_SCREENS and name not in CAPABILITY_SCREENS:
+    if name not in OWN_SCREENS and name not in provided("screens"):
         from lemming.kernel.base.jsontext import did_you_mean
 
         names = list_screen_names()
         raise UsageError(
             f'screen "{name[:80]}" does not exist', hint=did_you_mean(name[:80], names) or ", ".join(names)
         )
-    owner, path = CAPABILITY_SCREENS.get(name, ("", OWN_SCREENS.get(name, "")))
+    owner, path = provided("screens").get(name, ("", OWN_SCREENS.get(name, "")))
     if owner and (reason := missing_reason(owner)):
         raise UsageError(reason, hint="install lemming-engine again")
     screen: Screen = load_object(path)
@@ -49,7 +49,7 @@ def load_screen(name: str) -> Screen:
 
 def list_screen_names() -> list[str]:
     """Return the names of all installed screens."""
-    return [*OWN_SCREENS, *(name for name, (owner, _) in CAPABILITY_SCREENS.items() if not missing_reason(owner))]
+    return [*OWN_SCREENS, *(name for name, (owner, _) in provided("screens").items() if not missing_reason(owner))]
 
 
 def iter_screens() -> Iterator[Screen]:

@@ -16,9 +16,9 @@ from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import get_capability, load_provided
+from lemming.kernel.plugins.capability_loader import get_capability, load_item
 from lemming.kernel.plugins.capability_spec import load_object
-from lemming.kernel.plugins.capability_table import CHECKS, LISTED, PREFIXES
+from lemming.kernel.plugins.capability_table import LISTED, PREFIXES
 from lemming.kernel.plugins.plugin_registry import find_unimported
 from lemming.kernel.providers import is_channel, is_person
 from lemming.kernel.tools import Tool, get_toolset, missing_server_tool_reason
@@ -124,7 +124,8 @@ def find_check(
 ) -> Callable[[Any], Iterable[Problem]] | None:
     """Return the check of a capability in a scope, or None. Raises `ConfigError` for a missing capability."""
     if name in LISTED:
-        check = load_provided(CHECKS[scope], name) if name in CHECKS[scope] else None
+        path = LISTED[name].items("checks").get(scope)
+        check = load_item(name, path) if path else None
     else:
         item = get_capability(name, plugins).provides.get("checks", {}).get(scope)
         check = load_object(item) if isinstance(item, str) else item
