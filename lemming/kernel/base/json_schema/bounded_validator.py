@@ -121,22 +121,12 @@ def _make_validator(steps: StepBudget, size: int) -> Any:
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
-    own_checks = {
-        "additionalProperties": _additional_properties,
-        "const": _const,
-        "enum": _enum,
-        "pattern": _pattern,
-        "patternProperties": _pattern_properties,
-        "unevaluatedProperties": _unevaluated_properties,
-        "uniqueItems": _unique_items,
-    }
     base_checks = Draft202012Validator.VALIDATORS
-    checks = {**base_checks, **{name: check(steps) for name, check in own_checks.items()}}
-    counted = {name: _count_steps(check, steps, _keyword_cost) for name, check in checks.items()}
+    checks = {name: _count_steps(check, steps, _keyword_cost) for name, check in {**base_checks, **_CHECKS}.items()}
     for keyword in ("$ref", "$dynamicRef"):
-        counted[keyword] = _count_steps(base_checks[keyword], steps, partial(_ref_cost, size=size))
-    counted["format"] = _ignore_format
-    kind: Any = extend(Draft202012Validator, counted)  # type: ignore[no-untyped-call]
+        checks[keyword] = _count_steps(base_checks[keyword], steps, partial(_ref_cost, size=size))
+    checks["format"] = _ignore_format
+    kind: Any = extend(Draft202012Validator, checks)  # type: ignore[no-untyped-call]
 
     base_evolve = kind.evolve
 
@@ -148,7 +138,7 @@ def _make_validator(steps: StepBudget, size: int) -> Any:
             changes["schema"] = {key: value for key, value in part.items() if key != "$schema"}
         return base_evolve(self, **changes)
 
-    kind.evolve = evolve
+    kind.evolve, kind.steps = evolve, steps
     return kind
 
 
@@ -203,23 +193,17 @@ def _error(message: str) -> Any:
     return ValidationError(message)
 
 
-def _pattern(steps: StepBudget) -> Keyword:
-    def pattern(_: Any, pattern_text: str, instance: Any, __: Json) -> Iterator[Any]:
-        if isinstance(instance, str) and not steps.has_match(pattern_text, instance):
-            yield _error(f"{instance[:80]!r} does not match {pattern_text[:80]!r}")
-
-    return pattern
+def _pattern(validator: Any, pattern: str, instance: Any, _: Json) -> Iterator[Any]:
+    if isinstance(instance, str) and not validator.steps.has_match(pattern, instance):
+        yield _error(f"{instance[:80]!r} does not match {pattern[:80]!r}")
 
 
-def _pattern_properties(steps: StepBudget) -> Keyword:
-    def pattern_properties(validator: Any, subschemas: Json, instance: Any, _: Json) -> Iterator[Any]:
-        if isinstance(instance, dict):
-            for pattern, schema in subschemas.items():
-                for key, value in instance.items():
-                    if steps.has_match(pattern, key):
-                        yield from validator.descend(value, schema, path=key, schema_path=pattern)
-
-    return pattern_properties
+def _pattern_properties(validator: Any, subschemas: Json, instance: Any, _: Json) -> Iterator[Any]:
+    if isinstance(instance, dict):
+        for pattern, schema in subschemas.items():
+            for key, value in instance.items():
+                if validator.steps.has_match(pattern, key):
+                    yield from validator.descend(value, schema, path=key, schema_path=pattern)
 
 
 def _additional_keys(steps: StepBudget, instance: Json, schema: Json) -> list[str]:
@@ -230,25 +214,22 @@ def _additional_keys(steps: StepBudget, instance: Json, schema: Json) -> list[st
     ]
 
 
-def _additional_properties(steps: StepBudget) -> Keyword:
-    def additional_properties(validator: Any, subschema: Any, instance: Any, schema: Json) -> Iterator[Any]:
-        if not isinstance(instance, dict):
-            return
-        extra_keys = _additional_keys(steps, instance, schema)
-        if isinstance(subschema, dict):
-            for key in extra_keys:
-                yield from validator.descend(instance[key], subschema, path=key)
-        elif not subschema and extra_keys:
-            key_list, is_single = ", ".join(map(repr, sorted(extra_keys))), len(extra_keys) == 1
-            if "patternProperties" in schema:
-                patterns = ", ".join(map(repr, sorted(schema["patternProperties"])))
-                verb = "does" if is_single else "do"
-                yield _error(f"{key_list} {verb} not match any of the regexes: {patterns}")
-            else:
-                verb_form = "was" if is_single else "were"
-                yield _error(f"Additional properties are not allowed ({key_list} {verb_form} unexpected)")
-
-    return additional_properties
+def _additional_properties(validator: Any, subschema: Any, instance: Any, schema: Json) -> Iterator[Any]:
+    if not isinstance(instance, dict):
+        return
+    extra_keys = _additional_keys(validator.steps, instance, schema)
+    if isinstance(subschema, dict):
+        for key in extra_keys:
+            yield from validator.descend(instance[key], subschema, path=key)
+    elif not subschema and extra_keys:
+        key_list, is_single = ", ".join(map(repr, sorted(extra_keys))), len(extra_keys) == 1
+        if "patternProperties" in schema:
+            patterns = ", ".join(map(repr, sorted(schema["patternProperties"])))
+            verb = "does" if is_single else "do"
+            yield _error(f"{key_list} {verb} not match any of the regexes: {patterns}")
+        else:
+            verb = "was" if is_single else "were"
+            yield _error(f"Additional properties are not allowed ({key_list} {verb} unexpected)")
 
 
 def _equality_key(value: Any, steps: StepBudget) -> Any:
@@ -264,52 +245,37 @@ def _equality_key(value: Any, steps: StepBudget) -> Any:
     return value
 
 
-def _const(steps: StepBudget) -> Keyword:
-    def const(_: Any, expected: Any, instance: Any, __: Json) -> Iterator[Any]:
-        if _equality_key(expected, steps) != _equality_key(instance, steps):
-            yield _error(f"{expected!r} was expected")
-
-    return const
+def _const(validator: Any, expected: Any, instance: Any, _: Json) -> Iterator[Any]:
+    if _equality_key(expected, validator.steps) != _equality_key(instance, validator.steps):
+        yield _error(f"{expected!r} was expected")
 
 
-def _enum(steps: StepBudget) -> Keyword:
-    def enum(_: Any, options: list[Any], instance: Any, __: Json) -> Iterator[Any]:
-        instance_key = _equality_key(instance, steps)
-        if all(_equality_key(option, steps) != instance_key for option in options):
-            yield _error(f"{instance!r} is not one of {options!r}")
-
-    return enum
+def _enum(validator: Any, options: list[Any], instance: Any, _: Json) -> Iterator[Any]:
+    instance_key = _equality_key(instance, validator.steps)
+    if all(_equality_key(option, validator.steps) != instance_key for option in options):
+        yield _error(f"{instance!r} is not one of {options!r}")
 
 
-def _unique_items(steps: StepBudget) -> Keyword:
-    def unique_items(_: Any, is_required: Any, instance: Any, __: Json) -> Iterator[Any]:
-        if is_required and isinstance(instance, list):
-            unique_keys = {_equality_key(item, steps) for item in instance}
-            if len(unique_keys) < len(instance):
-                yield _error(f"{instance!r} has non-unique elements")
-
-    return unique_items
+def _unique_items(validator: Any, is_required: Any, instance: Any, _: Json) -> Iterator[Any]:
+    if not is_required or not isinstance(instance, list):
+        return
+    if len({_equality_key(item, validator.steps) for item in instance}) < len(instance):
+        yield _error(f"{instance!r} has non-unique elements")
 
 
-def _unevaluated_properties(steps: StepBudget) -> Keyword:
-    def unevaluated_properties(validator: Any, subschema: Any, instance: Any, schema: Json) -> Iterator[Any]:
-        if not isinstance(instance, dict):
-            return
-        evaluated = _evaluated_keys(validator, instance, schema, steps)
-        unevaluated = [key for key in instance if key not in evaluated]
-        invalid_keys = [key for key in unevaluated for _ in validator.descend(instance[key], subschema, path=key)]
-        if invalid_keys:
-            key_list, verb_form = (
-                ", ".join(map(repr, sorted(invalid_keys))),
-                "was" if len(invalid_keys) == 1 else "were",
-            )
-            if subschema is False:
-                yield _error(f"Unevaluated properties are not allowed ({key_list} {verb_form} unexpected)")
-            else:
-                message = "Unevaluated properties are not valid under the given schema"
-                yield _error(f"{message} ({key_list} {verb_form} unevaluated and invalid)")
-
-    return unevaluated_properties
+def _unevaluated_properties(validator: Any, subschema: Any, instance: Any, schema: Json) -> Iterator[Any]:
+    if not isinstance(instance, dict):
+        return
+    evaluated = _evaluated_keys(validator, instance, schema, validator.steps)
+    unevaluated = [key for key in instance if key not in evaluated]
+    invalid_keys = [key for key in unevaluated for _ in validator.descend(instance[key], subschema, path=key)]
+    if invalid_keys:
+        key_list, verb = ", ".join(map(repr, sorted(invalid_keys))), "was" if len(invalid_keys) == 1 else "were"
+        if subschema is False:
+            yield _error(f"Unevaluated properties are not allowed ({key_list} {verb} unexpected)")
+        else:
+            message = "Unevaluated properties are not valid under the given schema"
+            yield _error(f"{message} ({key_list} {verb} unevaluated and invalid)")
 
 
 def _evaluated_keys(validator: Any, instance: Json, schema: Any, steps: StepBudget) -> set[str]:
@@ -344,3 +310,15 @@ def _evaluated_keys(validator: Any, instance: Json, schema: Any, steps: StepBudg
 
 def _is_valid(validator: Any, instance: Any, schema: Any) -> bool:
     return next(validator.descend(instance, schema), None) is None
+
+
+_CHECKS: dict[str, Keyword] = {
+    "additionalProperties": _additional_properties,
+    "const": _const,
+    "enum": _enum,
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "unevaluatedProperties": _unevaluated_properties,
+    "uniqueItems": _unique_items,
+}
+"""The keywords that are done here."""
