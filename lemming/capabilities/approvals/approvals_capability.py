@@ -23,6 +23,7 @@ from lemming.ext import (
     Allowed,
     AskPerson,
     CallNote,
+    CallTool,
     Capability,
     CheckSubject,
     Deferred,
@@ -90,9 +91,13 @@ class ApprovalsCapability(Capability):
         return turn.get_cache(TurnApprovals).to_snapshot()
 
     def intercept(self, effect: AskPerson, turn: TurnView) -> Interception:
-        """Answer for a person who has approved a call, or ask about it. The kernel asks about what is no live call."""
-        if not isinstance(effect.subject, RunTool):
+        """Answer for a person who has approved, or ask. The kernel asks about a call once it is live."""
+        if isinstance(effect.subject, CallTool):
             return None
+        if not isinstance(effect.subject, RunTool):
+            from lemming.capabilities.approvals.pending_entries import EntryApprovals
+
+            return turn.get_cache(EntryApprovals).decide(effect)
         from lemming.capabilities.approvals.pending_calls import CallApprovals
 
         return turn.live.get_cache(CallApprovals).decide(effect, effect.subject)

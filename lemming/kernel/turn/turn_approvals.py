@@ -9,25 +9,22 @@ from typing import TYPE_CHECKING
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.ledger import AgentState
-from lemming.kernel.journal.open_requests import PUBLISH, SPEND, SubRequest
+from lemming.kernel.journal.open_requests import PUBLISH
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.current_request import make_sub_request
-from lemming.kernel.obligations.file_bindings import describe_changed_files, find_changes_after_decision
+from lemming.kernel.obligations.file_bindings import find_changes_after_decision
 from lemming.kernel.obligations.grants import list_grants, mark_calls_made
 from lemming.kernel.obligations.pending_approvals import (
-    PendingAction,
     action_digest,
     parse_pending_action,
-    too_many_message,
 )
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.approved_calls import insert_results, store_results
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, WRITTEN_ENTRY_KEY
-from lemming.kernel.turn.turn_effects import AskModel, AskPerson, Outcome, Rejected, Suspended, WriteEntry
+from lemming.kernel.turn.turn_writes import describe_entry
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_state import TurnState
@@ -43,8 +40,6 @@ class TurnApprovals:
     def __init__(self, turn_state: TurnState) -> None:
         self.turn_state, self.snapshot = turn_state, turn_state.inputs.given.get(DECISION_RULES, {})
         self._used_grants: list[tuple[Json, bool]] = []  # grants of the calls made, and True for side effects
-        self._changed_files: list[str] = []  # files that changed since an entry was approved
-        self._spending_requests: list[Json] = []  # payloads of requests to spend more
         self._written_requests: Sequence[OutboxEntry] = ()  # requests written at the end of the turn
 
     def start(self) -> End | None:
@@ -82,8 +77,7 @@ class TurnApprovals:
     def _publish(self, call: ToolCall, at: str) -> None:
         """Write an approved entry. Gates that block still apply.
 
-        An entry whose files have changed is checked like an unapproved entry; `_changed_files` names the files
-        meanwhile.
+        An entry whose files have changed is checked like an unapproved entry.
         """
         assert call.approved, "who approved it is known"
         turn_state = self.turn_state
@@ -99,15 +93,15 @@ class TurnApprovals:
             return
         (carried,) = turn_state.bind_files([new.payload], at)
         # The person approved these contents of the files: others need another decision.
-        changed = self._changed_files = find_changes_after_decision(call.approved, carried.files)
+        changed = find_changes_after_decision(call.approved, carried.files)
         written = new if changed else new._replace(payload=carried.payload)
-        if entry := turn_state.stage_entry(written, at, grant=None if changed else call.approved):
+        grant = None if changed else call.approved
+        if entry := turn_state.stage_entry(written, at, grant=grant, changed_files=changed):
             if changed:  # and no gate asks again: it goes out as it is now
                 (carried,) = turn_state.bind_files([entry.payload], at)
                 turn_state.entries[-1] = replace(entry, payload=carried.payload)
-            description = {**_describe_entry(new), WRITTEN_ENTRY_KEY: entry.identity}
+            description = {**describe_entry(new), WRITTEN_ENTRY_KEY: entry.identity}
             turn_state.add_result(OUTBOX_ENTRIES, description, ToolResult(True, f"written: {entry.identity}"))
-        self._changed_files = []
 
     def bind_entries(self, first: int, at: str) -> None:
         """Bind pending entries, from index `first` on, to the contents of their attached files.
@@ -126,103 +120,16 @@ class TurnApprovals:
             if carried.files:
                 payload = {**entry.payload, "call": {**entry.payload["call"], "binds": {**carried.files}}}
                 turn_state.entries[index] = replace(entry, payload=payload)
-                states[entry.identity] = self.pending_state(payload)
+                states[entry.identity] = {DECISION_RULES: parse_pending_action(payload)}
 
     def record_result(self, result: ToolResult, *, had_side_effects: bool) -> None:
         """Record the grant of an approved call."""
         if DECISION_RULES in result.state:
             self._used_grants.append((result.state[DECISION_RULES], had_side_effects))
 
-    def ask(self, effect: AskPerson) -> Outcome:
-        """Ask persons about an entry or a question to a model. A result tells the model what an entry waits for."""
-        subject = effect.subject
-        if isinstance(subject, AskModel) and "verdict" in effect.facts:
-            self._ask_to_spend(effect.facts["verdict"])
-            return Suspended(effect)
-        if not isinstance(subject, WriteEntry):
-            return Rejected(f"{effect.reason}: no person can be asked about this")
-        askable = self.snapshot.get("askable", {})
-        people = askable.get(effect.asked_by, askable.get("", ()))
-        people = [name for name in people if effect.persons is None or name in effect.persons]
-        turn_state, new, at = self.turn_state, subject.new, subject.at
-        index = len(turn_state.results)
-        # The calls of this reply have their numbers already. A turn started by 0.2.0 keeps its numbering.
-        number = turn_state.call_numbers.reserve(index) if self.snapshot.get("numbered") else index
-        identity = f"{turn_state.inputs.tick}/{turn_state.inputs.agent.name}/{number}"
-        action = PendingAction.from_entry(identity, new, effect.asked_by, effect.reason)
-        if subject.grant:  # of another person, before
-            keys = ("id", "by", "entry", "gate", "sha256", "binds")
-            grants = [{key: item[key] for key in keys} for item in list_grants(subject.grant)]
-            action = replace(action, grants=grants)
-        if refusal := self._find_refusal(action, people):
-            turn_state.add_result(OUTBOX_ENTRIES, _describe_entry(new), refusal)
-            return Suspended(effect)
-        suffix = describe_changed_files(self._changed_files)
-        payload = action.build_request(people, effect.expires, at, suffix=suffix)
-        entry = turn_state.stage_entry(NewEntry("request", payload, []), at, by_engine=True)
-        if entry is not None:  # else the reason is among the results
-            reason = f"WAITS: {' or '.join(people)} is asked to approve it first; it is written in a later turn"
-            result = ToolResult(False, reason, outcome="pending", entries_by=DECISION_RULES)
-            turn_state.add_result(OUTBOX_ENTRIES, _describe_entry(new), result)
-            turn_state.pending_indexes[entry.identity] = len(turn_state.results)
-            turn_state.pending_states[entry.identity] = self.pending_state(payload)
-        return Suspended(effect)
-
-    def _find_refusal(self, action: PendingAction, people: Sequence[str]) -> ToolResult | None:
-        """Return the result of an entry about which nobody is asked now, or None."""
-        if not people:
-            reason = f"REFUSED: it needs approval ({action.gate}), and there is no person here who could approve it"
-            return ToolResult(False, reason, outcome="refused")
-        task, states = self.turn_state.task, self.turn_state.pending_states
-        # The request of the turn has the decisions since.
-        open_requests = {
-            item.key: item for item in (*self.turn_state.inputs.state.requests, *([task.begun] if task else ()))
-        }
-        earlier = (item.held for request in open_requests.values() for item in request.open_sub_requests)
-        pending = [item[DECISION_RULES] for item in (*earlier, *states.values()) if DECISION_RULES in item]
-        if any(item["sha256"] == action.sha256 for item in pending):
-            reason = "WAITS: this very entry waits for approval already; it is written once"
-            return ToolResult(False, reason, outcome="pending")
-        max_approvals = self.turn_state.inputs.agent.turn.max_approvals
-        if sum(item[DECISION_RULES]["tool"] == PUBLISH for item in states.values()) >= max_approvals:
-            return ToolResult(False, too_many_message(max_approvals), outcome="deferred")
-        return None
-
-    def pending_state(self, payload: Json) -> Json:
-        """Return the state to store with a request to a person until it is answered."""
-        return {DECISION_RULES: parse_pending_action(payload)}
-
-    def _ask_to_spend(self, verdict: Json) -> None:
-        """Ask for a raise of the limit that stops a model call.
-
-        Pending and denied raises are not asked again.
-        """
-        line, turn_state = verdict["line"], self.turn_state
-        question = self.snapshot.get("spend", {}).get(line)
-        if not question or not question["people"]:
-            return
-        args = {**question["more"], "of": verdict["about"]}
-        for sub_request in self._sub_requests:
-            call = sub_request.held[DECISION_RULES]
-            if (call["tool"], call["gate"], call["args"]) == (SPEND, line, args) and sub_request.end != "approved":
-                return
-        agent, tick = turn_state.inputs.agent.name, turn_state.inputs.tick
-        action = PendingAction.from_limit(tick, agent, args, line, verdict["why"])
-        expires = (question["expires"],) if "expires" in question else ()
-        amounts = verdict.get("amounts")
-        self._spending_requests.append(
-            action.build_request(question["people"], expires, self.snapshot["at"], amounts=amounts)
-        )
-        turn_state.asks_persons = True
-        turn_state.only_asks = not (turn_state.answers or turn_state.results)
-
-    @property
-    def _sub_requests(self) -> list[SubRequest]:
-        return [to_value(SubRequest, raw) for raw in self.snapshot.get("asked", ())]
-
     def make_requests(self, first: int, room: int) -> list[OutboxEntry]:
         """Return the requests to persons after the turn's first `first` entries, at most `room`."""
-        payloads = [*self.snapshot.get("new", ()), *self._spending_requests]
+        payloads = [*self.snapshot.get("new", ()), *(new.payload for new in self.turn_state.last_requests)]
         inputs, at = self.turn_state.inputs, str(self.snapshot.get("at", ""))
         self._written_requests = [
             OutboxEntry(inputs.entry_id(number), inputs.tick, inputs.agent.name, "request", payload, [], at)
@@ -271,9 +178,3 @@ def _to_approved_call(item: Json) -> ToolCall:
     grant |= {"sha256": action_digest(call["tool"], args), "is_edited": "args" in item and "binds" not in item}
     grant |= {"gate": call["gate"], "grants": call.get("grants", ())}
     return ToolCall(call["tool"], args, "", grant)
-
-
-def _describe_entry(new: NewEntry) -> Json:
-    """Return a description of a result's entry."""
-    step = {"step": new.payload["step"]} if "step" in new.payload else {}
-    return {"kind": new.kind, "target": new.payload.get("target"), **step}

@@ -304,14 +304,15 @@ class Rejected(Outcome):
 class Suspended(Outcome):
     """A person has to decide about `question.subject` first.
 
-    For a call: `request` is the entry by which the capability `by` asks the person, `reason` the text that the model
-    sees.
+    `request`: the entry by which the capability `by` asks persons, or None if nobody is asked now. `reason`: the text that
+    the model sees, in a result with this `outcome`.
     """
 
     question: AskPerson
     request: NewEntry | None = None
     reason: str = ""
     by: str = ""
+    outcome: ResultOutcome = "pending"
 
 
 @dataclass(frozen=True, slots=True)

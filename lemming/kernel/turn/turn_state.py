@@ -107,24 +107,16 @@ class TurnState(TurnWrites):
         effect = AskPerson(
             subject=question, asked_by=verdict["line"], reason=verdict["why"], facts={"verdict": verdict}
         )
-        if self.chain:
-            self.chain.dispatch(effect)
-        else:
-            self._ask_person(effect)
+        outcome = self.chain.dispatch(effect) if self.chain else None
+        if isinstance(outcome, Suspended) and outcome.request:
+            self.last_requests.append(outcome.request)
+            self.asks_persons, self.only_asks = True, not (self.answers or self.results)
 
-    def _ask_person(self, effect: AskPerson) -> Outcome:
-        """Ask persons about an effect, which is suspended until a person has decided."""
-        if isinstance(effect.subject, CallTool):
-            return self._ask_about_call(effect, effect.subject)
-        if isinstance(effect.subject, WriteEntry) and effect.is_answered_by(effect.subject.grant):
-            return Allowed(effect)
-        if self.approvals is None:
-            return Rejected(f"{effect.reason}: a person must approve, and nothing here asks persons")
-        outcome: Outcome = self.approvals.ask(effect)
-        return outcome
-
-    def _ask_about_call(self, question: AskPerson, effect: CallTool) -> Outcome:
+    def _ask_person(self, question: AskPerson) -> Outcome:
         """Ask persons about a call. The call then carries the question, and waits or is made with their approval."""
+        if not isinstance(question.subject, CallTool):
+            return Rejected(f"{question.reason}: a person must approve, and nothing here asks persons")
+        effect = question.subject
         self.call_questions = (*self.call_questions, question)
         number, staged = self.call_numbers.peek(len(self.results)), self.stage_labels()
         if self.source.is_approved(number, effect.call, effect.at, staged, self.call_questions):
@@ -274,6 +266,8 @@ class TurnState(TurnWrites):
                     self._take_result(effect.call, answer, at)
                 elif before == (len(self.results), len(self.entries)):  # neither a result nor a question to others
                     self.refuse_call(call, ToolResult(False, "a capability gave no result of the call"))
+            case Suspended(AskPerson(subject=WriteEntry() as entry)) as stopped:
+                self._report_stopped_entry(entry.new, stopped, at)
             case Rejected() | Deferred() as refusal:
                 self._fail_if_final(refusal)
                 self.refuse_call(call, ToolResult(False, refusal.reason, outcome=refusal.outcome))
@@ -326,10 +320,7 @@ class TurnState(TurnWrites):
             alone = self.is_answered and new.kind == "request"  # otherwise it would end with the answered request
             entry = self.stage_entry(new, at, by_engine=bool(result.entries_by), alone=alone)
             if entry and result.outcome == "pending":  # another result took its place
-                self.has_requests = True
-                self.pending_indexes[entry.identity] = len(self.results)
-                if result.entries_by and self.approvals:
-                    self.pending_states[entry.identity] = self.approvals.pending_state(new.payload)
+                self.await_answer(entry, result.entries_by)
 
     def refuse_call(self, call: ToolCall, refusal: ToolResult) -> None:
         """Record a refused call, and inform the model and the observers of the turn."""

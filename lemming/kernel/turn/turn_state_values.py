@@ -157,6 +157,7 @@ class TurnStateValues:
     # Requests.
     only_asks: bool = False  # it asks persons, and shows no agent anything
     asks_persons: bool = False  # because a question was stopped
+    last_requests: list[NewEntry] = field(default_factory=list)  # to persons, written beside the other entries
     pending_indexes: dict[str, int] = field(default_factory=dict)  # entries that ask, with the number of the result
     pending_states: dict[str, dict[str, Any]] = field(default_factory=dict)  # of capabilities, by entry that asks
 

@@ -83,6 +83,11 @@ class TurnView(ObjectCache):
         return len(self._state.pending_indexes)
 
     @property
+    def pending_states(self) -> Sequence[Mapping[str, Json]]:
+        """The pending actions of these questions, each by the capability that asks."""
+        return tuple(self._state.pending_states.values())
+
+    @property
     def live(self) -> LivePhase:
         """The live phase, for `RunTool` and the other effects of `live_effects`. Raises `TypeError` elsewhere."""
         if self._live is None:
@@ -223,6 +228,10 @@ class TurnView(ObjectCache):
     def fail_request(self, reason: str) -> None:
         """Answer the turn's request with the reason for its failure."""
         self._state.fail_request(reason)
+
+    def reserve_number(self) -> int:
+        """Return a number for an item that is no call, among the numbers of the turn's calls."""
+        return self._state.call_numbers.reserve(len(self._state.results))
 
     # --- writes ---------------------------------------------------------------------------------------
 

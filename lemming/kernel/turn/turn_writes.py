@@ -21,18 +21,19 @@ from lemming.kernel.messages import (
     parse_file_names,
     to_file_effect,
 )
+from lemming.kernel.obligations.pending_approvals import parse_pending_action
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.addressing import complete_entry, find_unknown_targets
 from lemming.kernel.turn.loop_breaker import repetition_hint
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, RESULTS_CHARS, render_result, tool_use_json
 from lemming.kernel.turn.turn_effects import (
     Allowed,
-    Deferred,
     EndTurn,
-    Outcome,
     Refusal,
     Rejected,
     Seal,
+    Suspended,
     Withdraw,
     WriteEntry,
     WriteFile,
@@ -62,8 +63,9 @@ class TurnWrites(TurnStateValues):
         by_engine: bool = False,
         grant: Mapping[str, Any] | None = None,
         alone: bool = False,
+        changed_files: Sequence[str] = (),
     ) -> OutboxEntry | None:
-        """Stage an entry with known fields filled in.
+        """Stage an entry with known fields filled in. `changed_files`: those that changed since persons approved it.
 
         A rejected entry adds a result with the reason, and returns None.
         """
@@ -82,11 +84,12 @@ class TurnWrites(TurnStateValues):
             return self._write_entry(new, at)
         kind, payload, tags = new
         effect = WriteEntry(kind=kind, payload=payload, tags=tags, at=at, grant=grant, is_independent=alone)
+        effect = replace(effect, facts={"changed_files": changed_files}) if changed_files else effect
         outcome = self.chain.dispatch(effect)
         if isinstance(outcome, Allowed):
             entry: OutboxEntry = outcome.answer
             return entry
-        self._report_stopped_entry(new, outcome)
+        self._report_stopped_entry(new, outcome, at)
         return None
 
     def _write_entry(self, new: NewEntry, at: str) -> OutboxEntry:
@@ -96,12 +99,27 @@ class TurnWrites(TurnStateValues):
         self.entries.append(entry)
         return entry
 
-    def _report_stopped_entry(self, new: NewEntry, outcome: Outcome) -> None:
-        """Tell the model why an entry is not written. A suspended one has its result from the question."""
-        if isinstance(outcome, Rejected | Deferred):
-            self._fail_if_final(outcome)
-            args = {"kind": new.kind, "target": new.payload.get("target")}
-            self.add_result(OUTBOX_ENTRIES, args, ToolResult(False, outcome.reason, outcome=outcome.outcome))
+    def _report_stopped_entry(self, new: NewEntry, stopped: Refusal, at: str) -> None:
+        """Tell the model why an entry is not written, and write the request to the persons who must decide first."""
+        self._fail_if_final(stopped)
+        args = {"kind": new.kind, "target": new.payload.get("target")}
+        request = None
+        if isinstance(stopped, Suspended):
+            subject = stopped.question.subject
+            args = describe_entry(subject.new if isinstance(subject, WriteEntry) else new)
+            request = self.stage_entry(stopped.request, at, by_engine=True) if stopped.request else None
+            if not stopped.reason or (stopped.request and request is None):  # the reason is among the results
+                return
+        self.add_result(OUTBOX_ENTRIES, args, ToolResult(False, stopped.reason, outcome=stopped.outcome))
+        if request and isinstance(stopped, Suspended):
+            self.await_answer(request, stopped.by)
+
+    def await_answer(self, request: OutboxEntry, asked_by: str) -> None:
+        """Let the last result wait for the answer to an entry, and the pending action of the capability that asks."""
+        self.has_requests = True
+        self.pending_indexes[request.identity] = len(self.results)
+        if asked_by and DECISION_RULES in self.inputs.given:
+            self.pending_states[request.identity] = {DECISION_RULES: parse_pending_action(request.payload)}
 
     def _fail_if_final(self, refusal: Refusal) -> None:
         """End the turn as failed if a capability said so."""
@@ -181,7 +199,7 @@ class TurnWrites(TurnStateValues):
                 effect = WriteEntry(kind=entry.kind, payload=entry.payload, tags=entry.tags, at=at, written=entry)
                 passed = chain.decide(effect)
                 if not isinstance(passed, WriteEntry):
-                    self._report_stopped_entry(effect.new, passed)
+                    self._report_stopped_entry(effect.new, passed, at)
                 elif passed.new == effect.new:
                     yield file
                 else:
@@ -294,6 +312,12 @@ class TurnWrites(TurnStateValues):
         """End the turn as failed."""
         self.forced_end, self.stop_error = "failed", error
         return "failed"
+
+
+def describe_entry(new: NewEntry) -> dict[str, Any]:
+    """Return the arguments of the result for an entry that a person decides about."""
+    step = {"step": new.payload["step"]} if "step" in new.payload else {}
+    return {"kind": new.kind, "target": new.payload.get("target"), **step}
 
 
 def parse_entry_file(file: FileEffect, agent_name: str) -> OutboxEntry | None:
