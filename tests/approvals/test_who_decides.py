@@ -24,6 +24,19 @@ def test_an_edited_request_has_no_effect_on_the_call(tmp_path: Path) -> None:
     assert any("shows another call" in remark for remark in turn.remarks)
 
 
+@pytest.mark.parametrize("shown", [None, "ring the bell"])
+def test_a_request_that_shows_no_call_any_more_has_no_effect_on_the_call_either(tmp_path: Path, shown: Any) -> None:
+    base = make(tmp_path, ring())
+    tick(base)
+    (request,) = requests(base)
+    edit(base, request.file, payload={**request.payload, "call": shown})
+    by_hand(base, "human", 1, "yes", reply_to=request.id, target="ada", decision="approve")
+    turn = tick(base)
+    assert Ring.rung == ["once"]
+    assert turn
+    assert "shows another call than it asked about" in turn.remarks[0]
+
+
 def test_of_two_deciders_the_first_counts_and_the_second_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +99,18 @@ def test_a_person_who_cannot_be_reached_is_not_asked(tmp_path: Path) -> None:
     base = make(tmp_path, ring(), permissions={"read_outboxes": [], "tools": ["ring"]})
     tick(base)
     assert "each of them and ada must read the other" in finished(base, 1)[0][1]
+
+
+def test_a_yes_of_somebody_whom_the_agent_may_not_read_any_more_is_none(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), people=("eve", "human"))
+    tick(base)
+    assert lemming(base, "approve", "1/ada/0", "--as", "human") == 0
+    edit(base, "agents/ada/resume.json", permissions={"read_outboxes": ["eve"], "tools": ["ring"]})
+    tick(base)
+    assert (Ring.rung, len(requests(base))) == ([], 1)
+    by_hand(base, "eve", 2, "yes", reply_to=requests(base)[0].id, target="ada", decision="approve")
+    tick(base)
+    assert Ring.rung == ["once"]
 
 
 def test_who_decided_must_be_one_of_those_whom_the_gate_hears_as_the_call_is_made(tmp_path: Path) -> None:

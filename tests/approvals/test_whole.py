@@ -199,6 +199,11 @@ def test_words_that_name_no_file_are_not_said_to_be_missing_files(tmp_path: Path
     assert requests(base)[0].payload["call"]["binds"] == {}
 
 
+def test_a_line_about_a_command_shows_its_other_arguments_too() -> None:
+    call = {"tool": "shell", "args": {"command": "ls", "as_root": True}, "why": "it runs", "gate": "g"}
+    assert '"as_root": true' in describe_call(call)
+
+
 @pytest.mark.parametrize(
     ("command", "note"),
     [

@@ -145,6 +145,7 @@ def test_a_gate_behind_one_that_settles_all_that_it_concerns(
         [{"at": "out", "then": "block"}, BLOCKS_ALL],
         [{"at": "call", "deny": ["x"], "then": "block"}, BLOCKS_ALL],
         [{"at": "call", "tool": "shell", "then": "block"}, {"at": "call", "tool": "*", "then": "warn"}],
+        [{"at": "call", "tool": "shell", "then": "block"}, {"at": "call", "tool": "file_read", "then": "warn"}],
         [{"at": "call", "class": "read", "then": "block"}, {"at": "call", "tool": "file_*", "then": "warn"}],
         [{"at": "call", "when": OUTSIDE, "then": "block"}, BLOCKS_ALL],
         [

@@ -16,7 +16,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.messages import write_person_entry
+from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.obligations.current_requests import load_requests
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
@@ -154,9 +154,20 @@ def test_a_request_that_is_only_said_fails_too_and_is_not_shown_again(base: Path
     sent = write_person_entry(
         base, "human", tick=1, kind="request", payload=asked, tags=[], created_at="2026-01-01T00:00:00Z"
     )
-    run(base, 2)
-    (said,) = answers(base, "bob").values()
+    run(base, 3)
+    (said,) = (entry.payload for entry in read_outbox_entries(base, "bob"))
     assert (said["status"], said["reply_to"], said["target"]) == ("failed", sent.id, "human")
     assert "AuthenticationFailed" in said["text"]
     assert not load_requests(base).requests.unresolved_requests
     assert [it.tick for it in replay_ticks(base, journal_ticks(base))] == journal_ticks(base)
+
+
+def test_half_of_an_answer_is_not_written_where_the_rest_is_refused(base: Path) -> None:
+    half = {**say("half", kind="status"), "tool_calls": [{"tool": "list_agents", "args": {}}]}
+    script = [{"agent": "bob", "step": 0, "reply": half}, {"agent": "bob", "error": "AuthenticationFailed"}]
+    bob = resume("bob", turn={"take": "all", "max_steps": 2})
+    make_org(base, person(), bob, script=script, models={"human": {"provider": "human"}})
+    tried_once(base)
+    ask(base, "bob")
+    run(base, 2)
+    assert [entry.payload["status"] for entry in read_outbox_entries(base, "bob")] == ["failed"]

@@ -263,6 +263,16 @@ def test_an_agent_that_takes_all_finds_what_is_asked_of_it_in_a_section_until_it
     assert answers(org, "ada")[request.id] == {"text": "here", "reply_to": request.id, "target": "human"}
 
 
+def test_an_agent_that_takes_all_is_not_asked_what_was_cancelled_before_it_answered(tmp_path: Path) -> None:
+    org = org_of(tmp_path, resume("ada", turn={"take": "all"}), script=[{"reply": reply(entry("status", "busy"))}])
+    request = ask(org, "ada", "how many?")
+    tick(org)
+    ask(org, "ada", "never mind", kind="status", cancels=request.id)
+    tick(org)
+    assert "how many?" in prompts(org, 1)["ada"].partition("# Asked of you")[2]
+    assert "# Asked of you" not in prompts(org, 2)["ada"]
+
+
 def test_an_agent_that_takes_all_is_shown_answers_apart_from_other_news(tmp_path: Path) -> None:
     org = org_of(tmp_path, resume("ada", turn={"take": "all"}))
     ask(org, "ada", "yes", kind="response", reply_to="0123456789ab")

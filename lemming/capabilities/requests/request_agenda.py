@@ -161,7 +161,7 @@ class RequestAgenda(Agenda):
         if super().is_irrelevant(entry):
             return True
         if entry.kind == "request":
-            return self._should_take(entry) and self._is_closed(entry)
+            return self._name in entry.targets and self._is_closed(entry)
         if entry.kind == "response":
             return self._sub_requests.is_late(entry)
         sub_requests = self._sub_requests
