@@ -122,7 +122,7 @@ def _build_memory_node(
 
     def is_same(content: bytes) -> bool:
         written = extract_memory_text(content, path)
-        return " ".join(written.split()).startswith(" ".join(text.split())) if is_brief else written == text
+        return "".join(written.split()).startswith("".join(text.split())) if is_brief else written == text
 
     return _resolve_author(write_log, turn, node, is_same)
 
