@@ -1,13 +1,13 @@
 """Load the current requests of an organisation from files, for commands and observers.
 
 The entries about requests are indexed in all outboxes; later reads cover only new entries. Most entries are irrelevant,
-and their bytes show this before parsing. The relevant file names are cached in `.lemming/requests.json`, which may be
-deleted at any time. A cached outbox is valid only if each file still has the same identity: an in-place edit
-invalidates the cache, and so does a copy of the folder.
+and their bytes show this before parsing. The read model caches the relevant file names; a
+cached outbox is valid only if each file still has the same identity. An in-place edit invalidates it, and so does a copy.
 """
 
 from __future__ import annotations
 
+import marshal
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -183,7 +183,7 @@ def outbox_stamp(base: Path, author: str, *, since_ns: int | None = None) -> str
         return ""
     if since_ns is not None and not all(has_stable_mtime(identity, since_ns) for identity in identities):
         return ""
-    return sha256(repr((files, identities)).encode("utf-8", "surrogateescape")).hexdigest()
+    return sha256(marshal.dumps((files, identities), 2)).hexdigest()  # version 2 has the same bytes for the same values
 
 
 SHOWN_WHEN_AMBIGUOUS = 10

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.agents import Survey, list_agent_folders
 from lemming.kernel.base import paths
@@ -29,12 +29,14 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_installed
 from lemming.kernel.tick.firing_plan import find_channels, find_people
-from lemming.kernel.tick.running_tick import Tick
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.descriptions import ExpiredMemory, OrgQuery
 from lemming.kernel.turn.preparation import RetentionHold
 from lemming.kernel.turn.preparation_chain import active_capabilities, agents_without_requests
 from lemming.operations.gateways import Gateways
+
+if TYPE_CHECKING:
+    from lemming.kernel.tick.running_tick import Tick
 
 # A reader that is seldom due gets two more turns; ten periods bound what a stopped reader can hold.
 EXTRA_TURNS, MAX_RETENTIONS = 2, 10

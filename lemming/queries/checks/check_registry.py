@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.agents import Survey, hold_survey, list_agent_folders, survey_agents
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, LemmingError, Problem, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_spec import load_object
@@ -63,6 +65,7 @@ class CheckRun:
         self.config_error = LemmingError("the settings cannot be read")
         self.agent, self.newest, self.every, self.connect, self.steps = agent, newest, every, connect, steps
         self._uses_all_cores = uses_all_cores
+        self._outbox_files: dict[str, Sequence[str] | None] = {}
         self.unopened_entries = 0
         """How many entries were not opened."""
 
@@ -135,6 +138,14 @@ class CheckRun:
     def agent_folders(self) -> list[str]:
         """The folders below `agents/`."""
         return list_agent_folders(self.org)
+
+    def list_outbox_files(self, author: str) -> Sequence[str] | None:
+        """Return the sorted names in an outbox, or None for an outbox that cannot be listed."""
+        if author not in self._outbox_files:
+            self._outbox_files[author] = None
+            with contextlib.suppress(OSError):
+                self._outbox_files[author] = fs.list_names(f"{self.org}/{paths.outbox_folder(author)}")
+        return self._outbox_files[author]
 
     @property
     def agent_names(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from lemming.journal_tools.outbox_validation import validate_outbox, validate_outbox_files
+from lemming.journal_tools.outbox_validation import select_newest, validate_outbox, validate_outbox_files
 from lemming.kernel.agents import suggest_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, LemmingError, Problem
@@ -14,7 +14,7 @@ from lemming.kernel.base.problems import make_warning
 from lemming.kernel.files import fs
 from lemming.kernel.inboxes.visibility import future_tick_problems
 from lemming.kernel.memory import load_memories
-from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.messages import OutboxEntry, parse_file_names, read_entry
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.checks import Check
@@ -47,9 +47,8 @@ def _check_entries(run: CheckRun) -> Iterator[Problem]:
         tick = load_tick(run.org)
     for number, name in enumerate(filter(paths.AGENT_NAME.match, run.agent_names)):
         run.steps("outboxes", number, len(run.agent_names))
-        try:
-            files = fs.list_names(f"{run.org}/{paths.outbox_folder(name)}")
-        except OSError:
+        files = run.list_outbox_files(name)
+        if files is None:
             yield from validate_outbox(run.org, name)
             continue
         yield from validate_outbox_files(run.org, name, files, newest=newest)
@@ -115,11 +114,20 @@ def _check_targets(run: CheckRun) -> Iterator[Problem]:
     survey = run.survey
     known_agents = [*survey.agents, *survey.broken]
     for name in survey.agents if run.agent is None else [run.agent]:
-        newest = read_outbox_entries(run.org, name, limit=MAX_ENTRIES_CHECKED)
-        for entry in (entry for entry in newest if entry.tick == newest[-1].tick):
+        for entry in _iter_newest_entries(run, name):
             for target, reason in find_unknown_targets(entry, known_agents, ()).items():
                 message, hint = f'{name} wrote to "{target}", but {reason}', "name the other agents in its instructions"
                 yield make_warning(message, "/payload/target", hint, entry.file, "LMG-301")
+
+
+def _iter_newest_entries(run: CheckRun, author: str) -> Iterator[OutboxEntry]:
+    """Yield the last readable entries of an author's newest tick."""
+    files = run.list_outbox_files(author) if paths.AGENT_NAME.match(author) else []
+    for newest in select_newest(files or [], 1):  # their names alone are parsed: an outbox may hold very many
+        of_tick = [file for file in files or [] if file.startswith(newest.partition("_")[0])]
+        for name in parse_file_names(author, of_tick)[-MAX_ENTRIES_CHECKED:]:
+            with contextlib.suppress(ConfigError, FileNotFoundError):
+                yield read_entry(run.org, name)
 
 
 FILE_CHECKS = (
