@@ -146,9 +146,6 @@ class LLMProvider(ABC):
     makes_many_calls = False
     """True if one call runs a program that asks models any number of times: only `max_cost_usd` bounds its cost."""
 
-    answers_by_text = False
-    """True if replies are plain texts: the model is offered no actions and no tools of the engine."""
-
     is_person = False
     """True if a person answers, so the engine never calls."""
 

@@ -64,6 +64,15 @@ def test_what_happens_after_the_last_draft_is_for_the_organisation_to_say(
     assert turn.judged["passed"] is False
 
 
+def test_a_gate_sees_the_engines_tag_of_a_draft_that_did_not_pass(base: Path) -> None:
+    is_tagged = {"field": "tags", "op": "contains", "value": "unverified"}
+    gate = {"at": "out", "when": is_tagged, "then": "block", "because": "it is not verified"}
+    turn = turn_of(base, BAD, DRAFT, verify={"by": "critic", "max": 1, "then": "flag"}, gates=[gate])
+    assert texts(base) == []
+    assert any("it is not verified" in remark for remark in turn.remarks)
+    assert replays(base)
+
+
 def test_a_turn_fails_with_the_reason_and_writes_nothing(base: Path) -> None:
     kept = {"reply": say("short", memory_updates=[{"key": "k", "value": 1}])}
     turn = turn_of(base, BAD, BETTER, kept, verify={"by": "critic", "then": "fail"})

@@ -41,6 +41,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.redaction.secrets import redact_untrusted
 from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.obligations.pending_approvals import find_call_review
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
@@ -112,7 +113,8 @@ class CallGates:
             if candidate_rule.gate.concerns_tool(call.tool, tool.tool_class)
         ]
         rules = self.resolve_paths(concerned, tool, context.base)
-        args = tool.expand_arguments(context, call.args) if rules else call.args
+        review = find_call_review(call.tool) if rules else None
+        args = review.expand_arguments(context.org, call.args) if review else call.args
         facts = self.make_facts_builder(call, tool, context) if rules else dict
 
         def get_recorded_verdict(

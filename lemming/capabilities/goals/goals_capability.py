@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -76,7 +76,10 @@ class GoalsCapability(Capability):
         return turn.get_cache(TurnGoal).snapshot
 
     def intercept(self, effect: Effect, turn: TurnView) -> Interception:
-        """Refuse to hand the request on: the next holder would answer unchecked."""
+        """Refuse to hand the request on, as the next holder would answer unchecked, and add receipts to the answers."""
+        if isinstance(effect, EndTurn):
+            ended = turn.get_cache(GoalLoop).with_receipts(effect)
+            return None if ended is effect else (yield ended)
         if isinstance(effect, CallTool) and "turn" in turn.snapshot:
             tool = build_team_tools(turn.agent).get(effect.tool)
             if tool is not None and tool.is_handoff:
@@ -183,6 +186,7 @@ class GoalLoop:
     def __init__(self, turn: TurnView) -> None:
         self._turn, self._goal = turn, turn.snapshot
         self.turns, self.is_over = 0, False
+        self._receipts: tuple[Json, Collection[str]] = {}, ()
 
     def run(self, run: RunTurn) -> End:
         """Run the turn, and let its answer leave only if the goal is reached."""
@@ -245,11 +249,20 @@ class GoalLoop:
         turn.remark(f"the answer was held back: {reason}")
 
     def _add_receipts(self, receipts: Json) -> None:
-        """Put the receipts into every answer of the turn, in place of what the agent wrote there itself."""
+        """Keep the receipts for every answer of the turn."""
         task = self._turn.request
         assert task, "only a request has a goal"
         answers = task.find_answers(self._turn.entries) or self._find_drafts("done")
-        self._turn.extend_payloads({answer.identity for answer in answers}, {UNTIL: receipts})
+        self._receipts = receipts, {answer.identity for answer in answers}
+
+    def with_receipts(self, effect: EndTurn) -> EndTurn:
+        """Return the end with the receipts in the answers, in place of what the agent wrote there itself."""
+        receipts, identities = self._receipts
+        entries = tuple(
+            replace(entry, payload={**entry.payload, UNTIL: receipts}) if entry.identity in identities else entry
+            for entry in effect.entries
+        )
+        return replace(effect, entries=entries) if identities else effect
 
     def _run_check(self, command: list[str], at: str) -> Json:
         line = format_command(command)

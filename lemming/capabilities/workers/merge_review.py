@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from lemming.capabilities.workers.merge_tool import (
     make_merge_arguments,
     patch_file,
     store_patch,
+    to_diff,
 )
 from lemming.capabilities.workers.repositories.collector import EngineRepository, open_collector
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
@@ -66,6 +68,14 @@ class MergeReview:
     def describe(self, args: Mapping[str, Any]) -> str:
         """Return the call on one line. Reads no file."""
         return describe_merge(args)
+
+    def expand_arguments(self, org: Organisation, args: Any) -> Any:
+        """Return the arguments with the whole patch as `diff`."""
+        if not (isinstance(args, dict) and isinstance(args.get("flags"), dict) and "" in args["flags"]):
+            return args
+        with suppress(LemmingError):  # without its patch, the call will fail
+            return {**args, "diff": to_diff(load_patch(org, str(args.get("patch"))))}
+        return args
 
     def load_patch(self, org: Organisation, args: Mapping[str, Any]) -> CallPatch:
         """Return the patch of a call, as it is stored. `problem`: the reason that it cannot be approved."""

@@ -7,7 +7,6 @@ the recorded patch in a bare repository of the engine. A repeated call finds the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -75,14 +74,6 @@ class MergeTool(CallOnly):
     description = "Merge a recorded patch into the branch of the agent's workspace."
     tool_class = "write"
     runs_in_order = True
-
-    def expand_arguments(self, context: ToolContext, args: Any) -> Any:
-        """Return the arguments with the whole patch as `diff`."""
-        if not (isinstance(args, dict) and isinstance(args.get("flags"), dict) and "" in args["flags"]):
-            return args
-        with suppress(LemmingError):  # without its patch, the call will fail
-            return {**args, "diff": to_diff(load_patch(context.org, str(args.get("patch"))))}
-        return args
 
     def plan(
         self,

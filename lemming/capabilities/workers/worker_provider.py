@@ -93,7 +93,6 @@ class WorkerProvider(Backend):
     harness_name = "command"
     takes_extra = True
     keeps_deadline = True
-    answers_by_text = True
     makes_many_calls = True
     max_concurrent = 4
     has_program = True

@@ -17,8 +17,7 @@ from lemming.kernel.base.jsontext import dump_compact, to_line
 from lemming.kernel.base.times import Expiry, expiry_payload
 from lemming.kernel.journal.open_requests import PUBLISH, SHOW, SPEND
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import missing_reason
-from lemming.kernel.plugins.capability_spec import load_object
+from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.plugins.capability_table import provided
 
 Json = dict[str, Any]
@@ -204,10 +203,14 @@ class PatchEdit:
 
 
 class CallReview(Protocol):
-    """The calls of one tool as a person decides about them. `args`: arguments of a call."""
+    """The calls of one tool as persons and gates decide about them. `args`: arguments of a call."""
 
     def describe(self, args: Mapping[str, Any]) -> str:
         """Return the call on one line, for use after "wants to". Reads no file."""
+        ...
+
+    def expand_arguments(self, org: Organisation, args: Any) -> Any:
+        """Return the arguments as gates look at them: in full, where a call shows a part."""
         ...
 
     def load_patch(self, org: Organisation, args: Mapping[str, Any]) -> CallPatch:
@@ -229,5 +232,6 @@ class CallReview(Protocol):
 
 def find_call_review(tool: str) -> CallReview | None:
     """Return the review of a tool's calls, or None for a tool whose arguments are shown as they are."""
-    name, import_path = provided("call_reviews").get(tool, ("", ""))
-    return cast("CallReview", load_object(import_path)) if name and not missing_reason(name) else None
+    owner, _ = provided("tools").get(tool, ("", ""))
+    fact = f"{owner}.review_{tool}"
+    return cast("CallReview | None", find_fact(fact)) if fact in provided("facts") else None

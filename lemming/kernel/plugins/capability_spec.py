@@ -34,10 +34,10 @@ class CapabilitySpec(NamedTuple):
     - `commands`: commands of `lemming`, a function or a Typer application each; "" for code in `lemming.commands`.
     - `screens`: declared lists, each also a command of its name (`lemming.queries.screens`).
     - `checks`: functions that yield problems, by scope: `lemming.kernel.tick.validation.checks`.
-    - `facts`: functions for commands, queries and the page, which never import a capability.
+    - `facts`: functions for commands, queries and the page, which never import a capability. `NAME.review_TOOL` is a
+      `CallReview` (`lemming.kernel.obligations.pending_approvals`) of the calls of a tool.
     - `tool_sources`: classes of further tools, by the prefix of the tools' names, or by the key of `config/org.json`
       that lists them. `function_tools`: class that makes a tool from a function.
-    - `call_reviews`: objects that show a tool's calls to persons, by tool: `lemming.kernel.obligations.pending_approvals`.
     - `in_ticks`: "" for a capability with clock schedules, files that its agents read in all turns, or memories that
       expire. It is loaded for each tick with agents that use it, others only for turns.
     - `gateways`: classes that carry messages between ticks.

@@ -167,10 +167,6 @@ class Tool(ABC):
             return NOWHERE
         return {ANYWHERE: f"tool {self.name}, which does not say that it is independent"}
 
-    def expand_arguments(self, context: ToolContext, args: Any) -> Any:
-        """Return the arguments as gates look at them: in full, where a call shows a part."""
-        return args
-
     def describe_side_effects(self, settings: OrgSettings) -> str:
         """Return a description of side effects beyond the organisation, as in "lets ada run ...", or an empty
         text.

@@ -20,6 +20,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import AgentCredits, TurnLimits
 from lemming.kernel.org.settings_blocks import LoopSettings
+from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import LLMProvider, Message, available_providers, get_provider_class, make_provider
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool, list_tools
@@ -258,7 +259,9 @@ def _probe_features(entry: ModelEntry, base: Path, plugins: list[str]) -> ModelF
     prompt = entry.prompt or ("full" if provider.writes_contract else "fit")
     context_tokens = entry.context_tokens or provider.context_tokens
     is_native = has_native_tools(entry, provider)
-    return ModelFeatures(provider.takes_schema, is_native, prompt, context_tokens, provider.answers_by_text)
+    return ModelFeatures(
+        provider.takes_schema, is_native, prompt, context_tokens, entry.provider in provided("harness_providers")
+    )
 
 
 def has_native_tools(entry: ModelEntry, provider: LLMProvider) -> bool:

@@ -260,16 +260,11 @@ class TurnView(ObjectCache):
             self._state.chain.dispatch(effect)
 
     def tag_entries(self, entries: Collection[str], tag: str) -> None:
-        """Add a tag to entries of the turn, by their identities."""
-        self._change_entries(entries, lambda entry: replace(entry, tags=[*dict.fromkeys([*entry.tags, tag])]))
-
-    def extend_payloads(self, entries: Collection[str], values: Json) -> None:
-        """Set keys in the payloads of entries of the turn, by their identities."""
-        self._change_entries(entries, lambda entry: replace(entry, payload={**entry.payload, **values}))
-
-    def _change_entries(self, identities: Collection[str], change: Callable[[OutboxEntry], OutboxEntry]) -> None:
-        entries = self._state.entries
-        self._state.entries = [change(entry) if entry.identity in identities else entry for entry in entries]
+        """Add a tag to entries of the turn, by their identities: they are taken back, and pass the interceptors again."""
+        chosen = [entry for entry in self._state.entries if entry.identity in entries]
+        self.withdraw(entries)
+        for entry in chosen:
+            self._state.write_again(replace(entry, tags=[*dict.fromkeys([*entry.tags, tag])]))
 
     def leave_result(self, tool: str, text: str) -> None:
         """Leave a text for the next turn for the same request, as the result of a call that failed."""

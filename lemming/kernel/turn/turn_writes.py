@@ -99,6 +99,15 @@ class TurnWrites(TurnStateValues):
         self.entries.append(entry)
         return entry
 
+    def write_again(self, entry: OutboxEntry) -> None:
+        """Write a changed entry of the turn, which was withdrawn, under the id that it had."""
+        effect = WriteEntry(kind=entry.kind, payload=entry.payload, tags=entry.tags, at=entry.created_at, written=entry)
+        passed = self.chain.decide(effect) if self.chain else effect
+        if isinstance(passed, WriteEntry):
+            self.entries.append(replace(entry, payload=passed.payload, tags=[*passed.tags]))
+        else:
+            self._report_stopped_entry(effect.new, passed, effect.at)
+
     def _report_stopped_entry(self, new: NewEntry, stopped: Refusal, at: str) -> None:
         """Tell the model why an entry is not written, and write the request to the persons who must decide first."""
         self._fail_if_final(stopped)
