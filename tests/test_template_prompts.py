@@ -13,9 +13,9 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.import_export.template_files import load_template
 from lemming.kernel.agents import load_agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.files import fs
-from lemming.kernel.org.config import MODELS_FILE
 from lemming.providers import Backend, Reply, Request, register_provider
 
 TEMPLATES = ["newsroom", "desk", "review", "watch", "research", "game"]
@@ -71,9 +71,9 @@ def questions_of(base: Path, template: str, line: dict[str, Any]) -> list[Reques
     fs.make_root(base)
     for file, content in load_template(template).items():
         fs.write_atomic(base, file, content)
-    models = parse(fs.read_bytes(base / MODELS_FILE, 1 << 20))
+    models = parse(fs.read_bytes(base / paths.MODELS_FILE, 1 << 20))
     models |= {key: {"provider": "writer", **line} for key in ("default", "full") if key in models}
-    fs.write_atomic(base, MODELS_FILE, dump_compact(models))
+    fs.write_atomic(base, paths.MODELS_FILE, dump_compact(models))
     for _ in range(2):
         assert run_once(base).by_status("failed") == []
     return [*Writer.asked]

@@ -27,10 +27,10 @@ from lemming.commands.terminal import (
 )
 from lemming.kernel.agents import Agent, list_agent_folders, load_agent
 from lemming.kernel.agents import require_agent_folder as require_agent_folder
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
-from lemming.kernel.base.paths import AGENT_NAME, agent_folder, new_agent_name_error
 from lemming.kernel.base.times import DURATIONS, parse_duration
 from lemming.kernel.org.organisation import Organisation, OrgPath, require_known_format
 from lemming.operations.engine_progress import describe_engine as describe_engine
@@ -208,9 +208,9 @@ def _find_nearest_org(start: Path) -> Path:
 
 def get_new_agent_path(name: str) -> str:
     """Return `agents/<name>`. Raises `UsageError` for a name unavailable to a new agent."""
-    if name_error := new_agent_name_error(name):
+    if name_error := paths.new_agent_name_error(name):
         raise UsageError(name_error, hint="choose another name")
-    return agent_folder(name)
+    return paths.agent_folder(name)
 
 
 class AgentFallbackGroup(TyperGroup):
@@ -277,7 +277,7 @@ def complete_agent_names(ctx: typer.Context, incomplete: str) -> list[str]:
         base = find_org(ctx)
     except (NotAnOrg, ConfigError):
         return []
-    return [name for name in list_agent_folders(base) if name.startswith(incomplete) and AGENT_NAME.match(name)]
+    return [name for name in list_agent_folders(base) if name.startswith(incomplete) and paths.AGENT_NAME.match(name)]
 
 
 def option(usage: str, help: str, *, completes_agents: bool = False, **typer_options: Any) -> Any:

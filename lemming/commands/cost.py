@@ -21,11 +21,12 @@ from lemming.commands.terminal import (
     print_json,
     print_notice,
 )
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.org.capability_usage import resolve_credits
-from lemming.kernel.org.config import CREDITS_FILE, load_config
+from lemming.kernel.org.config import load_config
 from lemming.libraries.settings_edits import edit_file
 from lemming.queries.credit_accounts import load_account
 from lemming.queries.screens.cost_screen import COST, GROUPS, CostRow, format_amount, list_costs, total_to_json
@@ -120,7 +121,7 @@ def grant_credits(
             f"{name} has no limit", hint=f'set "credits": {{"max_credits": N}} in agents/{name}/resume.json'
         )
     load_account(base, agent, config)  # which raises before anything is written
-    with edit_file(base, CREDITS_FILE) as edit:  # two grants at once both count
+    with edit_file(base, paths.CREDITS_FILE) as edit:  # two grants at once both count
         config = load_config(base)
         old_limit = resolve_credits(config, name, agent.credits).max_credits or 0.0
         new_limit = old_limit + amount
@@ -133,5 +134,5 @@ def grant_credits(
     updated = load_account(base, agent, load_config(base))
     print_json("credits", CREDITS.to_json(updated))
     print_notice(f"{name} may spend {new_limit:g} credits (before: {old_limit:g}); {format_value(updated.left)} left")
-    print_notice(f"{CREDITS_FILE} now overrides max_credits in agents/{name}/resume.json")
+    print_notice(f"{paths.CREDITS_FILE} now overrides max_credits in agents/{name}/resume.json")
     print_notice(f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` runs the next tick")

@@ -24,9 +24,9 @@ from lemming.commands.trust import load_settings
 from lemming.import_export.org_export import export_org
 from lemming.import_export.template_files import load_template
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, survey_agents
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import NotSent, UsageError
 from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse
-from lemming.kernel.base.paths import resume_file
 from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
@@ -136,7 +136,7 @@ def _build_agent_card(base: Organisation, name: str, url: str, binding: str) -> 
     skills: Iterable[_CardSkill] = ()
     if "skills" in agent.extensions:
         skills = list_skills(agent, base) if (list_skills := find_fact("skills.of_agent")) else ()
-    resume = parse(fs.read_bytes(base / resume_file(name), RESUME_LIMIT_BYTES), allow_bom=True)
+    resume = parse(fs.read_bytes(base / paths.resume_file(name), RESUME_LIMIT_BYTES), allow_bom=True)
     title = agent.title or name
     description = _extract_description(resume) or title
     modes = ["text/plain", "application/json"]

@@ -23,10 +23,11 @@ from lemming.journal_tools.fork import SettingOverride
 from lemming.journal_tools.fork import fork as make_fork
 from lemming.journal_tools.journal_history import open_past
 from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import OrgBusy
 from lemming.kernel.base.integers import LAST_TICK, parse_int
 from lemming.kernel.base.jsontext import dump_pretty, parse
-from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.settings_edits import edit_file
@@ -69,7 +70,7 @@ def _set_history_mode(base: OrgPath, *, is_on: bool) -> None:
         require_git()
     new_mode, old_mode = "git" if is_on else "off", load_config(base).org.history
     if new_mode != old_mode:
-        with edit_file(base, ORG_FILE) as edit:
+        with edit_file(base, paths.ORG_FILE) as edit:
             edit.publish(dump_pretty({**parse(edit.raw, allow_bom=True), "history": new_mode}))
     rebuilt = _rebuild_history(base) if is_on else 0
     print_json("history", {"history": new_mode, "before": old_mode, "rebuilt": rebuilt})

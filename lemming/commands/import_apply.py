@@ -35,8 +35,8 @@ from lemming.import_export.import_source import (
 from lemming.import_export.org_document import LIMIT_BYTES, OrgDocument, locate_by_line, parse_document, parse_org
 from lemming.import_export.template_files import load_template
 from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError
-from lemming.kernel.base.paths import GUIDE
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, require_known_format
@@ -198,7 +198,7 @@ def import_claude_command(
     base, template = (context.org.base, {}) if into is None else prepare_org_folder(into)
     import_claude(source, _build_target(base, source, is_new=bool(template)), result)
     writes = plan_import(base, result, template)
-    if not (result.resumes or GUIDE in result.optional):
+    if not (result.resumes or paths.GUIDE in result.optional):
         reasons = "; ".join(f"{remark.file}: {remark.message}" for remark in result.remarks[:3])
         raise UsageError(
             "no agents and no AGENTS.md found", where=str(source.folder), hint=reasons or "lemming import --help"

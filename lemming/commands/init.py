@@ -22,7 +22,7 @@ from lemming.kernel.base.errors import DiskError, UsageError
 from lemming.kernel.base.integers import parse_int
 from lemming.kernel.base.jsontext import dump_pretty, parse, to_line
 from lemming.kernel.files import fs
-from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.firing_plan import WITH_TOOLS
@@ -109,12 +109,12 @@ def apply_answers(base: Path, answers: InitAnswers) -> list[str]:
         new_files.append(paths.resume_file(FIRST_AGENT))
     if answers.model:
         key = answers.model.key
-        _update_settings_file(base, MODELS_FILE, {key: answers.model.config_entry})
+        _update_settings_file(base, paths.MODELS_FILE, {key: answers.model.config_entry})
         set_default_model(base, key)
     if answers.requires_approval:
         classes = ["send", "execute"]
         gate = {"at": "call", "class": classes, "then": "ask", "because": "a person approves first"}
-        _update_settings_file(base, ORG_FILE, {"gates": [gate]}, is_kept=True)
+        _update_settings_file(base, paths.ORG_FILE, {"gates": [gate]}, is_kept=True)
     return new_files
 
 
@@ -230,7 +230,7 @@ def _init_here(folder: Path, template: str | None) -> None:
 def print_models(default: ModelEntry, models: Sequence[AvailableModel], tell: Tell) -> None:
     """Print the default model, other available models, and the command that selects the best model."""
     line = {"provider": default.provider, "model": default.model}
-    tell(f'model, in {MODELS_FILE}: "default": {to_line(line)}')
+    tell(f'model, in {paths.MODELS_FILE}: "default": {to_line(line)}')
     for model in models:
         tell(f"found: {model.provider} {model.model}".rstrip() + f" ({model.evidence})")
     if (better := recommend_model(models)) and (better.provider, better.model) != (default.provider, default.model):

@@ -35,11 +35,11 @@ from lemming.commands.terminal import (
 )
 from lemming.commands.trust import has_workspace_trust, load_settings, require_workspace_trust
 from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.paths import resume_file
-from lemming.kernel.org.config import MODELS_FILE, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import require_fact
@@ -82,13 +82,13 @@ def use_model(
     for name in names:
         find_agent(base, name)  # raises before any write
     if names:
-        changed_files = [resume_file(name) for name in names if set_agent_model(base, name, key)]
+        changed_files = [paths.resume_file(name) for name in names if set_agent_model(base, name, key)]
     else:
         if key == DEFAULT_KEY:
             raise UsageError('"default" is already the default', hint="lemming models list")
         is_new, previous_key = set_default_model(base, key)
-        changed_files = [MODELS_FILE] if is_new else []
-    changed_files += [MODELS_FILE] if is_line_added and MODELS_FILE not in changed_files else []
+        changed_files = [paths.MODELS_FILE] if is_new else []
+    changed_files += [paths.MODELS_FILE] if is_line_added and paths.MODELS_FILE not in changed_files else []
     print_json("model_used", {"key": key, "agents": names, "changed": changed_files})
     for file in changed_files:
         effect = f'model.key is "{key}"' if names else f'"{DEFAULT_KEY}" is now the same as "{key}"'
@@ -184,7 +184,7 @@ def try_model(
     for label, text in trial.format_lines(key):
         print_data(f"{label:<9} {one_line(text, 400)}")
     if is_written:
-        print_notice(f'{MODELS_FILE}: "{key}" has {to_line(trial.line)}')
+        print_notice(f'{paths.MODELS_FILE}: "{key}" has {to_line(trial.line)}')
     raise typer.Exit(0 if trial.is_usable or is_written else 1)
 
 

@@ -15,10 +15,10 @@ from lemming.commands.command_context import (
     option,
 )
 from lemming.commands.terminal import one_line, print_json, print_notice
+from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.paths import resume_file
-from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.tick.firing_plan import format_pause, is_person_agent
 from lemming.operations.agent_pause import load_pause, make_pause_text
 from lemming.operations.agent_pause import pause_agent as begin_pause
@@ -47,7 +47,7 @@ def pause(
     text = make_pause_text(timestamp(SystemClock().now()), get_user_name(), one_line(reason, 200))
     recorded_text = begin_pause(base, agent, text)
     print_json("pause", {"agent": agent, "paused": recorded_text, "was_paused": recorded_text != text})
-    subject, file = (agent, resume_file(agent)) if agent else ("the organisation", ORG_FILE)
+    subject, file = (agent, paths.resume_file(agent)) if agent else ("the organisation", paths.ORG_FILE)
     already_text = "already " if recorded_text != text else ""
     print_notice(f"{subject} is {already_text}{one_line(format_pause(recorded_text), 400)} ({file})")
     if engine := find_running_engine(base):

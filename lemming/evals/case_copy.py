@@ -28,7 +28,7 @@ from lemming.kernel.files.descriptors import walk
 from lemming.kernel.files.fast_decoder import to_file_value
 from lemming.kernel.journal.journal_file import journal_ticks, read_journal, started_journals
 from lemming.kernel.journal.journal_records import ModelReplied
-from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, Config, load_config
+from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent
@@ -160,7 +160,7 @@ def _set_model(folder: Path, key: str) -> None:
     config = load_config(org)
     if key not in config.models:
         hint = did_you_mean(key, [*config.models]) or f"use one of the model keys: {', '.join(config.models)}"
-        raise UsageError(f'model key "{key}" does not exist in {MODELS_FILE}', hint=hint)
+        raise UsageError(f'model key "{key}" does not exist in {paths.MODELS_FILE}', hint=hint)
     for name, agent in survey_agents(org).agents.items():
         if has_model(agent, config):
             file = paths.resume_file(name)
@@ -266,8 +266,8 @@ def _configure_stand_ins(target: Path, kills: int) -> None:
         settings.pop(key)
     if settings["executor"] in provided("executors"):  # the workers belong to the original
         settings["executor"] = "threads"
-    fs.write_atomic(target, MODELS_FILE, dump_pretty(models))
-    fs.write_atomic(target, ORG_FILE, dump_pretty(settings))
+    fs.write_atomic(target, paths.MODELS_FILE, dump_pretty(models))
+    fs.write_atomic(target, paths.ORG_FILE, dump_pretty(settings))
 
 
 def _make_substitute(entry: ModelEntry, config: Config, options: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, dump_pretty, parse, preserve_layout, to_line
 from lemming.kernel.base.times import zone_error
 from lemming.kernel.files import fs
-from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE, Config
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.libraries.atomic_folder import stage_org
@@ -105,7 +105,7 @@ def _plan_settings(base: Path, document: OrgDocument, template: Mapping[str, byt
         current_raw = _load_file(base, path)
         raw = current_raw if current_raw is not None else template.get(path, b"{}\n")
         current = _parse_object(raw, path)
-        if path == ORG_FILE and settings.get("tool_files") == [TOOL_FILES_PATTERN]:
+        if path == paths.ORG_FILE and settings.get("tool_files") == [TOOL_FILES_PATTERN]:
             settings = {
                 **settings,
                 "tool_files": [*dict.fromkeys([*current.get("tool_files", []), TOOL_FILES_PATTERN])],
@@ -225,9 +225,9 @@ def list_loosened_guards(path: str, old_raw: bytes, new_raw: bytes) -> Iterator[
         return
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return
-    if path == CREDITS_FILE:
+    if path == paths.CREDITS_FILE:
         keys = (*old,)
-    elif path == ORG_FILE:
+    elif path == paths.ORG_FILE:
         keys = ORG_GUARD_KEYS
     elif path.endswith("/resume.json"):
         keys = RESUME_GUARD_KEYS

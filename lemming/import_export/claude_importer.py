@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lemming.import_export.import_source import ImportResult, ImportSource, ImportTarget
-from lemming.kernel.base.paths import GUIDE, SKILL_FILE, new_agent_name_error
+from lemming.kernel.base import paths
 from lemming.libraries.compatible_servers import SERVERS
 
 _TOOLS = {
@@ -159,9 +159,11 @@ def _join_teams(result: ImportResult) -> None:
 
 def _import_guide(source: ImportSource, target: ImportTarget, result: ImportResult) -> bool:
     """Import the project's instructions for all agents. Return True if the project has such a file."""
-    guide_path = next((file for file in (GUIDE, "CLAUDE.md", ".claude/CLAUDE.md") if source.read_bytes(file)), None)
-    if guide_path and not (target.is_in_place and guide_path == GUIDE):
-        result.optional[GUIDE] = source.read_bytes(guide_path) or b""
+    guide_path = next(
+        (file for file in (paths.GUIDE, "CLAUDE.md", ".claude/CLAUDE.md") if source.read_bytes(file)), None
+    )
+    if guide_path and not (target.is_in_place and guide_path == paths.GUIDE):
+        result.optional[paths.GUIDE] = source.read_bytes(guide_path) or b""
     return guide_path is not None
 
 
@@ -177,7 +179,7 @@ def to_agent_name(text: str) -> str:
     ('code-reviewer', 'x', '')
     """
     name = re.sub(r"[^a-z0-9_-]+", "-", text.strip().lower()).strip("-_")[:63]
-    return "" if new_agent_name_error(name) else name
+    return "" if paths.new_agent_name_error(name) else name
 
 
 def make_title(name: str, description: str) -> str:
@@ -261,7 +263,9 @@ def join_team(result: ImportResult, name: str, members: list[str]) -> None:
 def import_skills(source: ImportSource, folder: str, target: ImportTarget, result: ImportResult) -> dict[str, str]:
     """Import the skills of a folder, and return the resume entry of each skill by name."""
     folders = {name: f"{folder}/{name}" for name in source.list_folder(folder)[0]}
-    skills = {name: path for name, path in folders.items() if source.read_bytes(f"{path}/{SKILL_FILE}") is not None}
+    skills = {
+        name: path for name, path in folders.items() if source.read_bytes(f"{path}/{paths.SKILL_FILE}") is not None
+    }
     if target.is_in_place:
         return skills
     for name, path in skills.items():

@@ -19,9 +19,9 @@ from lemming.kernel.agents import decode_resume
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
+from lemming.kernel.base.paths import MODELS_FILE
 from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import raises_disk_error
-from lemming.kernel.org.config import MODELS_FILE
 from lemming.libraries.front_matter import InvalidFrontMatter, parse_front_matter, split_front_matter
 
 TEXT_LIMIT_BYTES = 256 << 10

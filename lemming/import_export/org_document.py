@@ -25,14 +25,13 @@ from lemming.kernel.agents import decode_resume
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_pretty, escape_pointer_key, locate, parse
-from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.libraries.front_matter import InvalidFrontMatter, find_yaml_line, parse_yaml
 
 LIMIT_BYTES = 1 << 20
 TOOL_FILES_PATTERN = "tools/*.py"
 PARTS = ("agents", "models", "settings", "credits", "files", "trust")
-SETTINGS_FILES = {"models": MODELS_FILE, "settings": ORG_FILE, "credits": CREDITS_FILE}
+SETTINGS_FILES = {"models": paths.MODELS_FILE, "settings": paths.ORG_FILE, "credits": paths.CREDITS_FILE}
 ALLOWED_FILES = (
     "AGENTS.md",
     "agents/*/AGENTS.md",
@@ -111,7 +110,7 @@ def parse_org(document: Json, file: str, existing_agents: Iterable[str], default
         SETTINGS_FILES[part]: _require_object(document, part, file) for part in SETTINGS_FILES if part in document
     }
     if any(PurePosixPath(path).match(TOOL_FILES_PATTERN) and path.count("/") == 1 for path in files):
-        org_settings = settings.setdefault(ORG_FILE, {})
+        org_settings = settings.setdefault(paths.ORG_FILE, {})
         org_settings.setdefault("tool_files", [TOOL_FILES_PATTERN])
     return OrgDocument(resumes, settings, files, read_by)
 

@@ -22,7 +22,6 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.messages import EntryName, decode_entry, list_outbox, parse_file_names
-from lemming.kernel.org.config import CREDITS_FILE, ORG_FILE
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import load_installed
 from lemming.libraries.settings_edits import edit_file
@@ -61,7 +60,7 @@ def rename_agent(base: OrgPath, old: str, new: str) -> list[str]:
         carry_over_shown_entries(base, reader, old, new)
     for agent in (new, *readers):
         rename_in_channel_log(base, agent, old, new)
-    files = [f"{new_folder}/resume.json", *map(paths.resume_file, readers), CREDITS_FILE, ORG_FILE]
+    files = [f"{new_folder}/resume.json", *map(paths.resume_file, readers), paths.CREDITS_FILE, paths.ORG_FILE]
     changed = [file for file in files if rename_in_file(base, file, old, new)]
     end_rename(base)  # last: until then no engine runs here
     return changed
@@ -169,7 +168,7 @@ def remove_standing_approvals(base: OrgPath, name: str) -> list[str]:
     A person granted standing approvals to the old agent, not to the next agent with the same name.
     """
     resumes = [paths.resume_file(other) for other in survey_agents(base).agents if other != name]
-    files = [ORG_FILE, *resumes]
+    files = [paths.ORG_FILE, *resumes]
     return [file for file in files if _rewrite_file(base, file, partial(_remove_approvals, name), str)]
 
 

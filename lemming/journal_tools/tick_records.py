@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, ProviderError, restore_error
-from lemming.kernel.base.paths import journal_file
 from lemming.kernel.base.turn_numbers import list_turn_keys
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import (
@@ -84,7 +84,7 @@ class TickRecords:
         started = find_plan(self.records)
         if started is None:
             hint = "find the damage with `lemming verify`; a backup or the history may have the file"
-            raise CorruptState("the journal has no record", where=journal_file(self.tick), hint=hint)
+            raise CorruptState("the journal has no record", where=paths.journal_file(self.tick), hint=hint)
         return started
 
     @property

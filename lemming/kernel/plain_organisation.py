@@ -21,7 +21,7 @@ from lemming.kernel.files.stat_cache import is_folder
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import list_outbox
-from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, OrgSettings, load_config
+from lemming.kernel.org.config import Config, OrgSettings, load_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.kernel.org.settings_blocks import LoopSettings
@@ -82,17 +82,17 @@ def require_trusted(base_path: str | os.PathLike[str], *, is_trusted: bool) -> N
     """Raise `NotTrusted` without a person's trust if a model is a program, which has the rights of this process."""
     for key, model in load_config(base_path).models.items():
         if "command" in model.options and not is_trusted:
-            hint = f"read {MODELS_FILE}, then add --trust"
-            raise NotTrusted(f"options.command of {key} starts a program", where=MODELS_FILE, hint=hint)
+            hint = f"read {paths.MODELS_FILE}, then add --trust"
+            raise NotTrusted(f"options.command of {key} starts a program", where=paths.MODELS_FILE, hint=hint)
 
 
 def _iter_other(org: Organisation, config: Config, survey: Survey) -> Iterator[tuple[str, str]]:
     """Yield file and key of each setting beyond a plain organisation."""
     settings = asdict(config.org)
     settings |= settings.pop("extensions")
-    yield from ((ORG_FILE, key) for key in _find_other(settings, asdict(OrgSettings()), ORG_KEYS))
+    yield from ((paths.ORG_FILE, key) for key in _find_other(settings, asdict(OrgSettings()), ORG_KEYS))
     yield from (
-        (CREDITS_FILE, f"{name}.soft_cap")
+        (paths.CREDITS_FILE, f"{name}.soft_cap")
         for name, allocation in config.allocations.items()
         if allocation.soft_cap is not None
     )
@@ -106,7 +106,7 @@ def _iter_other(org: Organisation, config: Config, survey: Survey) -> Iterator[t
         if key not in config.models:
             yield file, f"model.key: {key}"
             continue
-        yield from ((MODELS_FILE, f"{key}.{other_key}") for other_key in _find_in_model(config.models[key]))
+        yield from ((paths.MODELS_FILE, f"{key}.{other_key}") for other_key in _find_in_model(config.models[key]))
 
 
 def _find_in_model(model: ModelEntry) -> Iterator[str]:

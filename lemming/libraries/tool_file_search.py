@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.problems import make_warning
 from lemming.kernel.files import fs
@@ -12,7 +13,6 @@ from lemming.kernel.files.canonical_path import real_path
 from lemming.kernel.files.disk_errors import raises_disk_error
 from lemming.kernel.files.json_documents import unreadable_error
 from lemming.kernel.files.stat_cache import is_file
-from lemming.kernel.org.config import ORG_FILE
 
 
 def get_cacheer(file: str) -> str:
@@ -49,7 +49,7 @@ def find_files(base: Path, patterns: Sequence[str]) -> tuple[list[str], list[Pro
             hint = 'write "tools/*.py", or "agents/*/tools/*.py"'
             raise ConfigError(
                 f'tool_files: a pattern must name Python files in the organisation, got "{pattern}"',
-                where=ORG_FILE,
+                where=paths.ORG_FILE,
                 hint=hint,
             )
         try:
@@ -66,7 +66,7 @@ def find_empty_patterns(base: Path, patterns: Sequence[str]) -> list[Problem]:
     """Return a warning for each pattern without a matching file. Raises like `find_files`."""
     hint = "correct or remove it, or create a file with `lemming tools new NAME`"
     return [
-        make_warning(f'"{pattern}" in tool_files matches no files', f"/tool_files/{index}", hint, ORG_FILE)
+        make_warning(f'"{pattern}" in tool_files matches no files', f"/tool_files/{index}", hint, paths.ORG_FILE)
         for index, pattern in enumerate(patterns)
         if not any(find_files(base, [pattern]))
     ]

@@ -13,7 +13,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import LemmingError, Problem
 from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse, preserve_layout
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import Runtime
 from lemming.libraries.settings_edits import edit_file
@@ -80,7 +80,7 @@ def remove_pause(raw: bytes) -> bytes:
 
 
 def _get_settings_file(agent: str | None) -> str:
-    return ORG_FILE if agent is None else paths.resume_file(agent)
+    return paths.ORG_FILE if agent is None else paths.resume_file(agent)
 
 
 # --- looping agents -------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import Deadline, MonotonicClock
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
-from lemming.kernel.org.config import ORG_FILE
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.operations.pending_work import find_pending_work
@@ -99,7 +99,7 @@ class BurstController:
         hint = "ticks continue after the usual pause; raise the setting for longer bursts"
         text = f"{limit} ticks ran without a pause, and {names} still has new entries"
         self.runtime.report_problem(
-            Problem(text, ORG_FILE, pointer="/ticks_in_a_row", hint=hint, severity="warning", code="LMG-301")
+            Problem(text, paths.ORG_FILE, pointer="/ticks_in_a_row", hint=hint, severity="warning", code="LMG-301")
         )
 
 

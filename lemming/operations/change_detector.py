@@ -27,7 +27,6 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.files.folder_listings import ABSENT, Listing, refresh_listing
 from lemming.kernel.files.stat_cache import FileReading, Identity, file_identity, is_current, refresh_reading
-from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import ContextFile
 from lemming.kernel.plugins.capability_loader import capabilities_of_resume, get_capability
@@ -36,7 +35,7 @@ from lemming.kernel.plugins.capability_table import provided
 if TYPE_CHECKING:
     pass
 
-SETTINGS = (ORG_FILE, MODELS_FILE, CREDITS_FILE)
+SETTINGS = (paths.ORG_FILE, paths.MODELS_FILE, paths.CREDITS_FILE)
 LIMIT_BYTES = 16 << 20  # above the limit of every watched file
 
 State = str | int

@@ -12,7 +12,7 @@ from typing import Any
 from lemming.kernel.agents import decode_resume, load_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import dump_pretty, locate, parse, preserve_layout, to_line
-from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.settings_edits import edit_file
 
@@ -28,7 +28,7 @@ def set_default_model(base: OrgPath, key: str) -> tuple[bool, str]:
     UnknownModel for an unknown key, ConfigError for an invalid file, DiskError.
     """
     load_config(base).model(key)
-    with edit_file(base, MODELS_FILE) as models_file:
+    with edit_file(base, paths.MODELS_FILE) as models_file:
         raw = models_file.raw
         models = parse(raw, allow_bom=True)
         entry = models.get(key) or get_builtin_entry(base, key)
@@ -52,7 +52,7 @@ def set_default_model(base: OrgPath, key: str) -> tuple[bool, str]:
 
 def add_model_entry(base: OrgPath, key: str, entry: dict[str, Any]) -> bool:
     """Add an entry to `config/models.json`. Return False if the key exists already."""
-    with edit_file(base, MODELS_FILE) as models_file:
+    with edit_file(base, paths.MODELS_FILE) as models_file:
         if key in parse(models_file.raw, allow_bom=True):
             return False
         models_file.publish(set_json_value(models_file.raw, [key], entry))
@@ -144,7 +144,7 @@ def append_to_resume(base: OrgPath, agent: str, keys: tuple[str, ...], item: str
 
 def append_to_settings(base: OrgPath, keys: tuple[str, ...], item: str) -> str:
     """Append an item to a list of `config/org.json`, as `append_to_resume` does."""
-    return _insert_item(base, "", ORG_FILE, keys, item)
+    return _insert_item(base, "", paths.ORG_FILE, keys, item)
 
 
 def _insert_item(base: OrgPath, agent: str, file: str, keys: tuple[str, ...], item: str) -> str:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.journal.journal_packing import SEALED_FOLDER, segments
-from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import NEWEST_FORMAT, OrgPath
 from lemming.libraries.journal_sealing import repack_segment
 from lemming.libraries.settings_edits import edit_file
@@ -24,7 +25,7 @@ def plan_upgrade(base: OrgPath) -> dict[str, str]:
         return {}
     zip_files = [f"{SEALED_FOLDER}/{segment.name}" for segment in segments(base) if segment.name.endswith(".zip")]
     steps = dict.fromkeys(zip_files, "journals packed as 0.1.0 did: packed anew")
-    return {**steps, ORG_FILE: f'"format": {NEWEST_FORMAT}'}
+    return {**steps, paths.ORG_FILE: f'"format": {NEWEST_FORMAT}'}
 
 
 def upgrade_files(base: OrgPath, files: Iterable[str]) -> None:
@@ -33,9 +34,9 @@ def upgrade_files(base: OrgPath, files: Iterable[str]) -> None:
     Raises: CorruptState for an unreadable segment, DiskError. Remaining files stay readable.
     """
     for file in files:
-        if file != ORG_FILE:
+        if file != paths.ORG_FILE:
             repack_segment(base, file)
             continue
-        with edit_file(base, ORG_FILE) as org_file:
+        with edit_file(base, paths.ORG_FILE) as org_file:
             settings: dict[str, Any] = parse(org_file.raw, allow_bom=True)
             org_file.publish(dump_pretty({**settings, "format": NEWEST_FORMAT}), sync=True)

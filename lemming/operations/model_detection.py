@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_on_thread
 from lemming.kernel.base.errors import UnknownModel
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
-from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.org.model_entries import LOCAL_MODEL, ModelEntry
 from lemming.libraries.compatible_servers import KINDS, SERVERS, find_server
 from lemming.libraries.model_catalogue import CATALOGUE, count_usable_processors, is_on_this_machine
@@ -217,7 +217,7 @@ def make_unknown_model_error(text: str, keys: Iterable[str]) -> UnknownModel:
     """Return the error for an unknown model name, with the nearest match as a hint."""
     candidates = {*keys, *CATALOGUE}
     hint = did_you_mean(text, sorted(candidates)) or f"use one of {', '.join(sorted(candidates))}, or PROVIDER/MODEL"
-    return UnknownModel(f'no model "{text}"', where=MODELS_FILE, hint=hint)
+    return UnknownModel(f'no model "{text}"', where=paths.MODELS_FILE, hint=hint)
 
 
 def detect_models(variables: Mapping[str, str] = os.environ, machine: Machine | None = None) -> list[AvailableModel]:

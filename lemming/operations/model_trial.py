@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.contract import parse_reply
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ContractError, Problem, ProviderError, UsageError
 from lemming.kernel.base.jsontext import parse, to_line
 from lemming.kernel.llm.call_cost import Usage, compute_usage
-from lemming.kernel.org.config import MODELS_FILE, OrgSettings
+from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import PROVIDERS_WITHOUT_MODEL, ModelEntry
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, is_channel, is_person, require_usable_finish
@@ -227,7 +228,7 @@ def _describe_problem(reply: Reply) -> str:
 
 def write_model_entry(base: OrgPath, key: str, keys: dict[str, Any]) -> None:
     """Set keys of an entry in `config/models.json`; all other text stays unchanged."""
-    with edit_file(base, MODELS_FILE) as models_file:
+    with edit_file(base, paths.MODELS_FILE) as models_file:
         raw = models_file.raw
         if key not in parse(raw, allow_bom=True):  # a built-in key without an entry
             raw = set_json_value(raw, [key], get_builtin_entry(base, key))

@@ -13,13 +13,13 @@ from lemming.kernel.agents import RESUME_LIMIT_BYTES, decode_resume, list_agent_
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem, UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.org.config import MODELS_FILE, ORG_FILE, preview_config
+from lemming.kernel.org.config import preview_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.validation.agent_validation import locate_problem
 from lemming.queries.org_validation import validate_config, validate_resume
 from lemming.queries.tick_preview import load_inspection_settings
 
-SETTINGS_FILES = {"org": ORG_FILE, "models": MODELS_FILE}
+SETTINGS_FILES = {"org": paths.ORG_FILE, "models": paths.MODELS_FILE}
 """The editable settings, by their name in an address."""
 
 

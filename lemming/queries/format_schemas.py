@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
-from lemming.kernel.base.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
 from lemming.kernel.files.field_types import Count
 from lemming.kernel.files.field_types import type_schema as schema_of_type
 from lemming.kernel.files.json_documents import adapter
@@ -47,7 +47,7 @@ def _outbox_schema() -> Schema:
 def _memory_schema() -> Schema:
     return _object_schema(
         {
-            "key": {"type": "string", "description": f"The file's name. {MEMORY_KEY_RULE.capitalize()}."},
+            "key": {"type": "string", "description": f"The file's name. {paths.MEMORY_KEY_RULE.capitalize()}."},
             "value": {"description": "Any JSON."},
             "timestamp": {"type": "string", "format": "date-time", "description": "When it was last written."},
             "agent": {"type": "string", "description": "Whose memory it is."},
@@ -161,7 +161,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "org": ("config/org.json", lambda: _file_schema(OrgSettings)),
     "credits": (
         "config/credits.json",
-        lambda: _table_schema(Allocation, f"An agent's allocation; the key is its name: {AGENT_NAME_RULE}."),
+        lambda: _table_schema(Allocation, f"An agent's allocation; the key is its name: {paths.AGENT_NAME_RULE}."),
     ),
     "calendar": ("config/calendar.json", lambda: _file_schema(load_provided("formats", "calendar"))),
     "mcp": ("config/mcp.json", lambda: _file_schema(load_provided("formats", "mcp"))),

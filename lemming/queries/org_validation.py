@@ -16,7 +16,7 @@ from lemming.kernel.base.jsontext import correct_typo
 from lemming.kernel.base.problems import make_warning
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.capability_usage import find_used_capabilities, resolve_credits
-from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import missing_for_provider, missing_reason
 from lemming.kernel.plugins.capability_table import SHIPPED
@@ -58,14 +58,14 @@ def find_settings_problems(subject: CheckSubject) -> Iterator[Problem]:
         try:
             provider = make_provider(entry.provider, entry.options, base=Path(base), plugins=config.org.plugins)
             if provider.remark:
-                yield Problem(provider.remark, MODELS_FILE, pointer=f"/{key}", severity="warning")
+                yield Problem(provider.remark, paths.MODELS_FILE, pointer=f"/{key}", severity="warning")
         except LemmingError as error:
             if isinstance(error, UnknownModel) and find_unimported(config.org.plugins):
                 continue  # it may be a plugin's
             is_here = not missing_for_provider(entry.provider)  # otherwise reported for an agent that has it
             yield Problem(
                 f'model key "{key}": {error.message}',
-                MODELS_FILE,
+                paths.MODELS_FILE,
                 pointer=f"/{key}",
                 hint=error.hint,
                 severity="error" if is_here else "warning",
@@ -76,15 +76,15 @@ def find_settings_problems(subject: CheckSubject) -> Iterator[Problem]:
                 f'model key "{key}": prompt must be "values" for {entry.provider}, got "{prompt_form}"; '
                 "every turn fails"
             )
-            yield Problem(message, MODELS_FILE, pointer=f"/{key}", hint='add "prompt": "values" next to provider')
+            yield Problem(message, paths.MODELS_FILE, pointer=f"/{key}", hint='add "prompt": "values" next to provider')
         if secret := find_plaintext_secret(entry):
             message = f'model key "{key}": {secret} is sent over plain http to another machine'
             hint = "use https, or a tunnel to this machine"
-            yield make_warning(message, f"/{key}/options", hint, MODELS_FILE)
+            yield make_warning(message, f"/{key}/options", hint, paths.MODELS_FILE)
     for key, command in (("on_failure", config.org.on_failure), ("on_waiting", config.org.on_waiting)):
         if command and not _is_program(base, command[0]):
             hint = "write a list of texts: a program on PATH or an absolute path, then its arguments"
-            yield make_warning(f'program "{command[0]}" does not exist here', f"/{key}/0", hint, ORG_FILE)
+            yield make_warning(f'program "{command[0]}" does not exist here', f"/{key}/0", hint, paths.ORG_FILE)
     yield from validate_survey(base, config, survey_agents(base)).settings_problems
     yield from _validate_allocations(base, config)
     yield from find_unloaded_files(base)
@@ -103,12 +103,12 @@ def _validate_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
             allowed = resolve_credits(config, name, agent.credits).max_credits
             message = f"{name} may spend {allowed:g}, not the {resume_limit:g} in {paths.resume_file(name)}"
             hint = "remove the line to undo it: this file overrides resumes (`lemming credits grant` writes it)"
-            yield make_warning(message, f"/{name}/max_credits", hint, CREDITS_FILE)
+            yield make_warning(message, f"/{name}/max_credits", hint, paths.CREDITS_FILE)
     folders = list_agent_folders(base)
     for name, allocation in config.allocations.items():
         if not (name in folders or allocation.may_be_absent or correct_typo(name, folders)):  # that one is an error
             hint = suggest_agent(name, folders)
-            yield make_warning(f'agent "{name}" does not exist', f"/{name}", hint, CREDITS_FILE)
+            yield make_warning(f'agent "{name}" does not exist', f"/{name}", hint, paths.CREDITS_FILE)
 
 
 def validate_agents(base: OrgPath, config: Config | None, only: str | None = None) -> Iterator[Problem]:
@@ -217,7 +217,7 @@ def find_capability_problems(name: str, subject: CheckSubject) -> Iterator[Probl
         users = map_users(config, survey_agents(org)).get(name)
         status_lines = call_status_lines(org, config, name, users) if users else ""
         if status_lines and isinstance(status_lines, str):
-            yield _broken_capability(name, status_lines, ORG_FILE, "warning")
+            yield _broken_capability(name, status_lines, paths.ORG_FILE, "warning")
 
 
 def find_agents_problems(name: str, subject: CheckSubject) -> Iterator[Problem]:

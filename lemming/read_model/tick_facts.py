@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, parse
-from lemming.kernel.base.paths import journal_file
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, list_turn_keys, split_key, turn_key
 from lemming.kernel.files.descriptors import MAX_LINE_BYTES
 from lemming.kernel.files.effects import FileEffect
@@ -174,7 +174,7 @@ def load_tick_facts(base: OrgPath, tick: int) -> JournalTick:
 def corrupt_facts_error(facts: JournalTick) -> CorruptState:
     """Return the error for a journal with an unreadable line."""
     hint = "run `lemming verify`"
-    return CorruptState(f"the tick cannot be read: {facts.problem}", where=journal_file(facts.tick), hint=hint)
+    return CorruptState(f"the tick cannot be read: {facts.problem}", where=paths.journal_file(facts.tick), hint=hint)
 
 
 def is_whole(raw: bytes) -> bool:

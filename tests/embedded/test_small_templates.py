@@ -11,10 +11,10 @@ import pytest
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.import_export.template_files import load_template
+from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.org.config import MODELS_FILE
 
 TEMPLATES = ["watch", "newsroom", "desk", "review", "game", "research"]
 
@@ -24,9 +24,9 @@ def made(base: Path, template: str, line: dict[str, Any]) -> Path:
     fs.make_root(base)
     for file, content in load_template(template).items():
         fs.write_atomic(base, file, content)
-    models = parse(fs.read_bytes(base / MODELS_FILE, 1 << 20))
+    models = parse(fs.read_bytes(base / paths.MODELS_FILE, 1 << 20))
     models |= {key: line for key in ("default", "full") if key in models}
-    fs.write_atomic(base, MODELS_FILE, dump_compact(models))
+    fs.write_atomic(base, paths.MODELS_FILE, dump_compact(models))
     return base
 
 

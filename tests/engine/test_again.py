@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from lemming.engine import run_once
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import AnswerTooLarge
-from lemming.kernel.base.paths import journal_file
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.journal_records import TurnEnded
 from lemming.kernel.journal.ledger import read_state
@@ -21,7 +21,7 @@ def test_a_tick_whose_journal_was_moved_away_runs_afresh_and_what_was_spent_stay
     make_org(base, resume("ada", credits={"max_credits": 3}))
     run_once(base)
     for _ in range(3):
-        (base / journal_file(1)).unlink()
+        (base / paths.journal_file(1)).unlink()
         (base / "tick.json").write_text('{"current_tick": 1}')
         (turn,) = run_once(base).turns
     assert (turn.status, turn.error) == ("skipped", "OutOfCredits")

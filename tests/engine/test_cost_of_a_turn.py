@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.orgs import WARM_TICKS, make_benchmark_org, running
 from lemming.engine import run_once
-from lemming.kernel.base.paths import agent_folder, entry_file, memory_file
+from lemming.kernel.base import paths
 from lemming.kernel.files.stat_cache import has_exact_mtime, to_identity
 from lemming.kernel.messages import OutboxEntry, write_outbox_entry
 from lemming.kernel.org.organisation import Organisation
@@ -85,7 +85,7 @@ def test_what_an_engine_keeps_does_not_grow_with_its_ticks(tmp_path: Path) -> No
     run, kept = running(org, 20, warm=20), []
     for _ in range(2):
         run()
-        for names in (entry_file, memory_file, agent_folder):
+        for names in (paths.entry_file, paths.memory_file, paths.agent_folder):
             assert (names.cache_info().maxsize or sys.maxsize) <= MOST_NAMES_KEPT
             names.cache_clear()
         gc.collect()

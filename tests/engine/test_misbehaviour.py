@@ -12,8 +12,8 @@ from hostile import CONTRACT
 from sound import assert_sound, said
 
 from lemming.engine import run_once
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import RequestRejected
-from lemming.kernel.base.paths import journal_file
 from lemming.kernel.base.redaction import secrets
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
@@ -175,7 +175,7 @@ def test_a_secret_in_a_prompt_is_not_written_down(org: Path, monkeypatch: pytest
         secrets.refresh()
     (started,) = [r for r in journal_lines(org, 1) if r["type"] == "turn_started" and r["agent"] == "mallory"]
     assert "Say [redacted DOOR_KEY]." in started["prompt"][0]["content"]
-    assert b"open sesame" not in (org / journal_file(1)).read_bytes()
+    assert b"open sesame" not in (org / paths.journal_file(1)).read_bytes()
 
 
 def test_a_number_that_looks_like_a_secret_does_not_break_the_journal(

@@ -11,7 +11,7 @@ import pytest
 from lemming.engine import run_once
 from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.journal_tools.replay.tick_replay import replay_ticks
-from lemming.kernel.base.paths import MEMORY_KEY_RULE
+from lemming.kernel.base import paths
 from lemming.kernel.memory import load_memory
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import make_org, resume, say
@@ -22,7 +22,7 @@ SOUND = {"kind": "message", "payload": {"text": "sound"}, "tags": []}
 OPTIONAL_PARTS = {
     "a memory key": (
         {"memory_updates": [{"key": "a b", "value": 1}, {"key": "k", "value": 2}]},
-        f'memory_updates: key: {MEMORY_KEY_RULE}, got "a b"; it was not kept',
+        f'memory_updates: key: {paths.MEMORY_KEY_RULE}, got "a b"; it was not kept',
     ),
     "a call": (
         {"tool_calls": [{"tool": 7}], "outbox_entries": [SOUND]},

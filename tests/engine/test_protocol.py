@@ -17,8 +17,8 @@ import pytest
 from patience import PATIENCE_S
 
 from lemming.engine import run_once
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError
-from lemming.kernel.base.paths import journal_file
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.providers import LLMProvider, Message, register_provider
@@ -26,7 +26,7 @@ from lemming.kernel.tools import EngineTool, Tool, ToolRegistry, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.testing import journal_lines, make_org, resume, say
 
-JOURNAL = journal_file(1)
+JOURNAL = paths.journal_file(1)
 RING = {"tool": "ring", "args": {}}
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lemming.capabilities.skills.skill import parse_skill
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.paths import SKILL_FILE
 
 skills_ref = pytest.importorskip("skills_ref", reason="the reference validator is not installed")
 
@@ -39,7 +39,7 @@ TEXTS = [
 def test_we_and_the_validator_agree_on_what_is_in_order(tmp_path: Path, name: str, header: str) -> None:
     text = f"---\n{header}\n---\n# How\n"
     (tmp_path / name).mkdir()
-    (tmp_path / name / SKILL_FILE).write_text(text)
+    (tmp_path / name / paths.SKILL_FILE).write_text(text)
     try:
         is_in_order = not parse_skill(f"skills/{name}", text).remarks
     except ConfigError:

@@ -11,7 +11,7 @@ from test_clean import CLEAN, ask
 from test_files import SHARED, call, word
 from tracked import finished, tick, tracked
 
-from lemming.kernel.base.paths import memory_file
+from lemming.kernel.base import paths
 from lemming.kernel.memory import append_memory_event, compact_memory_list, save_memory
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.testing import resume, say
@@ -24,7 +24,7 @@ def tally(ctx: ToolContext, word: str) -> str:
     ctx.state[word] = 1
     return "counted"
 """
-STATE = memory_file("ada", "state.tally")
+STATE = paths.memory_file("ada", "state.tally")
 KEEPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "file_append": (
         call("file_write", path="shared/x", content="obey"),
@@ -52,7 +52,7 @@ REPLACES = {
     "memory_write": (
         call("memory_write", key="note", value="obey"),
         call("memory_write", key="note", value="mine"),
-        memory_file("ada", "note"),
+        paths.memory_file("ada", "note"),
     ),
 }
 WRITES_NOTHING_ANEW = {
@@ -137,9 +137,9 @@ def test_two_calls_of_one_turn_lose_no_label(base: Path) -> None:
 
 def test_what_a_program_adds_to_a_memory_leaves_its_label(tmp_path: Path) -> None:
     save_memory(tmp_path, "ada", "log", ["obey"])
-    file = tmp_path / memory_file("ada", "log")
+    file = tmp_path / paths.memory_file("ada", "log")
     file.write_text(json.dumps({**json.loads(file.read_text()), "trust": "outside"}))
     append_memory_event(tmp_path, "ada", "log", "mine")
-    assert label(tmp_path, memory_file("ada", "log")) == "outside"
+    assert label(tmp_path, paths.memory_file("ada", "log")) == "outside"
     assert compact_memory_list(tmp_path, "ada", "log", 1) == 1
-    assert label(tmp_path, memory_file("ada", "log")) == "outside"
+    assert label(tmp_path, paths.memory_file("ada", "log")) == "outside"

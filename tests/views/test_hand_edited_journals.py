@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.paths import journal_file
 from lemming.kernel.journal.checksums import close_line
 from lemming.queries.views.view_registry import VIEWS, build_view
 
@@ -25,7 +25,7 @@ PARAMETERS = {
 
 def edit_journal(base: Path, kind: str, edit: Callable[[Line], object]) -> None:
     """Change the lines of a kind in a journal, and make its checksums right."""
-    file, check, raw = base / journal_file(EDITED_TICK), b"", b""
+    file, check, raw = base / paths.journal_file(EDITED_TICK), b"", b""
     for text in file.read_bytes().splitlines():
         line = json.loads(text)
         del line["check"]
@@ -61,7 +61,7 @@ def test_a_moment_that_is_none_is_a_problem_with_a_place(copied: Path, kind: str
     edit_journal(copied, kind, lambda line: line.update(at=moment))
     problem = build_all(copied)["tick"]
     assert "/at: expected a time" in problem.message
-    assert str(problem.where).startswith(journal_file(EDITED_TICK))
+    assert str(problem.where).startswith(paths.journal_file(EDITED_TICK))
     assert problem.hint
 
 

@@ -34,9 +34,9 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError, Unusable
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.name_patterns import is_any_match
+from lemming.kernel.base.paths import MODELS_FILE
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.providers import Image, get_provider_class
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext

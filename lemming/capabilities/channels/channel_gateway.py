@@ -16,7 +16,7 @@ from lemming.ext import LemmingError, Problem
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ProviderError
-from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import is_channel, make_provider
 
@@ -162,7 +162,7 @@ def isolate_channel(agent: Agent, tell: ReportProblem) -> Iterator[None]:
 
 def _unusable_problem(agent: Agent, error: LemmingError) -> Problem:
     message = f"the channel of {agent.name} cannot be used: {error.message}"
-    return Problem(message, MODELS_FILE, pointer=f"/{agent.model.key}", hint=error.hint, severity="warning")
+    return Problem(message, paths.MODELS_FILE, pointer=f"/{agent.model.key}", hint=error.hint, severity="warning")
 
 
 def _undelivered_problem(agent: Agent, error: LemmingError) -> Problem:

@@ -11,7 +11,8 @@ from lemming.capabilities.channels.channel_log import ChannelHistory, ChannelLog
 from lemming.capabilities.channels.outgoing_entries import AddressedEntries
 from lemming.ext import CheckSubject, LemmingError, Problem, find_channels, load_tick, make_warning, resume_file
 from lemming.kernel.agents import Agent, Survey, suggest_agent, survey_agents
-from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.base import paths
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.queries.channel_states import ChannelStatus
 
@@ -84,7 +85,7 @@ def find_channel_problems(subject: CheckSubject) -> Iterator[Problem]:
         if channel.to not in survey.agents:
             hint = suggest_agent(channel.to, [*survey.agents])
             pointer = f"/{agent.model.key}/options/to"
-            yield Problem(f'there is no agent "{channel.to}"', MODELS_FILE, pointer=pointer, hint=hint)
+            yield Problem(f'there is no agent "{channel.to}"', paths.MODELS_FILE, pointer=pointer, hint=hint)
             continue
         if not survey.agents[channel.to].may_read(name):
             hint = f'add "{name}" to its read_outboxes'

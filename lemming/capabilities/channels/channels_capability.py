@@ -9,8 +9,9 @@ from typing import Any
 from lemming.ext import Capability
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.redaction.secrets import strip_userinfo
-from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.permission_bindings import program_permission
 
@@ -28,7 +29,7 @@ def iter_permissions(
     used = {agent.model.key for agent in agents}
     for key, entry in config.models.items():
         if key in config.channel_keys and entry.provider == "command":
-            yield program_permission(org, f"{MODELS_FILE} {key}", entry.options)
+            yield program_permission(org, f"{paths.MODELS_FILE} {key}", entry.options)
         elif key in config.channel_keys & used:
             yield from _channel_permissions(key, entry.provider, entry.options)
 

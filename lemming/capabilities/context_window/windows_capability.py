@@ -29,9 +29,9 @@ from lemming.ext import (
     make_warning,
 )
 from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import OutOfCredits, ProviderError
 from lemming.kernel.base.integers import to_int
-from lemming.kernel.base.paths import MEMORY_KEY
 from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.inbox import Inbox
@@ -238,7 +238,7 @@ def summary_key(task: Task) -> str:
         return ""
     name = _NOT_IN_KEYS.sub("_", conversation)[: MAX_NAME_CHARS - len(task.request.agent)]
     key = f"{PREFIX}{task.request.agent}.{name}"
-    if name != conversation or not MEMORY_KEY.match(key) or key.endswith("."):
+    if name != conversation or not paths.MEMORY_KEY.match(key) or key.endswith("."):
         key = f"{key}-{sha256(conversation.encode('utf-8', 'replace')).hexdigest()[:8]}"
     return key
 

@@ -25,7 +25,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact
 from lemming.kernel.base.name_patterns import is_any_match, is_match
 from lemming.kernel.llm.call_cost import CALL_OVERHEAD_TOKENS
-from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings
+from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import NO_MODELS, PREFIXES
 from lemming.kernel.plugins.plugin_registry import find_unimported
@@ -49,7 +49,7 @@ def validate_gates(subject: CheckSubject) -> Iterator[Problem]:
     if not get_gates(settings) and not any(map(get_gates, agents.values())):
         return
     if only is None:
-        yield from _check_rules(ORG_FILE, [*iter_rules(settings)], (), subject.names, None)
+        yield from _check_rules(paths.ORG_FILE, [*iter_rules(settings)], (), subject.names, None)
     for name in [only] if only else agents:
         if agent := agents.get(name):
             rules = [*iter_rules(agent)]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.gates.gate_format import GateRule
-from lemming.kernel.base.paths import components, resolve_agent_path
+from lemming.kernel.base import paths
 from lemming.kernel.files.canonical_path import canonical_path
 
 Json = dict[str, Any]
@@ -35,26 +35,30 @@ def find_defaults(parameters: Mapping[str, Any]) -> Json:
 def resolve_arguments(args: Any, path_defaults: PathDefaults, agent_name: str, base: Path) -> Any:
     """Return arguments with paths resolved on disk: relative to the organisation, else absolute."""
     # Two hard links stay two paths: nothing on disk leads from one to the other.
-    return _replace_paths(args, path_defaults, lambda path: canonical_path(base, resolve_agent_path(agent_name, path)))
+    return _replace_paths(
+        args, path_defaults, lambda path: canonical_path(base, paths.resolve_agent_path(agent_name, path))
+    )
 
 
 def normalize_arguments(args: Any, path_defaults: PathDefaults, agent_name: str) -> Any:
     """Return arguments with paths normalised lexically. Pure: links behind absolute paths need the disk."""
-    return _replace_paths(args, path_defaults, lambda path: os.path.normpath(resolve_agent_path(agent_name, path)))
+    return _replace_paths(
+        args, path_defaults, lambda path: os.path.normpath(paths.resolve_agent_path(agent_name, path))
+    )
 
 
 def resolve_gate_path(path: str, agent_name: str, base: Path) -> str:
     """Return the resolved path named by a gate on an agent's calls. `agents/...` may be any agent's."""
-    return canonical_path(base, path if _is_agents_path(path) else resolve_agent_path(agent_name, path))
+    return canonical_path(base, path if _is_agents_path(path) else paths.resolve_agent_path(agent_name, path))
 
 
 def normalize_gate_path(path: str, agent_name: str) -> str:
     """Return the lexically normalised path named by a gate. Pure."""
-    return os.path.normpath(path if _is_agents_path(path) else resolve_agent_path(agent_name, path))
+    return os.path.normpath(path if _is_agents_path(path) else paths.resolve_agent_path(agent_name, path))
 
 
 def _is_agents_path(path: str) -> bool:
-    return not path.startswith("/") and components(path)[:1] == ("agents",)
+    return not path.startswith("/") and paths.components(path)[:1] == ("agents",)
 
 
 def has_absolute_path(args: Any, path_defaults: PathDefaults) -> bool:

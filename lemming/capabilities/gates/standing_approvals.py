@@ -17,7 +17,7 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.base.name_patterns import is_any_match
-from lemming.kernel.org.config import ORG_FILE, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.libraries.settings_edits import edit_file
 
@@ -92,6 +92,6 @@ def add_standing_approval(base: OrgPath, call: Json, agent: str) -> StandingAppr
 def _load_gates(base: OrgPath, file: str, agent: str) -> Sequence[Gate]:
     org = Organisation.from_path(base)
     settings = load_config(org).org  # raises before anything is written
-    if file == ORG_FILE:
+    if file == paths.ORG_FILE:
         return get_gates(settings)
     return get_gates(load_agent(org, agent)) if file == paths.resume_file(agent) else []

@@ -17,7 +17,7 @@ from lemming.ext import Problem, has_model_turns
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.name_patterns import is_any_match
-from lemming.kernel.org.config import ORG_FILE, Config, OrgSettings
+from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.providers import is_channel
 from lemming.kernel.tick.turn_dependencies import compute_footprint, paths_overlap
@@ -125,7 +125,7 @@ def _make_warning(agent: Agent, exposure: str, acting: list[Tool]) -> Problem:
         f"untrusted senders may make {agent.name} call {tool_list}: {exposure}, and no gate asks or blocks",
         paths.resume_file(agent.name),
         pointer="/permissions/tools",
-        hint=f'add {{"at": "call", "class": ["{classes}"], "then": "ask"}} to the gates in {ORG_FILE}',
+        hint=f'add {{"at": "call", "class": ["{classes}"], "then": "ask"}} to the gates in {paths.ORG_FILE}',
         severity="warning",
     )
 

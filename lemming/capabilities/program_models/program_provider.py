@@ -14,11 +14,12 @@ from typing import IO, Literal
 from lemming.ext import Capability
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import Unavailable, Unusable
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.llm import model_call
-from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Backend, Message, Reply, Request
 from lemming.libraries.permission_bindings import program_permission
@@ -218,4 +219,4 @@ def iter_permissions(
     """Yield a permission for the program of each line, because any resume may use any line."""
     for key, entry in config.models.items():
         if entry.provider == "cli":
-            yield program_permission(org, f"{MODELS_FILE} {key}", entry.options)
+            yield program_permission(org, f"{paths.MODELS_FILE} {key}", entry.options)

@@ -12,8 +12,8 @@ from pathlib import Path
 from lemming.ext import Problem, make_warning
 from lemming.kernel.access.agent_files import LISTING_LIMIT, is_readable, list_folder
 from lemming.kernel.access.allowed_paths import AllowedPath, resolve_org_path
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
-from lemming.kernel.base.paths import SKILL_FILE
 
 MAX_DEPTH = 4
 MAX_FOLDERS = 2000
@@ -54,18 +54,18 @@ class SkillSearch:
             if not name.endswith("/") or name.startswith(".") or name in _EXCLUDED_FOLDERS:
                 continue
             inside = self._list_names(path)
-            if SKILL_FILE not in inside and depth > 1:
+            if paths.SKILL_FILE not in inside and depth > 1:
                 yield from self._search_subfolders(path, inside, depth - 1)
-            if SKILL_FILE in inside and is_match:
+            if paths.SKILL_FILE in inside and is_match:
                 yield path
             elif is_match:
                 self._report_similar_name(path, inside)
 
     def _report_similar_name(self, folder: str, names: list[str]) -> None:
-        if f"{SKILL_FILE}@" in names:
-            self._add_problem(f"{folder}/{SKILL_FILE}", "symbolic links are not followed", "copy the file")
-        if like := next((name for name in names if name.casefold() == SKILL_FILE.casefold()), None):
-            self._add_problem(f"{folder}/{like}", f"the file of a skill must be named {SKILL_FILE}", "rename it")
+        if f"{paths.SKILL_FILE}@" in names:
+            self._add_problem(f"{folder}/{paths.SKILL_FILE}", "symbolic links are not followed", "copy the file")
+        if like := next((name for name in names if name.casefold() == paths.SKILL_FILE.casefold()), None):
+            self._add_problem(f"{folder}/{like}", f"the file of a skill must be named {paths.SKILL_FILE}", "rename it")
 
     def _list_names(self, folder: str) -> list[str]:
         """Return the names in a folder, folders ending with / and links with @. Empty for an unreadable folder."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lemming.ext import ConfigError, Problem
-from lemming.kernel.base.paths import SKILL_FILE
+from lemming.kernel.base import paths
 from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.libraries.front_matter import InvalidFrontMatter, parse_front_matter, split_front_matter
 
@@ -41,7 +41,7 @@ class Skill:
     @property
     def file_path(self) -> str:
         """The path of the skill's `SKILL.md`."""
-        return f"{self.folder}/{SKILL_FILE}"
+        return f"{self.folder}/{paths.SKILL_FILE}"
 
     @property
     def is_hidden_from_models(self) -> bool:
@@ -51,7 +51,7 @@ class Skill:
 
 def parse_skill(folder: str, text: str) -> Skill:
     """Return the skill in a folder from the text of `SKILL.md`. Raise `ConfigError` for an invalid skill."""
-    name, file = folder.rpartition("/")[2], f"{folder}/{SKILL_FILE}"
+    name, file = folder.rpartition("/")[2], f"{folder}/{paths.SKILL_FILE}"
     try:
         header, body = split_front_matter(text)
         keys = {} if header is None else parse_front_matter(header)

@@ -23,7 +23,6 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.base.jsontext import closest_match, did_you_mean
-from lemming.kernel.base.paths import SKILL_FILE, components
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import EngineTool, Places, ToolResult
@@ -93,7 +92,7 @@ class _SkillCache:
 
 def _load_skill(org: Organisation, folder: str, staged: Mapping[str, bytes]) -> Skill:
     """Return a skill. Raise `ConfigError` for an invalid skill."""
-    file = f"{folder}/{SKILL_FILE}"
+    file = f"{folder}/{paths.SKILL_FILE}"
     try:
         text = read_text(resolve_org_path(org.base, file, caller="skills"), staged)
     except ToolError as error:
@@ -148,12 +147,14 @@ class SkillReadTool(EngineTool):
             raise ToolError(f'{self.name}: no skill "{name}"', hint=hint)
         skill = skills[name]
         other_files = [
-            path for path in SkillSearch(context.base, context.staged).list_files(skill.folder) if path != SKILL_FILE
+            path
+            for path in SkillSearch(context.base, context.staged).list_files(skill.folder)
+            if path != paths.SKILL_FILE
         ]
-        if not file or file == SKILL_FILE:
+        if not file or file == paths.SKILL_FILE:
             suffix = f"\n\n[files of this skill: {', '.join(other_files)}]" if other_files else ""
             return ToolResult(True, skill.body.rstrip() + suffix)
-        parts = components(file)
+        parts = paths.components(file)
         if reason := unsafe_path_reason(file, parts) or (
             file.startswith("/") and "a path from the skill's folder is needed"
         ):

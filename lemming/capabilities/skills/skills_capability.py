@@ -40,7 +40,6 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.base.paths import GUIDE
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -96,7 +95,7 @@ def external_roots(agents: Iterable[Agent]) -> list[str]:
     """Return the external files and folders searched for the agents' guides and skills."""
     roots: set[str] = set()
     for agent in agents:
-        roots.update([GUIDE] if has_guides(agent) else [])
+        roots.update([paths.GUIDE] if has_guides(agent) else [])
         roots.update(folder for _, folder, _ in parse_skill_patterns(agent))
     return sorted(root for root in roots if root.split("/")[0] not in _STANDARD_FOLDERS)
 
@@ -105,8 +104,8 @@ def external_files(base: OrgPath, agents: Iterable[Agent]) -> list[str]:
     """Return the existing guides and skill files outside the standard folders, sorted."""
     files: set[str] = set()
     for root in external_roots(agents):
-        if root == GUIDE:
-            files.update([GUIDE] if path_exists(f"{base}/{GUIDE}") else [])
+        if root == paths.GUIDE:
+            files.update([paths.GUIDE] if path_exists(f"{base}/{paths.GUIDE}") else [])
             continue
         search = SkillSearch(Path(base), {})
         for folder in search.iter_skill_folders(root):
@@ -134,8 +133,8 @@ def _validate_guides(base: Path, agent: Agent) -> Iterator[Problem]:
         yield Problem(error.message, pointer="/guides", hint=hint)
         return
     if not guides:
-        hint = f"write {GUIDE} in the organisation's folder or in {paths.agent_folder(agent.name)}"
-        yield make_warning(f"{GUIDE} does not exist, or is empty", "/guides", hint)
+        hint = f"write {paths.GUIDE} in the organisation's folder or in {paths.agent_folder(agent.name)}"
+        yield make_warning(f"{paths.GUIDE} does not exist, or is empty", "/guides", hint)
     for guide in guides:
         if len(guide.text.strip()) > GUIDE_CHARS:
             message = (
@@ -196,7 +195,7 @@ class Guide(NamedTuple):
 
 def list_guide_files(agent: Agent) -> list[str]:
     """Return the possible paths of an agent's guides, the nearest last. Empty if guides are disabled."""
-    return [GUIDE, f"{paths.agent_folder(agent.name)}/{GUIDE}"] if has_guides(agent) else []
+    return [paths.GUIDE, f"{paths.agent_folder(agent.name)}/{paths.GUIDE}"] if has_guides(agent) else []
 
 
 def load_guides(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> list[Guide]:

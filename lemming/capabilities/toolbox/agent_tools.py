@@ -17,7 +17,7 @@ from lemming.kernel.files.json_documents import parse_document
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.org.capability_usage import resolve_credits
-from lemming.kernel.org.config import ORG_FILE, OrgSettings, load_config
+from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.tools import EngineTool, Places, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
@@ -183,7 +183,7 @@ def _find_former_approval(context: ToolContext, name: str) -> str:
     """Return the gate line with a former approval for this agent name, or an empty text."""
     gates: Any = context.settings.extensions.get("gates", ())  # a resume's are about its own agent
     indexes = (index for index, gate in enumerate(gates) if name in gate.approved)
-    return next((f"{ORG_FILE}#/gates/{index}/approved/{name}" for index in indexes), "")
+    return next((f"{paths.ORG_FILE}#/gates/{index}/approved/{name}" for index in indexes), "")
 
 
 def _require_no_escalation(context: ToolContext, tools: list[str], read_outboxes: list[str]) -> None:

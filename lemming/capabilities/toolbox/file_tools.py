@@ -9,8 +9,8 @@ from lemming.ext import describe_field
 from lemming.kernel.access.agent_files import list_folder, read_text, remove_effect, target_exists, write_effect
 from lemming.kernel.access.allowed_paths import NEVER_OPEN, granted_folders, resolve_path
 from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
-from lemming.kernel.base.paths import components, resolve_agent_path
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.org.config import OrgSettings
@@ -38,7 +38,7 @@ class SingleFileReadingTool(FileReadingTool):
     def source_file(self, agent_name: str, arguments: Mapping[str, Any]) -> str:
         """Return the path of the file read by a call."""
         path = arguments.get("path")
-        return resolve_agent_path(agent_name, path) if isinstance(path, str) else ""
+        return paths.resolve_agent_path(agent_name, path) if isinstance(path, str) else ""
 
 
 class FileWritingTool(EngineTool):
@@ -104,7 +104,7 @@ class FileListTool(FileReadingTool):
 
 def describe_path(path: str, effect: FileEffect) -> str:
     """Return a path as given; if the path looks organisation-relative, return the real path with a note."""
-    first = components(path)[:1]
+    first = paths.components(path)[:1]
     if path.startswith("/") or not first or first[0] not in {"agents", *NEVER_OPEN}:
         return path
     return f"{effect.path_key} (a path is below your workspace)"

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from lemming.capabilities.trust.trust_settings import AGENT, TOOL_LABELS, TrustOrder, get_trust_settings
 from lemming.ext import ConfigError, TickContext
 from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.name_patterns import is_match
-from lemming.kernel.base.paths import memory_file, workspace_folder
 from lemming.kernel.files.canonical_path import canonical_path
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import EntryName, OutboxEntry, list_outbox, read_entry
@@ -122,7 +122,7 @@ class OrgTrustLabeler:
         """Return the trust labels of an agent's labelled memories, by key."""
         labels = {}
         for key, label in memories.trust.items():
-            file, digest = memory_file(agent_name, key), memories.digests[key]
+            file, digest = paths.memory_file(agent_name, key), memories.digests[key]
             labels[key] = self.apply_endorsements(self.order.normalize(label), file, digest.__str__)
         return labels
 
@@ -173,7 +173,7 @@ class OrgTrustLabeler:
     def folder_labels(self) -> dict[str, str]:
         """The trust labels of folders with files from untrusted authors, by folder."""
         untrusted = {name: label for name in self._resumes if self.order.is_untrusted(label := self.author_label(name))}
-        labels = {workspace_folder(name): label for name, label in untrusted.items()}
+        labels = {paths.workspace_folder(name): label for name, label in untrusted.items()}
         # A folder channel keeps what it receives where its settings say, which may be outside its workspace.
         for name in untrusted.keys() & self._channel_agents:
             folder = self._config.models[self._resumes[name].model.key].options.get("path")

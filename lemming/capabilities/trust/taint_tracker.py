@@ -32,7 +32,6 @@ from lemming.ext import (
 from lemming.kernel.access.allowed_paths import Access, nearest_readable
 from lemming.kernel.access.grant_syntax import unsafe_path_reason
 from lemming.kernel.base import paths
-from lemming.kernel.base.paths import components, resolve_agent_path
 from lemming.kernel.files.canonical_path import canonical_path
 from lemming.kernel.files.effects import apply_effect
 from lemming.kernel.files.stat_cache import path_exists
@@ -216,18 +215,18 @@ class CallTaintTracker:
         name = context.agent.name
         for path in (item.get("path") if isinstance(item, dict) else item for item in candidates):
             # An impossible path (with a NUL byte) is refused without a suggestion.
-            if isinstance(path, str) and path and not unsafe_path_reason(path, components(path)):
+            if isinstance(path, str) and path and not unsafe_path_reason(path, paths.components(path)):
                 yield from self._suggestion_labels(path, name, context, is_folder=call.tool in SUGGESTS_FOLDERS)
 
     def _suggestion_labels(
         self, path: str, name: str, context: ToolContext, *, is_folder: bool
     ) -> Iterator[SourcedLabel]:
         assert self._sidecar_labels
-        if self._exists(canonical_path(context.base, resolve_agent_path(name, path)), context):
+        if self._exists(canonical_path(context.base, paths.resolve_agent_path(name, path)), context):
             return
         for access in ACCESSES:
             if nearest := nearest_readable(context.agent, context.base, path, access, is_folder):
-                suggestion = canonical_path(context.base, resolve_agent_path(name, nearest))
+                suggestion = canonical_path(context.base, paths.resolve_agent_path(name, nearest))
                 # The name of a folder was chosen by whoever filled it.
                 yield from (
                     self._sidecar_labels.iter_folder_labels(suggestion)
@@ -248,7 +247,7 @@ class CallTaintTracker:
         path = call.args.get("path", "." if call.tool == "file_list" else None)
         if isinstance(tool, EngineTool) and isinstance(path, str) and path:
             if tool.tool_class == "read" or call.tool == "file_edit":
-                yield resolve_agent_path(name, path)
+                yield paths.resolve_agent_path(name, path)
             return
         yield from tool.read_paths(context.agent, settings)
         if call.tool == SHELL_TOOL or not isinstance(tool, EngineTool):

@@ -28,11 +28,11 @@ from lemming.capabilities.workers.workspace_settings import get_workspace, locat
 from lemming.ext import LemmingError
 from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.kernel.agents import survey_agents
+from lemming.kernel.base import paths
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
 from lemming.kernel.base.integers import parse_int, to_int
 from lemming.kernel.base.jsontext import JsonProblem, parse
-from lemming.kernel.base.paths import PATCHES
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks, raw_journal, read_journal
@@ -95,12 +95,12 @@ def find_merge_problems(org: Organisation, ticks: Iterable[int]) -> Iterator[Mer
     Commits are named by their content, so that a commit that is there has the files that were recorded. A branch that the
     user has removed, and a repository that is gone, are no errors.
     """
-    tick_list, folder = [*ticks], Path(org.base) / PATCHES
+    tick_list, folder = [*ticks], Path(org.base) / paths.PATCHES
     for name in fs.list_names(folder) if folder.is_dir() else ():
         try:
             load_patch(org, name.removesuffix(".patch"))
         except LemmingError as error:
-            yield MergeProblem(max(tick_list, default=0), f"{PATCHES}/{name}", "damage", error.message)
+            yield MergeProblem(max(tick_list, default=0), f"{paths.PATCHES}/{name}", "damage", error.message)
     repositories: dict[str, UserRepository | None] = {}
     for merge in iter_merges(org, tick_list) if folder.is_dir() or _list_workspaces(org) else ():
         try:

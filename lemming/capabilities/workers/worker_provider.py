@@ -29,13 +29,13 @@ from lemming.capabilities.workers.repositories.user_repository import UserReposi
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.ext import ConfigError, describe_field, make_field
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import RequestRejected, Unavailable, Unusable
 from lemming.kernel.base.integers import clamp_int
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import parse_document
-from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.providers import Backend, Message, Reply, Request
 
 _LIMIT_BYTES = 64 << 20
@@ -113,7 +113,7 @@ class WorkerProvider(Backend):
     ) -> None:
         harness = load_harness(self.harness_name)
         if self.has_program and not (command or harness.program):
-            hint = f'set options.command in {MODELS_FILE}, as in ["gemini", "--experimental-acp"]'
+            hint = f'set options.command in {paths.MODELS_FILE}, as in ["gemini", "--experimental-acp"]'
             raise Unusable("options.command must name a program, got nothing", where=self.harness_name, hint=hint)
         for name, value in {"deadline_s": deadline_s, "silence_s": silence_s}.items():
             if value <= 0:

@@ -47,11 +47,12 @@ from lemming.ext import (
 )
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
-from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_table import provided
 from lemming.libraries.permission_bindings import digest_setting, program_permission
@@ -178,7 +179,7 @@ def iter_permissions(
         does = f"{agent.name}: {entry.provider} works on {settings.repository}, merged into {branch}{walls}"
         yield RequiredPermission(does, digest_setting(where, _to_json(settings)), needs_agreement=True)
         if entry.options.get("command"):
-            yield program_permission(org, f"{MODELS_FILE} {agent.model.key}", entry.options)
+            yield program_permission(org, f"{paths.MODELS_FILE} {agent.model.key}", entry.options)
 
 
 def _to_json(settings: object) -> Json:
@@ -296,7 +297,7 @@ def find_obstacles(worker: WorkerProvider) -> Iterator[tuple[str, str]]:
         yield error.message, error.hint
     harness = worker.harness
     if worker.has_program and find_program(harness) is None:
-        hint = harness.install or f"install {harness.program[0]}, or set options.command in {MODELS_FILE}"
+        hint = harness.install or f"install {harness.program[0]}, or set options.command in {paths.MODELS_FILE}"
         yield f"{harness.program[0]} must be installed, got no such program", hint
 
 

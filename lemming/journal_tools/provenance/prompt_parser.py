@@ -15,7 +15,6 @@ from typing import Any
 from lemming.journal_tools.recorded_tick import TurnRecord
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import JsonProblem, parse
-from lemming.kernel.base.paths import resolve_agent_path
 from lemming.kernel.messages import parse_identities
 
 # A section's mark is made from its text, so nothing inside the text can end it.
@@ -135,7 +134,7 @@ def _iter_context_files(turn: TurnRecord) -> Iterator[tuple[str, str]]:
     for item in resume.get("context", []):
         label = item.get("label") or PurePosixPath(item["file"]).name
         is_memory = "owner" in item  # of another agent, by a grant
-        yield item["file"] if is_memory else resolve_agent_path(turn.agent, item["file"]), label
+        yield item["file"] if is_memory else paths.resolve_agent_path(turn.agent, item["file"]), label
 
 
 def _parse_small_prompt(turn: TurnRecord, text: str, files: list[tuple[str, str]]) -> ParsedPrompt:

@@ -19,7 +19,6 @@ from lemming.kernel.access.grant_syntax import grant_error, unsafe_path_reason
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
-from lemming.kernel.base.paths import Components, components, expand_named_root, resolve_agent_path
 from lemming.kernel.files.canonical_path import real_path
 from lemming.kernel.files.effects import FileEffect
 
@@ -75,7 +74,7 @@ class AllowedPath:
     root: Path
     relative: str
     is_granted_folder: bool
-    granted: Components = ()
+    granted: paths.Components = ()
 
     @property
     def parts(self) -> list[str]:
@@ -102,10 +101,10 @@ def resolve_path(agent: Agent, base: Path, path: str, access: Access, *, caller:
     file_access = agent.permissions.file_access
     grants = file_access.allow_read if access == "read" else file_access.allow_write
     attempt = AccessAttempt(caller, path, access, tuple(grants), partial(nearest_readable, agent, base, path, access))
-    org = components(os.path.normpath(base))
+    org = paths.components(os.path.normpath(base))
     workspace = (*org, *paths.workspace_folder(agent.name).split("/"))
     target = _resolve_target(attempt, org, workspace)
-    covering, refusal = list[Components](), attempt.to_denial()
+    covering, refusal = list[paths.Components](), attempt.to_denial()
     for grant in grants:
         try:
             folder = _granted_folder(attempt, grant, org, workspace)
@@ -169,13 +168,13 @@ def granted_folders(agent: Agent, access: Access) -> dict[str, str]:
     file_access = agent.permissions.file_access
     grants = file_access.allow_read if access == "read" else file_access.allow_write
     return {
-        resolve_agent_path(agent.name, grant): f"file_access.allow_{access} {grant}"
+        paths.resolve_agent_path(agent.name, grant): f"file_access.allow_{access} {grant}"
         for grant in grants
         if not grant_error(grant)
     }
 
 
-def _resolve_links(granted: Components, org: Components) -> tuple[Components, Components]:
+def _resolve_links(granted: paths.Components, org: paths.Components) -> tuple[paths.Components, paths.Components]:
     """Return the granted folder and the organisation's folder, with links resolved if the paths differ.
 
     A grant may lead into the organisation through a link made by the author of the grant. The folder then
@@ -184,33 +183,35 @@ def _resolve_links(granted: Components, org: Components) -> tuple[Components, Co
     if granted[: len(org)] == org:
         return granted, org
     real_granted, real_org = (
-        components(real_path(_join_absolute(granted))),
-        components(real_path(_join_absolute(org))),
+        paths.components(real_path(_join_absolute(granted))),
+        paths.components(real_path(_join_absolute(org))),
     )
     return (*org, *real_granted[len(real_org) :]) if real_granted[: len(real_org)] == real_org else real_granted, org
 
 
-def _join_absolute(parts: Components) -> str:
+def _join_absolute(parts: paths.Components) -> str:
     return f"/{'/'.join(parts)}"
 
 
-def _resolve_target(attempt: AccessAttempt, org: Components, workspace: Components) -> Components:
-    parts = components(attempt.path)
+def _resolve_target(attempt: AccessAttempt, org: paths.Components, workspace: paths.Components) -> paths.Components:
+    parts = paths.components(attempt.path)
     if reason := unsafe_path_reason(attempt.path, parts):
         raise attempt.to_denial(reason)
     if attempt.path.startswith("/"):
         return parts
-    return expand_named_root(parts, org, workspace) or (*workspace, *parts)
+    return paths.expand_named_root(parts, org, workspace) or (*workspace, *parts)
 
 
-def _granted_folder(attempt: AccessAttempt, grant: str, org: Components, workspace: Components) -> Components:
+def _granted_folder(
+    attempt: AccessAttempt, grant: str, org: paths.Components, workspace: paths.Components
+) -> paths.Components:
     if reason := grant_error(grant):
         raise attempt.to_denial(f"the resume grants {json.dumps(grant)}, which is not understood: {reason}")
-    parts = components(grant)
-    return parts if grant.startswith("/") else expand_named_root(parts, org, workspace) or parts
+    parts = paths.components(grant)
+    return parts if grant.startswith("/") else paths.expand_named_root(parts, org, workspace) or parts
 
 
-def _refuse_names(attempt: AccessAttempt, below_grant: Components) -> None:
+def _refuse_names(attempt: AccessAttempt, below_grant: paths.Components) -> None:
     """Raise an error for names no agent may write inside a grant."""
     for name in below_grant:
         # A volume that ignores case opens `RESUME.JSON` as `resume.json`.
@@ -218,7 +219,7 @@ def _refuse_names(attempt: AccessAttempt, below_grant: Components) -> None:
             raise attempt.to_denial(f'"{name}" is never written by an agent')
 
 
-def require_agent_writable(attempt: AccessAttempt, in_org: Components, *, grants: Components = ()) -> None:
+def require_agent_writable(attempt: AccessAttempt, in_org: paths.Components, *, grants: paths.Components = ()) -> None:
     """Raise an error for a path, relative to the organisation, that only the engine and people may write.
 
     A grant, however wide, opens workspaces and `shared/`; elsewhere it opens only a folder it names itself,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lemming.kernel.base.paths import Components, components
+from lemming.kernel.base import paths
 
 COMPONENT_LIMIT_BYTES = 255
 DEPTH_LIMIT = 32
@@ -19,7 +19,7 @@ def grant_error(grant: str) -> str:
     >>> grant_error("./shared/news"), grant_error("shared/../config")
     ('', '".." leads outside the granted folders')
     """
-    parts = components(grant)
+    parts = paths.components(grant)
     if reason := unsafe_path_reason(grant, parts):
         return reason
     if "*" in grant:
@@ -29,7 +29,7 @@ def grant_error(grant: str) -> str:
     return "it must be ./workspace, ./shared, a folder in one of them, or an absolute path"
 
 
-def unsafe_path_reason(path: str, parts: Components) -> str:
+def unsafe_path_reason(path: str, parts: paths.Components) -> str:
     """Return the reason a path is refused outright, or an empty string."""
     if any(character < " " or character == "\x7f" for character in path):
         return "control characters are not allowed"

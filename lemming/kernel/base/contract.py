@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.call_shapes import CONTRACT_KEYS, MAX_TOOL_NAME_CHARS, CallShapes
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse, to_line
-from lemming.kernel.base.paths import MEMORY_KEY, MEMORY_KEY_RULE
 from lemming.kernel.base.reply_json import MAX_REPLY_DEPTH
 from lemming.kernel.base.reply_object import REPLY_LIMIT_BYTES as REPLY_LIMIT_BYTES
 from lemming.kernel.base.reply_object import extract_object as extract_object
@@ -233,9 +233,9 @@ class _ReplyValidator:
         updates = []
         for pointer, item in self._iter_objects(value, "/memory_updates", UPDATE_KEYS):
             key = item.get("key")
-            if not isinstance(key, str) or not MEMORY_KEY.match(key) or key.endswith("."):
+            if not isinstance(key, str) or not paths.MEMORY_KEY.match(key) or key.endswith("."):
                 got = f", got {to_line(key)[:80]}" if "key" in item else ""
-                self._add_optional_error(f"{pointer}/key", f"{MEMORY_KEY_RULE}{got}")
+                self._add_optional_error(f"{pointer}/key", f"{paths.MEMORY_KEY_RULE}{got}")
             elif "value_json" in item:
                 embedded = self._parse_embedded(f"{pointer}/value_json", item["value_json"], is_optional=True)
                 # None stands also for a text that is no JSON, which is a problem that has been noted

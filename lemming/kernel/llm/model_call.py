@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_on_thread
 from lemming.kernel.base.contract import REPLY_LIMIT_BYTES
 from lemming.kernel.base.errors import DiskError, LemmingError, MayHaveActed, ProviderError, RequestRejected, TimedOut
@@ -156,11 +157,8 @@ def _describe_tool(tool: Mapping[str, Any]) -> str:
     return f"- {name}: {tool['description']} Arguments: {to_line(tool['parameters'])}"
 
 
-MODELS_FILE = "config/models.json"
 _NOT_REPEATED = "it may have acted, and is not run again by itself"
-_HINT = (
-    f'check its work, then ask again; if the program only prints text, set options.effects to "none" in {MODELS_FILE}'
-)
+_HINT = f'check its work, then ask again; if the program only prints text, set options.effects to "none" in {paths.MODELS_FILE}'
 
 
 def to_acting_error(error: ProviderError) -> MayHaveActed:
@@ -173,4 +171,6 @@ def to_acting_error(error: ProviderError) -> MayHaveActed:
 
 def make_interrupted_error() -> MayHaveActed:
     """Return the error of a call that was announced and has no recorded end: the engine died during the call."""
-    return MayHaveActed(f"the engine ended during a call of the model; {_NOT_REPEATED}", where=MODELS_FILE, hint=_HINT)
+    return MayHaveActed(
+        f"the engine ended during a call of the model; {_NOT_REPEATED}", where=paths.MODELS_FILE, hint=_HINT
+    )

@@ -33,9 +33,6 @@ from lemming.kernel.plugins.capability_loader import make_loaders, missing_owner
 from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import is_channel
 
-ORG_FILE = paths.ORG_FILE
-MODELS_FILE = "config/models.json"
-CREDITS_FILE = "config/credits.json"
 DEFAULT_PARALLEL = 8
 _SCHEDULER = re.compile(r"(tcp|tls|ws|wss)://[^/\s]+\Z")
 
@@ -171,13 +168,13 @@ class Config:
         if key in self.models:
             return self.models[key]
         hint = did_you_mean(key, list(self.models)) or f"keys there: {', '.join(sorted(self.models))}"
-        raise UnknownModel(f'model key "{key}" does not exist', where=MODELS_FILE, hint=hint)
+        raise UnknownModel(f'model key "{key}" does not exist', where=paths.MODELS_FILE, hint=hint)
 
 
 FILE_TYPES: dict[str, Any] = {
-    ORG_FILE: OrgSettings,
-    MODELS_FILE: dict[str, ModelEntry],
-    CREDITS_FILE: dict[str, Allocation],
+    paths.ORG_FILE: OrgSettings,
+    paths.MODELS_FILE: dict[str, ModelEntry],
+    paths.CREDITS_FILE: dict[str, Allocation],
 }
 """The type of each settings file."""
 
@@ -267,7 +264,7 @@ def _decode(file: str, raw: bytes) -> Document[Any]:
     try:
         return parse_document(raw, file, FILE_TYPES[file], limit_bytes=DEFAULT_LIMIT_BYTES, unknown_key_policy="none")
     except ConfigError as error:
-        if file != MODELS_FILE or error.problems[0].code == NOT_JSON:  # then there are no lines to look at
+        if file != paths.MODELS_FILE or error.problems[0].code == NOT_JSON:  # then there are no lines to look at
             raise
         lines = parse(raw, allow_bom=True)
         problems = tuple(add_option_hint(problem, lines) for problem in error.problems)
@@ -285,7 +282,7 @@ def _build_config(results: Sequence[_FileResult]) -> Config:
         raise ConfigError(str(errors[0]), problems=problems)
     # at once: whatever the options name is a secret before the first call could tell it
     for entry in (models or {}).values():
-        register_secret_variables(entry.options, MODELS_FILE)
+        register_secret_variables(entry.options, paths.MODELS_FILE)
     warnings = tuple(warning for document in documents for warning in document.warnings)
     digests = {
         file: sha256(result.raw).hexdigest()
@@ -299,16 +296,16 @@ def _validate_executor(settings: OrgSettings) -> Iterator[Problem]:
     hint = 'add the scheduler\'s address: "executor_address": "tcp://host:8786"'
     if reason := missing_owner(provided("executors"), settings.executor):
         message = f'"executor": "{settings.executor}" needs a capability that is not installed: {reason}'
-        yield Problem(message, ORG_FILE, pointer="/executor", hint="remove the key")
+        yield Problem(message, paths.ORG_FILE, pointer="/executor", hint="remove the key")
     elif settings.executor_address and not _SCHEDULER.match(settings.executor_address):
-        yield Problem("must be a scheduler's address", ORG_FILE, pointer="/executor_address", hint=hint)
+        yield Problem("must be a scheduler's address", paths.ORG_FILE, pointer="/executor_address", hint=hint)
     elif settings.executor in provided("executors") and not settings.executor_address:
-        yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
+        yield Problem('"executor": "dask" needs a cluster', paths.ORG_FILE, pointer="/executor_address", hint=hint)
 
 
 def _validate_timezone(settings: OrgSettings) -> Iterator[Problem]:
     if settings.timezone is not None and (error := zone_error(settings.timezone)):
-        yield Problem(error[0], ORG_FILE, pointer="/timezone", hint=error[1])
+        yield Problem(error[0], paths.ORG_FILE, pointer="/timezone", hint=error[1])
 
 
 if not TYPE_CHECKING:

@@ -15,7 +15,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import require_about_one_file
 from lemming.kernel.journal.journal_records import TickStarted
 from lemming.kernel.journal.turn_report import ReasonCode, TurnReason, TurnReport
-from lemming.kernel.org.config import ORG_FILE, Config
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import AgentSchedule, is_due
@@ -228,7 +228,7 @@ class PauseCheck:
 
     def __init__(self, org: Organisation, config: Config, survey: Survey, began_ns: int) -> None:
         self._base, self._org_pause, self._agent_pauses = (str(org.base), config.org.paused, survey.paused_agents)
-        self._org_file = f"{self._base}/{ORG_FILE}"
+        self._org_file = f"{self._base}/{paths.ORG_FILE}"
         self._since_ns = began_ns - _MAX_CLOCK_SKEW_NS
         self._unpaused = org.get_cache(_PauseCache).unpaused
 
@@ -254,7 +254,7 @@ class PauseCheck:
 
     def pause_reason(self, agent: str) -> str:
         """Return the text shown to a person about an agent's pause, or an empty text."""
-        if text := self._load_pause(ORG_FILE, self._org_pause):
+        if text := self._load_pause(paths.ORG_FILE, self._org_pause):
             return f"the organisation is {format_pause(text)}"
         text = self._load_pause(paths.resume_file(agent), self._agent_pauses.get(agent, ""))
         return format_pause(text) if text else ""

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import MonotonicClock
 from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.errors import DiskError, LemmingError, Problem, ProviderError, Unusable
-from lemming.kernel.org.config import MODELS_FILE, OrgSettings
+from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import provided
@@ -173,7 +174,7 @@ class Backends:
             self._circuits = Circuits(self.base, self.clock)
         provider = self.make_provider(entry)
         if provider.remark:
-            self.tell(Problem(provider.remark, MODELS_FILE, severity="warning"))
+            self.tell(Problem(provider.remark, paths.MODELS_FILE, severity="warning"))
         name = circuit_name(entry.provider, entry.options)
         limits = Limits(self._max_parallel_calls(entry, provider), entry.requests_per_minute, entry.tokens_per_minute)
         # Models of one server share its pace: they share the account that is limited.

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.base import paths
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ConfigError, Unusable
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import AgentCredits, TurnLimits
@@ -255,7 +256,7 @@ def _probe_features(entry: ModelEntry, base: Path, plugins: list[str]) -> ModelF
         is_possible = entry.prompt in NATIVE_TOOL_PROMPTS
         reason = "the provider has no tools of its own" if is_possible else f'prompt is "{entry.prompt}"'
         message = f'{entry.provider} {entry.model} cannot use "tools": "native": {reason}'
-        raise Unusable(message, where=MODELS_FILE)
+        raise Unusable(message, where=paths.MODELS_FILE)
     prompt = entry.prompt or ("full" if provider.writes_contract else "fit")
     context_tokens = entry.context_tokens or provider.context_tokens
     is_native = has_native_tools(entry, provider)

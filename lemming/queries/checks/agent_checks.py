@@ -17,7 +17,7 @@ from lemming.kernel.base.errors import PermissionDenied, Problem, ToolError, Unk
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.base.problems import make_warning
 from lemming.kernel.memory import load_memories
-from lemming.kernel.org.config import MODELS_FILE, Config
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import PROVIDERS_WITHOUT_MODEL, ModelEntry
 from lemming.kernel.org.resume import ContextFile, FileAccess
 from lemming.kernel.plugins.capability_table import PREFIXES
@@ -50,7 +50,7 @@ def _check_model(subject: AgentSubject) -> Iterator[Problem]:
         try:
             config.model(key)
         except UnknownModel as error:
-            yield Problem(error.message, pointer=pointer, hint=f"{error.hint} ({MODELS_FILE})")
+            yield Problem(error.message, pointer=pointer, hint=f"{error.hint} ({paths.MODELS_FILE})")
     for index, (message, hint) in _find_useless_fallbacks(agent, config).items():
         yield Problem(message, pointer=f"/model/fallback/{index}", hint=hint)
 

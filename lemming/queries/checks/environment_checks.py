@@ -11,10 +11,10 @@ from importlib import metadata
 from pathlib import Path
 
 from lemming.journal_tools.repair.damage_repair import find_repairs
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import NotAnOrg, Problem
 from lemming.kernel.base.problems import make_note, make_warning
 from lemming.kernel.base.version import __version__
-from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.plugins.capability_loader import find_fact, load_provided
 from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.tick.validation.checks import Check
@@ -177,11 +177,11 @@ def _check_models(run: CheckRun) -> Iterator[Problem]:
         price = find_price(entry)
         costs = f"; {price}" if price and price.checked else ""
         severity = "error" if readiness.is_ready is False else "note"
-        yield Problem(f"{label}: {readiness.remark}{costs}", MODELS_FILE, hint=readiness.fix, severity=severity)
+        yield Problem(f"{label}: {readiness.remark}{costs}", paths.MODELS_FILE, hint=readiness.fix, severity=severity)
         if shutdown_date:
             text = f'"{key}": {entry.model} is shut down on {shutdown_date}'
             fix = f'choose another model for "{key}" in config/models.json'
-            yield make_warning(text, hint=fix, file=MODELS_FILE)
+            yield make_warning(text, hint=fix, file=paths.MODELS_FILE)
 
 
 def _check_shell(run: CheckRun) -> Iterator[Problem]:

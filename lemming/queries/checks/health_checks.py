@@ -17,7 +17,6 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.problems import make_note
 from lemming.kernel.journal.journal_file import newest_journals
 from lemming.kernel.llm.circuit_breaker import open_circuits
-from lemming.kernel.org.config import MODELS_FILE
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.tick_counter import load_tick
@@ -225,7 +224,7 @@ def _check_channels(run: CheckRun) -> Iterator[Problem]:
 
 
 def _find_channel_issues(channel: ChannelStatus) -> Iterator[Problem]:
-    fix_hint = f"see `lemming channels`; options are in {MODELS_FILE}"
+    fix_hint = f"see `lemming channels`; options are in {paths.MODELS_FILE}"
     issues = []
     if channel.problem:
         issues.append((f"the channel is broken: {channel.problem}", "lemming validate"))

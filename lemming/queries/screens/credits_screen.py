@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lemming.kernel.agents import require_agent_folder, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.org.config import CREDITS_FILE, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.wording import format_usd
 from lemming.queries.credit_accounts import Account, load_accounts
@@ -25,7 +25,7 @@ def _describe_override(account: Account) -> Note:
     limit, resume_limit = format_value(account.max_credits), format_value(account.overrides)
     file = paths.resume_file(account.agent)
     return Note(
-        f"{account.agent}: {CREDITS_FILE} says {limit}, not the {resume_limit} of {file}; remove its line there to use "
+        f"{account.agent}: {paths.CREDITS_FILE} says {limit}, not the {resume_limit} of {file}; remove its line there to use "
         "the resume"
     )
 

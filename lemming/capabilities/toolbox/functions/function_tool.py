@@ -29,7 +29,6 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, InvalidArguments
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact
-from lemming.kernel.base.paths import resolve_agent_path
 from lemming.kernel.base.redaction.secrets import redact_json, redact_untrusted, redact_values
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.quota import FolderSize
@@ -137,7 +136,8 @@ class FunctionTool(Tool):
 
     def _declared_path_rules(self, agent: Agent, declared_paths: Sequence[str], access_name: str) -> Places:
         return {
-            resolve_agent_path(agent.name, path): f"tool {self.name} {access_name} {path}" for path in declared_paths
+            paths.resolve_agent_path(agent.name, path): f"tool {self.name} {access_name} {path}"
+            for path in declared_paths
         }
 
     def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:

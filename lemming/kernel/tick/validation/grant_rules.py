@@ -10,7 +10,6 @@ from lemming.kernel.agents import suggest_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import correct_typo, did_you_mean
-from lemming.kernel.org.config import CREDITS_FILE, MODELS_FILE
 from lemming.kernel.org.model_entries import has_model_key
 from lemming.kernel.org.resume import has_turn_key
 from lemming.kernel.plugins.capability_loader import missing_for_model, missing_for_provider, missing_for_turn
@@ -48,9 +47,9 @@ def find_allocation_typos(subject: CheckSubject) -> Iterator[Problem]:
             continue
         if not paths.AGENT_NAME.match(name):
             hint = suggest_agent(name, names)
-            yield Problem(f'"{name}" is not a valid agent name', CREDITS_FILE, pointer=f"/{name}", hint=hint)
+            yield Problem(f'"{name}" is not a valid agent name', paths.CREDITS_FILE, pointer=f"/{name}", hint=hint)
         elif (suggestion := correct_typo(name, unallocated)) and not allocation.may_be_absent:
-            yield _missing_agent(name, f"/{name}", f'did you mean "{suggestion}"? {_LATER}', CREDITS_FILE)
+            yield _missing_agent(name, f"/{name}", f'did you mean "{suggestion}"? {_LATER}', paths.CREDITS_FILE)
 
 
 def find_missing_readers(subject: AgentSubject) -> Iterator[Problem]:
@@ -65,7 +64,7 @@ def find_missing_readers(subject: AgentSubject) -> Iterator[Problem]:
     for model, (key, missing) in product((agent.model.key, *agent.model.fallback), missing_for_model().items()):
         entry = models.get(model)
         if entry and entry.provider not in NO_MODELS and has_model_key(entry, key):
-            line = f'key "{key}" of the line "{model}" in {MODELS_FILE}'
+            line = f'key "{key}" of the line "{model}" in {paths.MODELS_FILE}'
             message = f"{line} needs a capability that is not installed: {missing}"
             yield Problem(message, pointer="/model", hint="remove the key there")
 
