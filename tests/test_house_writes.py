@@ -153,8 +153,8 @@ def test_only_fs_uses_the_system_calls_that_write() -> None:
 PEOPLES_FILES = {"ORG_FILE", "MODELS_FILE", "CREDITS_FILE", "CALENDAR_FILE", "resume_file"}
 WRITES_PEOPLES_FILES = {
     ("commands/init.py", "paths.resume_file(FIRST_AGENT)"): "a new organisation, in a folder of its own",
-    ("evals/case_copy.py", "MODELS_FILE"): "a copy",
-    ("evals/case_copy.py", "ORG_FILE"): "a copy",
+    ("evals/case_copy.py", "paths.MODELS_FILE"): "a copy",
+    ("evals/case_copy.py", "paths.ORG_FILE"): "a copy",
 }
 
 

@@ -14,21 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lemming.kernel.access.context_files import (
-    expand_context,
-    granted_memories,
-    granted_memory_folders,
-    is_pattern,
-    resolve_item,
-    resolve_pattern_folder,
-)
+from lemming.kernel.access.context_files import iter_context_paths
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.files.folder_listings import ABSENT, Listing, refresh_listing
 from lemming.kernel.files.stat_cache import FileReading, Identity, file_identity, is_current, refresh_reading
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.org.resume import ContextFile
 from lemming.kernel.plugins.capability_loader import capabilities_of_resume, get_capability
 from lemming.kernel.plugins.capability_table import provided
 
@@ -153,25 +144,8 @@ def find_context_files(base: Path, agents: Collection[Agent]) -> list[str]:
     """
     files, org = set[str](), Organisation.from_path(base)
     for agent in agents:
-        files.update(resume_read_paths(org, agent))
-        files.update(f"{folder}/" for folder in granted_memory_folders(agent))
-        files.update(memory.file for memory in granted_memories(agent, base, {}))
-        agent = replace(agent, permissions=replace(agent.permissions, read_memories=[]))
-        for item in agent.context:
-            try:
-                if is_pattern(item):
-                    files.add(f"{resolve_pattern_folder(agent, base, item).path_key}/")
-                    expanded_agent = expand_context(replace(agent, context=[item]), base, {})
-                    files.update(_context_key(expanded_agent, base, memory) for memory in expanded_agent.context)
-                else:
-                    files.add(_context_key(agent, base, item))
-            except (PermissionDenied, ToolError):  # the agent's turn fails with this error
-                continue
+        files.update(resume_read_paths(org, agent), iter_context_paths(agent, base))
     return sorted(files)
-
-
-def _context_key(agent: Agent, base: Path, item: ContextFile) -> str:
-    return resolve_item(agent, base, item).path_key
 
 
 def _stat_identity(path: str) -> _Identity:

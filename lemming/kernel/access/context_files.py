@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from lemming.kernel.access.agent_files import read_raw, read_text, scan_folder
 from lemming.kernel.access.allowed_paths import AllowedPath, resolve_org_path, resolve_path
 from lemming.kernel.access.grant_syntax import MEMORY_GRANT
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ToolError
+from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.memory import decode_memory, list_memories
 from lemming.kernel.org.resume import Agent, ContextFile
@@ -114,6 +115,18 @@ def expand_context(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> Age
             hint="name only the required memories",
         )
     return replace(agent, context=[*files, *memories])
+
+
+def iter_context_paths(agent: Agent, base: Path) -> Iterator[str]:
+    """Yield the path keys that decide the context of an agent: files, and folders with `/` at the end."""
+    yield from (f"{folder}/" for folder in granted_memory_folders(agent))
+    yield from (memory.file for memory in granted_memories(agent, base, {}))
+    for item in agent.context:
+        with contextlib.suppress(PermissionDenied, ToolError):  # the agent's turn fails with this error
+            if is_pattern(item):
+                yield f"{resolve_pattern_folder(agent, base, item).path_key}/"
+            for file in _matching_files(agent, base, item, {}):
+                yield resolve_item(agent, base, file).path_key
 
 
 def _matching_files(agent: Agent, base: Path, item: ContextFile, staged: Mapping[str, bytes]) -> list[ContextFile]:
