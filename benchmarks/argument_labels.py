@@ -26,13 +26,12 @@ from lemming.capabilities.trust.origins import ValueFinder, iter_recognizable_va
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import get_toolset
-from lemming.testing import journal_lines
+from lemming.testing import FrozenClock, journal_lines
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RECORDED_TEMPLATES = ("desk", "research", "watch", "review", "game")

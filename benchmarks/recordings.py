@@ -22,8 +22,8 @@ from lemming.capabilities.scripted_models import scripted_provider
 from lemming.capabilities.scripted_models.scripted_provider import ScriptLine, question_digest
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.providers import Reply, Request
+from lemming.testing import FrozenClock
 
 TEMPLATES = Path(__file__).parent.parent / "lemming/templates"
 ANSWERS = "config/answers.jsonl"

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState, ToolError
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.memory import (
@@ -27,6 +26,7 @@ from lemming.kernel.memory import (
     make_memory_effect,
     save_memory,
 )
+from lemming.testing import FrozenClock
 
 CLOCK = FrozenClock(datetime(2025, 12, 8, 10, 30, tzinfo=UTC))
 

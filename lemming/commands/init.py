@@ -25,13 +25,12 @@ from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import require_fact
-from lemming.kernel.tick.firing_plan import WITH_TOOLS
 from lemming.libraries.atomic_folder import finish_staging, stage_org
 from lemming.libraries.optional_packages import can_serve, install_command
 from lemming.operations.choose_model import set_default_model
 from lemming.operations.model_detection import AvailableModel, detect_models, recommend_model
 from lemming.operations.permission_grants import PermissionGrants
-from lemming.queries.model_readiness import check_readiness, describe_limitations
+from lemming.queries.model_readiness import WITH_TOOLS, check_readiness, describe_limitations
 
 PURPOSES = {
     "desk": "answer requests and tickets, with a reviewer",

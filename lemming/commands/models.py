@@ -43,9 +43,8 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import require_fact
-from lemming.kernel.tick.firing_plan import small_model_warning
 from lemming.libraries.model_catalogue import get_models_folder, get_weights, is_on_this_machine
-from lemming.queries.model_readiness import check_readiness, describe_limitations
+from lemming.queries.model_readiness import check_readiness, describe_limitations, small_model_warning
 from lemming.queries.screens.models_screen import MODELS, list_model_rows
 from lemming.queries.screens.screen import ScreenResult
 

@@ -30,12 +30,13 @@ from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import PREFIXES, STRATEGIES
-from lemming.kernel.tick.firing_plan import WITH_TOOLS, has_model_turns, is_person_agent, small_model_warning
+from lemming.kernel.tick.firing_plan import has_model_turns, is_person_agent
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tick.validation.checks import AgentSubject
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
 from lemming.operations.choose_model import append_to_resume
+from lemming.queries.model_readiness import WITH_TOOLS, small_model_warning
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.org_validation import run_capability_check
 from lemming.queries.structure_validation import find_order_conflicts

@@ -20,8 +20,9 @@ from lemming.commands.trust import load_settings
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import has_model_turns, small_model_warning
+from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.queries.model_readiness import small_model_warning
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.prompt_parts import describe_message, list_parts
 from lemming.queries.sent import CHAT_TEMPLATE, REPLY_FORM, PromptSize, SentPrompt, build_first_request, measure_prompt

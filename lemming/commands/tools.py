@@ -42,7 +42,7 @@ from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
-from lemming.kernel.tick.firing_plan import WITH_TOOLS, has_model_turns, small_model_warning
+from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
@@ -51,6 +51,7 @@ from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
 from lemming.operations.choose_model import append_to_resume, append_to_settings
 from lemming.operations.opening import open_org
+from lemming.queries.model_readiness import WITH_TOOLS, small_model_warning
 from lemming.queries.screens.screen import ScreenResult
 from lemming.queries.screens.tools_screen import TOOLS, ToolRow, can_call, format_origin, list_tool_rows
 

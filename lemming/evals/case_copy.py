@@ -26,7 +26,7 @@ from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_compact
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
 from lemming.kernel.files.fast_decoder import to_file_value
-from lemming.kernel.journal.journal_file import journal_ticks, read_journal, started_journals
+from lemming.kernel.journal.journal_file import journal_ticks, read_journal
 from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.model_entries import ModelEntry
@@ -37,6 +37,7 @@ from lemming.kernel.providers import is_channel, is_person
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import EngineTool, Tool, iter_shipped_tools
 from lemming.queries.case_format import SAME_ORG, Case, case_file
+from lemming.read_model.journal_ticks import started_journals
 from lemming.testing import say
 
 EXCLUDED_FOLDERS = frozenset({paths.EVALS, "logs"})

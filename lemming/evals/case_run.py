@@ -13,7 +13,7 @@ from lemming.engine import run_opened
 from lemming.evals.case_responder import CaseResponder
 from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
 from lemming.kernel import messages
-from lemming.kernel.base.clock import FrozenClock, parse_timestamp, timestamp
+from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import UsageError
@@ -34,6 +34,7 @@ from lemming.obligations.request_entries import require_person, require_reachabl
 from lemming.operations.burst import BurstController
 from lemming.operations.opening import open_org
 from lemming.queries.case_format import Case, CaseMessage
+from lemming.testing import FrozenClock
 
 DEFAULT_START_TIME = "2026-01-01T09:00:00.000Z"
 """Time of the first tick in an organisation without ticks."""

@@ -10,11 +10,12 @@ import re
 from typing import Literal, NamedTuple
 
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.journal.journal_file import drop_unstarted, journal_ticks, read_journal
+from lemming.kernel.journal.journal_file import journal_ticks, read_journal
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick, newest_ledger_tick
+from lemming.read_model.journal_ticks import drop_unstarted
 
 _TICK_RANGE = re.compile(r"(\d{1,12})?(?:(-|\.\.)(\d{1,12})?)?\Z", re.ASCII)
 

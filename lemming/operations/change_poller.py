@@ -26,13 +26,14 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.tick_counter import load_counter
-from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses, iter_upcoming, uses_clock
+from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses, uses_clock
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.kernel.tools import EngineTool, get_toolset
 from lemming.kernel.turn.descriptions import TickView
 from lemming.operations.burst import IntervalTimer
 from lemming.operations.change_detector import ChangeDetector, find_context_files
 from lemming.operations.gateways import Gateways
+from lemming.operations.upcoming_events import iter_upcoming
 
 MAX_SLEEP_S = 3600.0
 MIN_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.5, 3.0, 1.25

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lemming.kernel.base.errors import DiskError
-from lemming.kernel.journal.journal_file import last_record, newest_journals
+from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.org.organisation import OrgPath
+from lemming.read_model.journal_ticks import newest_journals
 
 
 def find_running_engine(base: OrgPath) -> dict[str, Any] | None:

@@ -9,8 +9,9 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
+from typing import Protocol, runtime_checkable
 
-from lemming.kernel.base.clock import Clock, SystemClock, WaitingClock, timestamp
+from lemming.kernel.base.clock import Clock, SystemClock, timestamp
 from lemming.kernel.base.errors import DiskError, NotAnOrg
 from lemming.kernel.files.stat_cache import is_folder, probe_mtime_resolution
 from lemming.kernel.journal.engine_events import Observer, ignore_event
@@ -64,3 +65,16 @@ def open_org(
                 lock.write_holder(format_release(org, epoch), is_leaving=True)
         finally:
             lock.release()
+
+
+@runtime_checkable
+class WaitingClock(Clock, Protocol):
+    """A clock that also controls the duration of waits: see `lemming.testing.SkippingClock`."""
+
+    def monotonic(self) -> float:
+        """Return a monotonic reading in seconds."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Wait for a number of seconds."""
+        ...

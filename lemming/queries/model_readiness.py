@@ -10,9 +10,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.redaction.secrets import strip_userinfo
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import LOCAL_MODEL, ModelEntry
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.plugins.capability_table import provided
@@ -22,6 +24,8 @@ from lemming.libraries.model_catalogue import find_weights
 from lemming.libraries.optional_packages import install_command
 from lemming.operations.model_detection import KeylessServer, ServedModels
 from lemming.queries.permissions_required import is_this_machine
+
+WITH_TOOLS = "list models with `lemming models list`, choose one with `lemming models use KEY`"
 
 _KEY_VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 _MAX_NAMES_SHOWN = 4
@@ -163,3 +167,14 @@ def _check_channel(entry: ModelEntry) -> Readiness:
 
 def _check_plugin_model(entry: ModelEntry) -> Readiness:
     return Readiness(None, f"no check of provider {entry.provider}")
+
+
+def small_model_warning(agent: Agent, config: Config) -> str:
+    """Return a warning if a model is too small for the tools granted in a resume, else an empty text."""
+    entry = config.models.get(agent.model.key)
+    if entry is None or not agent.permissions.tools:
+        return ""
+    if (entry.provider, entry.model) != ("local", LOCAL_MODEL):
+        return ""
+    tools = ", ".join(agent.permissions.tools)
+    return f'model "{agent.model.key}" is {LOCAL_MODEL}, which is too small to call tools: {tools}'

@@ -18,11 +18,12 @@ from lemming.journal_tools.tick_ranges import TickRange
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_keywords
 from lemming.kernel.journal.engine_events import Event, TickBegins, TickEnds
-from lemming.kernel.journal.journal_file import journal_ticks, load_contents, make_prompt_reader, newest_journals
+from lemming.kernel.journal.journal_file import journal_ticks, load_contents, make_prompt_reader
 from lemming.kernel.journal.journal_parser import JournalContents
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import TickPlan
+from lemming.read_model.journal_ticks import newest_journals
 
 POLL_S = 0.5
 

@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple, get_args
 
 from lemming.kernel.base.errors import error_code
 from lemming.kernel.base.version import __version__
-from lemming.kernel.journal.journal_file import started_journals
 from lemming.kernel.journal.turn_report import STATUSES, ReasonCode, TurnReport
 from lemming.kernel.org.organisation import Organisation
 from lemming.queries.checks.health_checks import seconds_since_tick
 from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
 from lemming.queries.screens.status_screen import STATUS
+from lemming.read_model.journal_ticks import started_journals
 from lemming.read_model.tick_facts import JournalTurn, corrupt_facts_error
 from lemming.read_model.tick_queries import load_ticks
 

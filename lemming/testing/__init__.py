@@ -16,13 +16,12 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import Deadline
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import read_journal
@@ -137,6 +136,22 @@ def tree(base: Path, *, without: tuple[str, ...] = (".lemming", "logs")) -> dict
 
 
 # --- a clock for tests of slow models -------------------------------------------------------------
+
+
+class FrozenClock:
+    """A clock that advances only on request; for tests and replays."""
+
+    def __init__(self, start: datetime | None = None, *, boot_id: str = "") -> None:
+        self.time = start or datetime(2026, 1, 1, tzinfo=UTC)
+        self.boot_id = boot_id
+
+    def now(self) -> datetime:
+        """Return the clock's current time."""
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        """Advance the clock; a negative number sets the clock back."""
+        self.time += timedelta(seconds=seconds)
 
 
 class SkippingClock(FrozenClock):

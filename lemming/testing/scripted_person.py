@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from lemming.kernel.agents import list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
-from lemming.kernel.base.clock import FrozenClock, timestamp
+from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files import fs
 from lemming.kernel.inboxes.answer_payload import parse_answer
@@ -37,6 +37,7 @@ from lemming.libraries.conditions.regex_search import compile_regex
 from lemming.obligations.current_requests import RequestEntryIndex
 from lemming.obligations.request_outcome import build_requests
 from lemming.obligations.request_view import AllRequests, RequestView
+from lemming.testing import FrozenClock
 
 T = TypeVar("T")
 

@@ -14,13 +14,12 @@ from lemming.capabilities.attachments.attachments_capability import FILES_LIMIT
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
 from lemming.journal_tools.verify.file_verification import verify_org
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.tools import EngineTool, ToolRegistry, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.strategies import CallResult, Steps, Turn, strategy
-from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 BOTH = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
 CHART = b"\x89PNG chart"

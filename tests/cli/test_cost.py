@@ -17,7 +17,6 @@ from terminal import Lemming
 from lemming.commands.cost import GROUPS
 from lemming.engine import run_once
 from lemming.kernel.agents import list_agent_folders
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event
@@ -26,7 +25,7 @@ from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.queries.cost_report import Cost, compute_costs
-from lemming.testing import Crash, make_org, resume, say
+from lemming.testing import Crash, FrozenClock, make_org, resume, say
 
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
 ODD = {"usd_per_million_input_tokens": 0.15, "usd_per_million_output_tokens": 0.6, "per_call": 0}

@@ -14,12 +14,11 @@ from parts import by_hand, call
 
 import lemming
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import SHIPPED, get_toolset
-from lemming.testing import SCRIPT_FILE, make_org, resume, say
+from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, say
 
 DOCS = Path(__file__).parents[2] / "docs"
 VICTIM = "ada"

@@ -36,12 +36,11 @@ from sampling import EVERYTHING
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.files import fs
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import load_config
-from lemming.testing import say, write_script
+from lemming.testing import FrozenClock, say, write_script
 
 SEED = os.environ.get("LEMMING_FUZZ_SEED", "")
 SECONDS = float(os.environ.get("LEMMING_FUZZ_SECONDS", "60" if EVERYTHING else "0"))

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lemming.engine import load_tick, persist_tick, run_opened
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.operations.change_poller import ChangePoller
 from lemming.operations.opening import open_org
-from lemming.testing import resume
+from lemming.testing import FrozenClock, resume
 
 CHANGED = {"wake": "changed"}
 EVERY_TENTH = {"run_every_n_ticks": 10}

@@ -14,7 +14,6 @@ import pytest
 from patience import PATIENCE_S
 
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
@@ -22,7 +21,7 @@ from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.tick.executors.parallel_turns import run_turns
 from lemming.kernel.tick.executors.turn_lock import TurnLock
 from lemming.kernel.tick.turn_dependencies import TurnWaits
-from lemming.testing import Crash, journal_lines, make_org, resume, say
+from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say
 
 SHARED = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
 

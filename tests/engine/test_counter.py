@@ -11,13 +11,12 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import load_tick, persist_tick, run_once, ticks
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import TickAlreadyCommitted
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, ProblemFound
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import entry_id
-from lemming.testing import Crash, crash_at, make_org, resume, tree
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from sampling import EVERYTHING
 
 from lemming.engine import run_once
 from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.files import fs
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import load_config
@@ -21,7 +20,7 @@ from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_affected_agents, find_waits
 from lemming.kernel.tools import get_toolset
 from lemming.kernel.turn.guards import SharedResource
-from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 TICKS = 9
 NAMES = [f"a{number}" for number in range(7)]

@@ -11,12 +11,11 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.memory import save_memory
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.queries.org_validation import validate_agents
-from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 GOAL = {"reply": {**say("planned"), "memory_updates": [{"key": "goal", "value": "two ferries"}]}}
 SCRIPT = [{"agent": "ada", **GOAL}, {"reply": say("seen")}]

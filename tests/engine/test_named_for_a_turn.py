@@ -12,10 +12,9 @@ from sampling import KILL_STRIDE
 
 from lemming.engine import load_tick, run_once, ticks
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
+from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
 MONDAY = datetime(2026, 11, 23, 7, tzinfo=UTC)
 DAILY = {"cron": "0 9 * * *", "timezone": "UTC"}

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from lemming.engine import load_tick, run_once, run_tick
 from lemming.journal_tools.verify.file_verification import verify_org
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.queries.views.tick_view import build_plan_section, load_recorded_tick
-from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 CHANGED = {"wake": "changed"}
 EVERY_FOURTH = {"run_every_n_ticks": 4}

@@ -16,11 +16,12 @@ from lemming.engine import load_tick, persist_tick, recorded_report, run_once, r
 from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import CorruptState, TickAlreadyCommitted, UsageError
-from lemming.kernel.journal.journal_file import Journal, journal_ticks, newest_journals, read_journal
+from lemming.kernel.journal.journal_file import Journal, journal_ticks, read_journal
 from lemming.kernel.journal.journal_packing import load_sealed_journal, plain_ticks, sealed_ticks
 from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.journal.segments import pack
 from lemming.libraries.journal_sealing import seal_old_journals
+from lemming.read_model.journal_ticks import newest_journals
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 
 SEGMENT = "logs/ticks/sealed/00000000-00000099.jsonl.xz"

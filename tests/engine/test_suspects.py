@@ -13,10 +13,9 @@ from optional_parts import uses
 from patience import PATIENCE_S
 
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
-from lemming.testing import Crash, crash_at, make_org, resume, say
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
 
 
 class Meeting(Backend):

@@ -18,7 +18,6 @@ from sampling import EVERYTHING
 
 from lemming.engine import run_once
 from lemming.kernel.agents import Agent, survey_agents
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.engine_events import Event
@@ -30,7 +29,7 @@ from lemming.kernel.tick.executors.turn_lock import TurnLock
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, TurnWaits, find_waits
 from lemming.kernel.tools import Places, Tool, ToolRegistry, ToolResult, get_toolset
 from lemming.queries.forecast import explain_dependency, find_longest_chain
-from lemming.testing import SCRIPT_FILE, journal_lines, make_org, resume, say, tree
+from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
 
 TICKS = 3
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}

@@ -9,7 +9,6 @@ import pytest
 from asleep import CHANGED, EVERY_TENTH, MINUTE, Alarm, asleep, human, reader, send
 
 from lemming.engine import load_tick, run_once, run_opened, ticks
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.files.fs import AppendFile
 from lemming.kernel.files.stat_cache import has_exact_mtime, probe_mtime_resolution, to_identity
 from lemming.kernel.journal.engine_events import Sleeping, Woken
@@ -18,7 +17,7 @@ from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.operations.change_detector import ChangeDetector
 from lemming.operations.change_poller import MAX_POLL_S, MAX_SLEEP_S, ChangePoller
 from lemming.operations.opening import open_org
-from lemming.testing import make_org, resume, say, tree
+from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 # --- how long ------------------------------------------------------------------------------------
 

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.queries.findings.finding_rules import find_findings
-from lemming.testing import make_org, resume, say
+from lemming.testing import FrozenClock, make_org, resume, say
 
 NOTHING: dict[str, Any] = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": ""}
 PEOPLE = {"human": {"provider": "human"}}

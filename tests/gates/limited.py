@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.files import fs
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.testing import make_org, resume, say
+from lemming.testing import FrozenClock, make_org, resume, say
 
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
 PRICED = {**SCRIPTED, "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 10.0}

@@ -15,7 +15,6 @@ from lemming.capabilities.pricing.prices import max_call_cost
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_into
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
@@ -28,7 +27,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Image, Request
 from lemming.queries.org_validation import validate_agents, validate_config
-from lemming.testing import Crash, journal_lines, resume, say
+from lemming.testing import Crash, FrozenClock, journal_lines, resume, say
 
 
 @pytest.mark.parametrize("per", ["agent", "organisation"])

@@ -7,14 +7,13 @@ from typing import Any
 
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import OutboxEntry, read_outbox_entries, write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.obligations.write_decisions import find_pending_request
 from lemming.operations.agent_pause import pause_agent
-from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 LINE = "config/org.json#/gates/0"
 LOOK = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])

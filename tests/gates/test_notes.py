@@ -9,8 +9,7 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
-from lemming.testing import journal_lines, make_org, resume, say
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 REDACTS = {"at": "out", "redact": ["PIN [0-9]+"], "then": "rewrite"}
 ABOUT_REPORTS = {"field": "kind", "op": "is", "value": "report"}

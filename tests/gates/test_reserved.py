@@ -20,7 +20,6 @@ from lemming.capabilities.pricing.prices import max_call_cost
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import ModelReserved
@@ -33,7 +32,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.kernel.tick.model_requests import Reservations
 from lemming.kernel.turn.turn_values import TurnInputs
-from lemming.testing import Crash, SkippingClock, journal_lines, make_org, resume, say
+from lemming.testing import Crash, FrozenClock, SkippingClock, journal_lines, make_org, resume, say
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 MODEL = {

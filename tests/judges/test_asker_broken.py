@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.messages import read_outbox_entries
-from lemming.testing import make_org, resume, say
+from lemming.testing import FrozenClock, make_org, resume, say
 
 ASKED = {"turn": {"take": "one"}, "schedule": {"wake": "addressed"}}
 ASKS_BOB = {"tool_calls": [{"tool": "ask_bob", "args": {"message": "Is it so?"}}]}

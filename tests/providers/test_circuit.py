@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.kernel.base.clock import FrozenClock, timestamp
+from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.errors import (
     AuthenticationFailed,
     CircuitOpen,
@@ -19,6 +19,7 @@ from lemming.kernel.base.errors import (
 )
 from lemming.kernel.files import fs
 from lemming.kernel.llm.circuit_breaker import Circuit, Circuits, circuit_name
+from lemming.testing import FrozenClock
 
 
 @pytest.fixture

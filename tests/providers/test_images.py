@@ -14,14 +14,13 @@ from fault_server import FaultServer
 
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.providers import Backend, Image, Reply, Request, register_provider
-from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
+from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
 CHART = b"\x89PNG\r\n chart"
 BASE64 = b64encode(CHART).decode()

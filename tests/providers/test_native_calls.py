@@ -21,12 +21,11 @@ from lemming.capabilities.hosted_models.openai_wire import ChatCompletion
 from lemming.capabilities.hosted_models.rejected_fields import ServerProfiles
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.files.json_documents import adapter
 from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, RetryingLLMProvider
-from lemming.testing import journal_lines, make_org, resume, say
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLS = [{"name": "file_read", "tool": "file.read", "description": "Read a file.", "parameters": PARAMETERS}]

@@ -15,7 +15,6 @@ from typing import Any
 import httpx
 import pytest
 
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import (
     AuthenticationFailed,
     CircuitOpen,
@@ -32,6 +31,7 @@ from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
 from lemming.kernel.plugins.plugin_registry import load_plugins
 from lemming.kernel.providers import LLMProvider, Message, Request
+from lemming.testing import FrozenClock
 
 
 class RequestException(Exception):

@@ -10,7 +10,6 @@ import pytest
 from fault_server import FaultServer
 
 from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import (
     AuthenticationFailed,
     CircuitOpen,
@@ -22,6 +21,7 @@ from lemming.kernel.base.errors import (
 )
 from lemming.kernel.llm.circuit_breaker import Circuits
 from lemming.kernel.providers import Backend, Reply, Request, RetryingLLMProvider
+from lemming.testing import FrozenClock
 
 
 class Flaky(Backend):

@@ -10,7 +10,6 @@ import pytest
 from fault_server import FaultServer
 
 from lemming.capabilities.pricing.prices import max_call_cost
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CircuitOpen, ConfigError, Unavailable, UnknownModel
 from lemming.kernel.llm.call_cost import compute_usage
 from lemming.kernel.llm.circuit_breaker import FAILURES_TO_OPEN, Circuits, circuit_name, open_circuits
@@ -21,6 +20,7 @@ from lemming.kernel.providers import Backend, Reply, Request, make_provider
 from lemming.kernel.tick.model_backends import Backends
 from lemming.libraries.compatible_servers import SERVERS
 from lemming.queries.model_readiness import check_readiness
+from lemming.testing import FrozenClock
 
 
 class Down(Backend):

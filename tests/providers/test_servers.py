@@ -15,11 +15,10 @@ from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
 from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.capabilities.hosted_models.provider_http import find_rejected_part
 from lemming.capabilities.hosted_models.rejected_fields import ServerProfiles
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Problem, RequestRejected
 from lemming.kernel.journal.engine_events import ProblemFound
 from lemming.kernel.providers import LLMProvider, Request, RetryingLLMProvider, make_provider
-from lemming.testing import journal_lines, make_org, resume
+from lemming.testing import FrozenClock, journal_lines, make_org, resume
 
 SCHEMA = {"type": "object", "properties": {"notes": {"type": "string"}}, "required": ["notes"]}
 

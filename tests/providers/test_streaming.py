@@ -16,13 +16,12 @@ from lemming.capabilities.hosted_models.anthropic_provider import AnthropicProvi
 from lemming.capabilities.hosted_models.ollama_provider import OllamaProvider
 from lemming.capabilities.hosted_models.openai_provider import OpenAIProvider
 from lemming.capabilities.hosted_models.rejected_fields import ServerProfiles
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import AnswerTooLarge, TimedOut, Unavailable
 from lemming.kernel.journal.engine_events import ModelWrote
 from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import LLMProvider, Request, RetryingLLMProvider
 from lemming.libraries.streaming import WordBuffer
-from lemming.testing import journal_lines, make_org, resume, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, tree
 
 APIS: dict[str, Callable[[str], LLMProvider]] = {
     "chat": lambda url: OpenAIProvider(base_url=f"{url}/v1"),

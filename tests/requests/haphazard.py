@@ -16,12 +16,11 @@ from test_taking import entry, reply
 from test_team import QUIET, calls
 
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.llm.call_cost import cost_bound, max_input_tokens
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
-from lemming.testing import Crash, make_org, resume
+from lemming.testing import Crash, FrozenClock, make_org, resume
 
 BUDGET = 30.0
 MODEL = {

@@ -10,11 +10,10 @@ from asked import answers, ask, org_of, said, tick
 from test_taking import ONE, entry, reply
 
 from lemming.engine import ticks
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import list_outbox
-from lemming.testing import resume, say
+from lemming.testing import FrozenClock, resume, say
 
 NEVER = {"run_every_n_ticks": 1000, "phase_offset": 1}
 

@@ -15,7 +15,6 @@ from terminal import Lemming
 
 from lemming.engine import run_once, ticks
 from lemming.evals.case_copy import copy_org
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.base.redaction.secrets import refresh
@@ -23,7 +22,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.operations.alerts import run_command
 from lemming.queries.org_validation import validate_config
-from lemming.testing import Crash, crash_at, make_org, resume, say, write_script
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, write_script
 
 NOTES = "told.jsonl"
 WRITES = """

@@ -18,7 +18,6 @@ from terminal import Lemming
 from lemming.engine import load_tick, run_once, ticks
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.journal_tools.verify.file_verification import verify_org
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState, DiskError, OrgBusy, UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
@@ -26,7 +25,7 @@ from lemming.libraries.atomic_folder import STAGING_FOLDERS
 from lemming.operations.backup_archive import MANIFEST, restore_backup
 from lemming.operations.backup_writer import Backup, create_backup
 from lemming.operations.opening import open_org
-from lemming.testing import Crash, crash_at, make_org, resume, say, tree
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
 
 WITHOUT = (".lemming", ".git")
 

@@ -11,12 +11,11 @@ from terminal import Lemming
 from lemming.engine import load_tick, run_once, ticks
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.journal_tools.verify.file_verification import verify_org
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.operations.agent_pause import load_pause, pause_agent, unpause_agent
-from lemming.testing import journal_lines, make_org, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, tree
 from lemming.testing import resume as resume_of
 
 TEXT = "since 2026-11-22T09:00:00.000Z by ada: too dear"

@@ -9,13 +9,12 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.operations.agent_pause import pause_agent, unpause_agent
-from lemming.testing import Crash, journal_lines, make_org, say
+from lemming.testing import Crash, FrozenClock, journal_lines, make_org, say
 from lemming.testing import resume as resume_of
 
 TEXT = "since 2026-11-22T09:00:00.000Z by ada: too dear"

@@ -10,12 +10,11 @@ import pytest
 
 from lemming.capabilities.skills.skills_capability import GUIDE_CHARS
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.org.config import load_config
 from lemming.operations.change_detector import find_context_files
 from lemming.queries.org_validation import validate_agents
 from lemming.queries.tick_preview import preview_tick
-from lemming.testing import journal_lines, make_org, resume, say
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 
 def guided(base: Path, *, prompt: str = "full", **blocks: Any) -> Path:

@@ -16,7 +16,6 @@ from lemming.capabilities.skills.skill import DESCRIPTION_CHARS, SKILLS_CHARS
 from lemming.capabilities.skills.skill_lookup import load_agent_skills
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
@@ -27,7 +26,7 @@ from lemming.kernel.tools.tool_call import call_tool
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.queries.org_validation import validate_agents
 from lemming.queries.tick_preview import preview_tick
-from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 
 def skill(base: Path, folder: str, description: str = "Use it.", body: str = "Do it well.", **keys: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lemming.engine import run_once
 from lemming.kernel.base import paths
-from lemming.kernel.base.clock import FrozenClock, timestamp
+from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.files.field_types import Json
@@ -17,7 +17,7 @@ from lemming.kernel.journal.journal_parser import parse_record
 from lemming.kernel.messages import entry_id, write_person_entry
 from lemming.kernel.providers import Backend, Reply, Request
 from lemming.kernel.tools import Tool, ToolResult
-from lemming.testing import SCRIPT_FILE, journal_lines, make_org, resume, say
+from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say
 
 TICKS = 8
 LAST_ENTRY = f"agents/ada/outbox/{TICKS:08d}_{entry_id(TICKS, 'ada', 0)}.json"

@@ -14,8 +14,7 @@ from lemming.journal_tools.fork import fork
 from lemming.journal_tools.replay.replay_runtime import OUTSIDE
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into
 from lemming.journal_tools.verify.file_verification import verify_org
-from lemming.kernel.base.clock import FrozenClock
-from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 BOTH = ["./workspace", "./shared"]
 TICKS = 4

@@ -12,10 +12,9 @@ from lemming.cli import run as run_command
 from lemming.engine import run_once
 from lemming.git_history.history_reader import GitHistory
 from lemming.journal_tools.fork import fork
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import UsageError
 from lemming.operations.opening import open_org
-from lemming.testing import make_org, resume, say, tree
+from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 GRANTS = {
     "read_outboxes": ["*"],

@@ -17,7 +17,6 @@ from lemming.engine import load_tick, run_once
 from lemming.journal_tools.replay.replay_runtime import OUTSIDE, ReplayMismatch
 from lemming.journal_tools.replay.tick_replay import ReplayResult, list_replayable_ticks, replay_into, replay_ticks
 from lemming.journal_tools.verify.state_root import load_state_root
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
@@ -25,7 +24,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.kernel.tools import ToolRegistry
-from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree, write_script
+from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree, write_script
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,10 @@ import pytest
 from lemming.capabilities.scripted_models.journal_provider import ReplayProvider
 from lemming.engine import recorded_report, run_once
 from lemming.kernel.base import errors
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import ConfigError, RequestRejected
 from lemming.kernel.files import fs
 from lemming.kernel.providers import Request
-from lemming.testing import make_org, resume, say, tree
+from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 
 def run_from(recording: Path, base: Path, ticks: int) -> Path:

@@ -12,9 +12,8 @@ from lemming.engine import run_once
 from lemming.evals.case_copy import copy_org
 from lemming.git_history.git_repository import BRANCH, Repository
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.providers import register_provider
-from lemming.testing import make_org, resume, say, tree
+from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 TICKS = 3
 

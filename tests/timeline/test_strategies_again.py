@@ -12,9 +12,8 @@ from strategies_corpus import strategies
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.providers import register_provider
-from lemming.testing import journal_lines, make_org, resume, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, tree
 
 TICKS = 4
 

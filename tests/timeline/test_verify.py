@@ -21,7 +21,6 @@ from lemming.journal_tools.verify.file_verification import verify_org as verify_
 from lemming.journal_tools.verify.journal_facts import skim_journal
 from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.journal_tools.verify.verification_inputs import Verification, VerificationInputs
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks, raw_journal
@@ -30,7 +29,7 @@ from lemming.kernel.memory import delete_memory
 from lemming.kernel.messages import entry_id
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.concurrency.process_chunks import map_chunks
-from lemming.testing import Crash, crash_at, make_org, resume, say
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
 
 AT_TICK_2 = "logs/ticks/00000002.jsonl"
 

@@ -11,13 +11,13 @@ import pytest
 from asleep import EVERY_TENTH, MINUTE, Alarm, Night, human, reader
 
 from lemming.engine import load_tick, run_opened
-from lemming.kernel.base.clock import FrozenClock, timestamp
+from lemming.kernel.base.clock import timestamp
 from lemming.kernel.journal.engine_events import Event, Sleeping
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tick.tick_counter import load_counter, persist_tick
 from lemming.operations.change_poller import ChangePoller
 from lemming.operations.opening import open_org
-from lemming.testing import make_org, resume
+from lemming.testing import FrozenClock, make_org, resume
 
 START = datetime(2026, 11, 23, 7, 0, 20, tzinfo=UTC)
 NINE = {"cron": "0 9 * * *", "timezone": "Europe/Berlin"}  # an hour after START, but for 20 seconds

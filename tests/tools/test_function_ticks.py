@@ -20,10 +20,9 @@ from workshop import Workshop, call
 from lemming.capabilities.toolbox.functions import worker_pool
 from lemming.cli import run
 from lemming.engine import run_forever, run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.tools import ToolResult
-from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 pytestmark = pytest.mark.usefixtures("untried")
 
@@ -120,7 +119,7 @@ def test_a_replay_calls_no_function_and_agrees(tmp_path: Path, capfd: pytest.Cap
 ENGINE = """
 import sys
 from pathlib import Path
-from lemming.kernel.base.clock import FrozenClock
+from lemming.testing import FrozenClock
 from lemming.engine import run_once
 from lemming.kernel.journal.ledger import read_state
 run_once(Path(sys.argv[1]), clock=FrozenClock())

@@ -11,10 +11,9 @@ from workshop import Workshop, call
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.turn.turn_state_values import CallNumbers
-from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
+from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
 pytestmark = pytest.mark.usefixtures("untried")
 

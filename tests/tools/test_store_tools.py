@@ -12,8 +12,7 @@ from tool_desk import Desk
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.verify.file_verification import verify_org
-from lemming.kernel.base.clock import FrozenClock
-from lemming.testing import make_org, resume, say, tree
+from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 TOOLS = ["store_read", "store_write", "file_write"]
 BOTH = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}

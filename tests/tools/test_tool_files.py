@@ -14,13 +14,12 @@ from workshop import Workshop, call
 from lemming.capabilities.toolbox.functions import worker_pool
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.errors import ConfigError, NoSuchTool, Problem
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import get_toolset, refresh_tools
 from lemming.queries.permissions_required import list_required_permissions
-from lemming.testing import make_org, say
+from lemming.testing import FrozenClock, make_org, say
 
 FILE_READ = "lemming.capabilities.toolbox.file_tools.FileReadTool"
 

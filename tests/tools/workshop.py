@@ -8,7 +8,7 @@ from typing import Any
 
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
-from lemming.kernel.base.clock import Clock, FrozenClock
+from lemming.kernel.base.clock import Clock
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
@@ -16,7 +16,7 @@ from lemming.kernel.tools import ToolResult, get_toolset
 from lemming.kernel.tools.tool_call import call_tool
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
-from lemming.testing import journal_lines, make_org, resume, say
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 NOW = "2026-01-01T00:00:00.000Z"
 HEADER = """\

@@ -14,11 +14,10 @@ from lemming.capabilities.trust.clean_turns import extract_safe_values
 from lemming.cli import run as lemming
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.files import fs
 from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.testing import resume, say
+from lemming.testing import FrozenClock, resume, say
 
 FORM = {
     "type": "object",

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import run_once
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import OutboxEntry, read_outbox_entries, write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.testing import journal_lines, make_org, resume
+from lemming.testing import FrozenClock, journal_lines, make_org, resume
 
 MODELS = {"human": {"provider": "human"}, "post": {"provider": "folder", "options": {"path": "post"}}}
 

@@ -18,7 +18,7 @@ from lemming.kernel.base.integers import LAST_TICK, parse_int
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.journal.journal_file import journal_ticks, load_contents, newest_journals, raw_journal
+from lemming.kernel.journal.journal_file import journal_ticks, load_contents, raw_journal
 from lemming.kernel.journal.journal_parser import InvalidRecord, parse_record
 from lemming.kernel.journal.journal_records import (
     EntriesExpired,
@@ -33,6 +33,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import newest_ledger_tick
 from lemming.libraries.concurrency.process_chunks import map_chunks
 from lemming.libraries.journal_sealing import load_last_removed_tick
+from lemming.read_model.journal_ticks import newest_journals
 from lemming.read_model.tick_facts import is_chain_intact
 
 Kind = Literal["damage", "missing", "unaccounted", "edited", "interrupted"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from functools import cache, lru_cache
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 
 class Clock(Protocol):
@@ -21,19 +21,6 @@ class Clock(Protocol):
         ...
 
 
-@runtime_checkable
-class WaitingClock(Clock, Protocol):
-    """A clock that also controls the duration of waits: see `lemming.testing.SkippingClock`."""
-
-    def monotonic(self) -> float:
-        """Return a monotonic reading in seconds."""
-        ...
-
-    def pause(self, seconds: float) -> None:
-        """Wait for a number of seconds."""
-        ...
-
-
 class SystemClock:
     """The machine's clock."""
 
@@ -45,22 +32,6 @@ class SystemClock:
     def boot_id(self) -> str:
         """Linux's boot id; empty on other systems."""
         return _boot_id()
-
-
-class FrozenClock:
-    """A clock that advances only on request; for tests and replays."""
-
-    def __init__(self, start: datetime | None = None, *, boot_id: str = "") -> None:
-        self.time = start or datetime(2026, 1, 1, tzinfo=UTC)
-        self.boot_id = boot_id
-
-    def now(self) -> datetime:
-        """Return the clock's current time."""
-        return self.time
-
-    def advance(self, seconds: float) -> None:
-        """Advance the clock; a negative number sets the clock back."""
-        self.time += timedelta(seconds=seconds)
 
 
 @cache

@@ -7,7 +7,6 @@ distinguishes a torn last line (left by a crash) from damage. Format: docs/forma
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import IO, Literal, TypeVar
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import CorruptState, DiskError
+from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, dump_compact, dump_compact_without_floats, parse
 from lemming.kernel.base.redaction.secrets import redact_bytes
 from lemming.kernel.base.turn_numbers import turn_key
@@ -108,14 +107,6 @@ def raw_journal(base: OrgPath, tick: int) -> bytes:
         return file.read(JOURNAL_LIMIT_BYTES) if file else b""
 
 
-def journal_bytes(base: OrgPath, tick: int) -> int:
-    """Return the size of a tick's journal file in bytes; 0 if the journal is sealed or missing."""
-    try:
-        return os.stat(f"{base}/{paths.journal_file(tick)}").st_size
-    except OSError:
-        return 0
-
-
 def is_committed(base: OrgPath, tick: int) -> bool:
     """Return True if a tick's journal is committed, judged by its last line alone."""
     return isinstance(last_record(base, tick), TickCommitted)
@@ -148,33 +139,6 @@ def journal_ticks(base: OrgPath, *, with_sealed: bool = True) -> list[int]:
         return sorted({*sealed_ticks(base), *plain_ticks(base)}) if with_sealed else plain_ticks(base)
     except OSError as error:
         raise unreadable_error(paths.JOURNALS, error) from error
-
-
-def newest_journals(base: OrgPath, count: int, *, before_tick: int | None = None) -> list[int]:
-    """Return the newest `count` ticks with a journal, ascending, optionally only ticks before `before_tick`."""
-    try:
-        ticks = {*sealed_ticks(base, newest=count, before_tick=before_tick), *plain_ticks(base)}
-        return sorted(tick for tick in ticks if before_tick is None or tick < before_tick)[-count:]
-    except OSError as error:
-        raise unreadable_error(paths.JOURNALS, error) from error
-
-
-def started_journals(base: OrgPath, count: int, *, before_tick: int | None = None) -> list[int]:
-    """Return the newest `count` ticks that have started, ascending, optionally only ticks before
-    `before_tick`.
-
-    The engine creates a journal before it writes the first line. A kill or a full disk in between leaves an
-    empty or torn journal, which holds no information.
-    """
-    return drop_unstarted(base, newest_journals(base, count + 1, before_tick=before_tick))[-count:]
-
-
-def drop_unstarted(base: OrgPath, ticks: list[int]) -> list[int]:
-    """Return `ticks`, ascending, without a last tick that has not started."""
-    try:
-        return ticks[:-1] if ticks and load_plan(base, ticks[-1]) is None else ticks
-    except CorruptState:  # reported by the reader of that journal
-        return ticks
 
 
 @contextlib.contextmanager

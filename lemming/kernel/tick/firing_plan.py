@@ -16,7 +16,6 @@ from lemming.kernel.files.disk_errors import require_about_one_file
 from lemming.kernel.journal.journal_records import TickStarted
 from lemming.kernel.journal.turn_report import ReasonCode, TurnReason, TurnReport
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import AgentSchedule, is_due
 from lemming.kernel.providers import is_channel, is_person
@@ -193,20 +192,6 @@ def is_channel_model(model_key: str, config: Config) -> bool:
     """Return True if a model key stands for a channel."""
     entry = config.models.get(model_key)
     return entry is not None and is_channel(entry.provider, config.org.plugins)
-
-
-WITH_TOOLS = "list models with `lemming models list`, choose one with `lemming models use KEY`"
-
-
-def small_model_warning(agent: Agent, config: Config) -> str:
-    """Return a warning if a model is too small for the tools granted in a resume, else an empty text."""
-    entry = config.models.get(agent.model.key)
-    if entry is None or not agent.permissions.tools:
-        return ""
-    if (entry.provider, entry.model) != ("local", LOCAL_MODEL):
-        return ""
-    tools = ", ".join(agent.permissions.tools)
-    return f'model "{agent.model.key}" is {LOCAL_MODEL}, which is too small to call tools: {tools}'
 
 
 _MAX_CLOCK_SKEW_NS = 2_000_000_000

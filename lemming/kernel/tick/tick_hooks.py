@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
-from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.agents import Survey
-from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import Config
@@ -27,7 +24,7 @@ from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
 
 if TYPE_CHECKING:  # most ticks ask no capability, and start sooner without the descriptions
-    from lemming.kernel.turn.descriptions import ClockSchedule, OrgQuery, TickView, UpcomingEvent
+    from lemming.kernel.turn.descriptions import ClockSchedule, OrgQuery, TickView
 
 
 class CapabilityUse(NamedTuple):
@@ -127,7 +124,7 @@ def _find_agents_not_due(use: CapabilityUse, view: TickView) -> dict[str, str]:
     for schedule in use.list_schedules(view):
         if schedule.agent in due_agents:
             continue
-        if not schedule.error and schedule.is_due(_find_first_reading(schedule, view)):
+        if not schedule.error and schedule.is_due(find_current_reading(schedule, view)):
             due_agents.add(schedule.agent)
             skipped.pop(schedule.agent, None)
         else:
@@ -135,31 +132,10 @@ def _find_agents_not_due(use: CapabilityUse, view: TickView) -> dict[str, str]:
     return skipped | {name: "" for name in use.agents if name not in due_agents and name not in skipped}
 
 
-def _find_first_reading(schedule: ClockSchedule, view: TickView) -> str:
+def find_current_reading(schedule: ClockSchedule, view: TickView) -> str:
     """Return the reading after which the times of a schedule count."""
     from lemming.kernel.tick.clock_reading import find_first_reading  # imported only if needed
 
     if not schedule.text:
         return view.since
     return find_first_reading(view.org, schedule.name, schedule.text, view.since, view.at)
-
-
-def iter_upcoming(use: CapabilityUse, view: TickView, start: datetime) -> Iterator[Iterator[UpcomingEvent]]:
-    """Yield an iterator per clock schedule of its events, earliest first. Raises `ConfigError`.
-
-    The engine sleeps no longer than until the first event. Nothing is recorded.
-    """
-    groups: dict[tuple[Any, datetime], list[ClockSchedule]] = {}
-    for schedule in use.list_schedules(view):
-        since = _find_first_reading(schedule, view)
-        begin = max(start, parse_timestamp(since)) if since else start
-        groups.setdefault((schedule.iter_times, begin), []).append(schedule)
-    for (iter_times, begin), group in groups.items():  # times shared by many agents are computed once
-        for schedule, times in zip(group, tee(iter_times(begin), len(group)), strict=True):
-            yield _iter_events(schedule, times)
-
-
-def _iter_events(schedule: ClockSchedule, times: Iterator[datetime]) -> Iterator[UpcomingEvent]:
-    from lemming.kernel.turn.descriptions import UpcomingEvent
-
-    return (UpcomingEvent(time, schedule.concerns or schedule.agent, schedule.description) for time in times)

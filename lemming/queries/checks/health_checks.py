@@ -15,7 +15,6 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.problems import make_note
-from lemming.kernel.journal.journal_file import newest_journals
 from lemming.kernel.llm.circuit_breaker import open_circuits
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
@@ -26,6 +25,7 @@ from lemming.operations.engine_progress import find_running_engine, is_tick_inco
 from lemming.operations.next_tick import find_next_tick
 from lemming.operations.unsuccessful_turns import UnfinishedTurn
 from lemming.queries.checks.check_registry import CheckRun
+from lemming.read_model.journal_ticks import newest_journals
 
 if TYPE_CHECKING:
     from lemming.queries.channel_states import ChannelStatus

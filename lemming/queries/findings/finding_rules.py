@@ -8,12 +8,12 @@ from functools import partial
 
 from lemming.kernel.base.entry_kinds import FindingKind
 from lemming.kernel.base.errors import Problem
-from lemming.kernel.journal.journal_file import journal_bytes, started_journals
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.validation.checks import Check
 from lemming.queries.findings import false_claims, neglected_work, repetition
 from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
+from lemming.read_model.journal_ticks import journal_bytes, started_journals
 
 Find = Callable[[FindingScan], Iterator[Problem]]
 

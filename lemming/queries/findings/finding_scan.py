@@ -16,7 +16,7 @@ from lemming.kernel.base.entry_kinds import FindingKind
 from lemming.kernel.base.errors import ConfigError, CorruptState, Problem, UsageError
 from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files import fs
-from lemming.kernel.journal.journal_file import drop_unstarted, journal_ticks, make_prompt_reader, started_journals
+from lemming.kernel.journal.journal_file import journal_ticks, make_prompt_reader
 from lemming.kernel.journal.journal_records import ToolFinished, ToolStarted
 from lemming.kernel.journal.prompt_store import PromptReader
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES, decode_entry, parse_file_names
@@ -28,6 +28,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_request_entry, load_requests
 from lemming.obligations.request_outcome import build_requests
 from lemming.obligations.request_view import AllRequests, RequestView
+from lemming.read_model.journal_ticks import drop_unstarted, started_journals
 
 MAX_TURNS = 2000
 """Maximum turns in the window; with many turns in a tick it ends with the newest."""

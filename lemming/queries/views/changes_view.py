@@ -15,11 +15,11 @@ from lemming.journal_tools.recorded_tick import RecordedTick
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, parse
-from lemming.kernel.journal.journal_file import started_journals
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.queries.sentences import describe_payload, entry_text, truncate_value
 from lemming.queries.views.tick_view import load_recorded_tick
+from lemming.read_model.journal_ticks import started_journals
 
 MAX_DIFF_CHARS = 200_000
 MAX_JOURNALS_COMPARED = 1000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lemming.kernel.journal.journal_file import newest_journals
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.queries.findings.finding_rules import CHECKS, apply_rules
 from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
 from lemming.queries.screens.findings_screen import FINDINGS
+from lemming.read_model.journal_ticks import newest_journals
 
 Json = dict[str, Any]
 

@@ -18,7 +18,6 @@ from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.inboxes.entry_index import EntryIndex
-from lemming.kernel.journal.journal_file import started_journals
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -26,6 +25,7 @@ from lemming.kernel.tick.firing_plan import has_model_turns, is_person_model
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.obligations.request_outcome import get_targets
 from lemming.queries.views.tick_summaries import summarize_ticks
+from lemming.read_model.journal_ticks import started_journals
 
 Kind = Literal["reads", "asks", "hands"]
 Pair = tuple[str, str]

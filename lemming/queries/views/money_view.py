@@ -12,12 +12,12 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.times import get_zone
-from lemming.kernel.journal.journal_file import started_journals
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.queries.credit_accounts import load_accounts, load_removed_accounts, sum_accounts
 from lemming.queries.views.tick_summaries import TickSummary, TurnSpending, summarize_ticks
+from lemming.read_model.journal_ticks import started_journals
 
 DEFAULT_TICKS = 120
 MAX_TICKS = 2000

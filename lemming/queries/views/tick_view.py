@@ -10,7 +10,6 @@ from lemming.journal_tools.recorded_tick import RecordedTick, ToolUse, TurnRecor
 from lemming.journal_tools.tick_ranges import explain_missing_journal
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import CorruptState, UsageError
-from lemming.kernel.journal.journal_file import started_journals
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ToolFinished, TurnStarted
 from lemming.kernel.journal.turn_report import USUAL_ENDS
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -19,6 +18,7 @@ from lemming.operations.engine_progress import find_running_engine
 from lemming.operations.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
 from lemming.queries.sentences import describe_call, describe_effects, describe_payload, entry_text
 from lemming.queries.views.tick_summaries import TickSummary, summarize_ticks
+from lemming.read_model.journal_ticks import started_journals
 
 MAX_ROWS = 100
 MAX_FILE_CHARS = 20_000
