@@ -12,8 +12,9 @@ from benchmarks.sides import Work
 from lemming.engine import persist_tick, run_forever, ticks
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import OutboxEntry, entry_id, write_outbox_entry
+from lemming.kernel.messages import OutboxEntry, entry_id
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
+from lemming.messages import write_outbox_entry
 from lemming.testing import make_org, resume, say
 
 SENTENCE = "a sentence of an ordinary length, as one agent writes it to another"

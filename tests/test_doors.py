@@ -50,7 +50,7 @@ WRITES_PRIVATELY = {
     "capabilities/workers/running/worker_run.py", "read_model/read_model.py",
 }  # fmt: skip
 WRITES_ENTRIES = {
-    "kernel/messages.py",  # what people and commands send
+    "messages.py",  # what programs write
     "kernel/turn/turn_end.py",  # what a turn has written, once gates have looked at it
     "capabilities/toolbox/reminders.py",  # handed to the turn, whose gates look at it
     "kernel/turn/turn_writes.py",  # which writes anew what interceptors have changed

@@ -18,22 +18,19 @@ from typing import Any
 import pytest
 from guide import agent, code, functions, json_of, prompts, table, used
 
+from lemming.agents import discover_agents, should_run
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick
-from lemming.kernel.agents import Agent, discover_agents, load_agent, should_run
+from lemming.kernel.agents import Agent, load_agent
 from lemming.kernel.base.contract import parse_reply
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.journal.engine_events import Event, TickEnds
-from lemming.kernel.memory import (
-    append_memory_event,
-    archive_old_memories,
-    compact_memory_list,
-    load_memory,
-    save_memory,
-)
-from lemming.kernel.messages import OutboxEntry, collect_readable_outboxes, read_outbox_entries, write_outbox_entry
+from lemming.kernel.memory import load_memory, save_memory
+from lemming.kernel.messages import OutboxEntry, read_outbox_entries
 from lemming.kernel.org.resume import AgentCredits, AgentModel, AgentPermissions
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.kernel.tools import SHIPPED, Tool, ToolRegistry, ToolResult
+from lemming.memory import append_memory_event, archive_old_memories, compact_memory_list
+from lemming.messages import collect_readable_outboxes, write_outbox_entry
 from lemming.testing import FrozenClock, make_org, resume, say
 
 # --- five invariants ---------------------------------------------------------------------------

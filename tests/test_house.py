@@ -128,7 +128,7 @@ SDKS: dict[str, str | set[str]] = {
     "opentelemetry": "telemetry/otlp.py",
     "openai": "capabilities/hosted_models/openai_provider.py",
     "starlette": {"dashboard/routes.py", "capabilities/channels/http_routes.py", "operations/systemd_notify.py"},
-    "structlog": "kernel/logging_config.py",
+    "structlog": "logging_config.py",
     "uvicorn": "libraries/concurrency/http_server.py",
     "tenacity": {
         "capabilities/toolbox/functions/function_call.py",

@@ -16,9 +16,6 @@ from lemming.kernel.base.errors import CorruptState, ToolError
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.memory import (
     MEMORY_LIMIT_BYTES,
-    append_memory_event,
-    archive_old_memories,
-    compact_memory_list,
     delete_memory,
     list_memories,
     load_memories,
@@ -26,6 +23,7 @@ from lemming.kernel.memory import (
     make_memory_effect,
     save_memory,
 )
+from lemming.memory import append_memory_event, archive_old_memories, compact_memory_list
 from lemming.testing import FrozenClock
 
 CLOCK = FrozenClock(datetime(2025, 12, 8, 10, 30, tzinfo=UTC))

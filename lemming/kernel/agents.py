@@ -32,7 +32,7 @@ from lemming.kernel.files.stat_cache import (
 )
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent as Agent
-from lemming.kernel.org.schedule import AgentSchedule, find_time_problems, is_due, sort_by_fire_point
+from lemming.kernel.org.schedule import AgentSchedule, find_time_problems, sort_by_fire_point
 from lemming.kernel.plugins.capability_table import PREFIXES
 
 RESUME_LIMIT_BYTES = 256 << 10
@@ -123,14 +123,6 @@ def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:
         # cached and raised many times: its traceback would grow, and hold the frames of callers
         raise outcome.with_traceback(None)
     return outcome.value
-
-
-def discover_agents(base_path: str | os.PathLike[str]) -> list[Agent]:
-    """Return all valid agents, sorted by name.
-
-    `survey_agents` also returns the problems of invalid agents.
-    """
-    return list(survey_agents(base_path).agents.values())
 
 
 def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
@@ -303,11 +295,6 @@ class OwnFolderCheck:
         # changed a moment ago: another change within the same grain of its clock would not show
         if has_stable_mtime(identity, now_ns):
             self._checked[name] = identity
-
-
-def should_run(agent: Agent, tick: int) -> bool:
-    """Return True if the agent is due at this tick: `(tick + phase_offset) % run_every_n_ticks == 0`."""
-    return is_due(agent.schedule, tick)
 
 
 def _load_resume(org: Organisation, name: str, *, is_link: bool) -> FileReading[Document[Agent]]:

@@ -31,31 +31,9 @@ _levels: dict[Path, int] = {}  # as callers have set them: whoever runs a tick l
 _moving = threading.Lock()
 
 
-def setup_logging(base_path: str | os.PathLike[str], level: str = "INFO") -> Any:
-    """Set the minimum level of an organisation's log, and return a structlog logger for the log.
-
-    Raises `ValueError` for a level unknown to `logging`. A running tick keeps its level.
-    """
-    import logging
-
-    import structlog
-
-    number = logging.getLevelNamesMapping().get(level.upper())
-    if number is None:
-        raise ValueError(f"log level must be DEBUG, INFO, WARNING or ERROR, got {level!r}")
-    base = paths.as_base(base_path)
+def set_level(base: Path, number: int) -> None:
+    """Set the minimum level of an organisation's log, as `logging` numbers levels."""
     _levels[base] = number
-    return structlog.wrap_logger(
-        _LineLogger(base),
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.format_exc_info,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.JSONRenderer(serializer=_to_json_line, default=str),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-    )
 
 
 class EngineLog:
@@ -98,7 +76,7 @@ class EngineLog:
         self, agent: str, tick: int, action: str, fields: dict[str, Any], notes: str, agent_log: LogFile | None
     ) -> None:
         """Write the end of an agent's turn to the engine's log and to the agent's activity log."""
-        agent_bytes, fields_json, time_bytes = agent.encode(), _to_json_line(fields)[1:-1], _now().encode()
+        agent_bytes, fields_json, time_bytes = agent.encode(), to_json_line(fields)[1:-1], _now().encode()
         is_failed = action == "failed"
         if self._level <= (_WARNING if is_failed else _INFO):
             suffix = b'"event":"turn","level":"%b","timestamp":"%b"}' % (
@@ -107,7 +85,7 @@ class EngineLog:
             self._add(b'{"tick":%d,"agent":"%b",%b,%b' % (tick, agent_bytes, fields_json, suffix))
         if agent_log and self._level <= _INFO:
             suffix = b'"level":"info","timestamp":"%b","event":"agent_%b"}' % (time_bytes, action.encode())
-            notes_json = _to_json_line(notes) if notes else b'""'
+            notes_json = to_json_line(notes) if notes else b'""'
             agent_log.close_if_replaced()
             agent_log.write(
                 b'{"agent":"%b","tick":%d,%b,"notes":%b,%b' % (agent_bytes, tick, fields_json, notes_json, suffix)
@@ -115,7 +93,7 @@ class EngineLog:
             agent_log.rotate()
 
     def _write(self, fields: dict[str, Any]) -> None:
-        self._add(_to_json_line(fields))
+        self._add(to_json_line(fields))
 
     def _add(self, line: bytes) -> None:
         self._file.close_if_removed()
@@ -139,7 +117,7 @@ def log_agent_action(base_path: str | os.PathLike[str], agent_name: str, tick: i
         return
     base_fields = {"agent": agent_name, "tick": tick, **fields}
     file = LogFile(base, paths.activity_log(agent_name))
-    file.write(_to_json_line({**base_fields, "level": "info", "timestamp": _now(), "event": action}))
+    file.write(to_json_line({**base_fields, "level": "info", "timestamp": _now(), "event": action}))
     file.rotate()
     file.close()
 
@@ -204,25 +182,9 @@ class LogFile:
                 _ignore_file_error(error)
 
 
-class _LineLogger:
-    """End of a structlog chain that opens the file for each line."""
-
-    def __init__(self, base: Path) -> None:
-        self._base = base
-
-    def msg(self, line: bytes) -> None:
-        """Append a line to the engine's log."""
-        file = LogFile(self._base, paths.ENGINE_LOG)
-        file.write(line)
-        file.rotate()
-        file.close()
-
-    debug = info = warning = error = critical = msg
-
-
 def _redact_line(line: bytes) -> bytes:
     # in the texts, not in the encoded line: the result must stay JSON
-    return line if redact_bytes(line) == line else _to_json_line(redact_json(json.loads(line)))
+    return line if redact_bytes(line) == line else to_json_line(redact_json(json.loads(line)))
 
 
 def _ignore_file_error(error: DiskError) -> None:
@@ -241,7 +203,7 @@ def _format_second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def _to_json_line(event: Any, default: Callable[[Any], Any] = str) -> bytes:
+def to_json_line(event: Any, default: Callable[[Any], Any] = str) -> bytes:
     """Return an event as a JSON line; `default` converts values without a JSON form."""
     try:
         return _get_serializer()(event, fallback=default)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import timedelta
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.clock import Clock, SystemClock, parse_timestamp, timestamp
+from lemming.kernel.base.clock import Clock, SystemClock, timestamp
 from lemming.kernel.base.errors import CorruptState, Problem, ToolError
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.base.redaction.secrets import redact_json
@@ -105,7 +102,7 @@ def encode_record(label: str, record: dict[str, Any], *, is_plain: bool = False)
 
 def require_intact(base: Path, agent_name: str, key: str) -> None:
     """Raise `CorruptState` if the file at `key` is unreadable and must not be overwritten."""
-    _load_record(base, agent_name, key)
+    load_record(base, agent_name, key)
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -116,7 +113,7 @@ def load_memory(base_path: str | os.PathLike[str], agent_name: str, key: str, de
 
     Raises `CorruptState`, with file and line, for a damaged file.
     """
-    record = _load_record(paths.as_base(base_path), agent_name, key)
+    record = load_record(paths.as_base(base_path), agent_name, key)
     return default if record is None else record["value"]
 
 
@@ -196,7 +193,7 @@ def save_memory(
     Raises `CorruptState` instead of replacing a damaged file.
     """
     base = paths.as_base(base_path)
-    current_time = _current_timestamp(clock)
+    current_time = timestamp((clock or SystemClock()).now())
     make_memory_effect(agent_name, key, value, current_time)  # rejects an invalid value
     effect = make_memory_effect(agent_name, key, redact_json(value), current_time)
     require_intact(base, agent_name, key)
@@ -209,55 +206,6 @@ def delete_memory(base_path: str | os.PathLike[str], agent_name: str, key: str) 
     existed = path_exists(f"{base}/{file}")
     fs.remove(base, file)
     return existed
-
-
-def compact_memory_list(
-    base_path: str | os.PathLike[str], agent_name: str, key: str, max_entries: int = 100, *, clock: Clock | None = None
-) -> int:
-    """Keep the last `max_entries` of a list, and return the number of removed entries."""
-    entries = _load_list(base_path, agent_name, key)
-    remaining = _keep_last(entries, max_entries)
-    if len(remaining) < len(entries):
-        _save_list(base_path, agent_name, key, remaining, _current_timestamp(clock))
-    return len(entries) - len(remaining)
-
-
-def append_memory_event(
-    base_path: str | os.PathLike[str],
-    agent_name: str,
-    key: str,
-    event: Any,
-    max_entries: int = 100,
-    *,
-    clock: Clock | None = None,
-) -> None:
-    """Append `{"timestamp", "event"}` to the list under `key` and keep its last `max_entries`."""
-    current_time = _current_timestamp(clock)
-    entries = [*_load_list(base_path, agent_name, key), {"timestamp": current_time, "event": event}]
-    _save_list(base_path, agent_name, key, _keep_last(entries, max_entries), current_time)
-
-
-def archive_old_memories(
-    base_path: str | os.PathLike[str], agent_name: str, days_old: float = 30, *, clock: Clock | None = None
-) -> list[str]:
-    """Move memories last written more than `days_old` days ago to `memory/archive/`; return their keys.
-
-    Archived files are never overwritten: a second file of a key gets its time as a suffix. Damaged files and
-    files without a timestamp are not moved.
-    """
-    base, folder = paths.as_base(base_path), paths.memory_folder(agent_name)
-    oldest = (clock or SystemClock()).now() - timedelta(days=days_old)
-    moved = []
-    for key in list_memories(base, agent_name):
-        try:
-            record = _load_record(base, agent_name, key)
-            written_at = parse_timestamp(record["timestamp"]) if record else oldest
-        except (CorruptState, KeyError, TypeError, ValueError):
-            continue
-        if written_at < oldest:
-            fs.move(base, f"{folder}/{key}.json", _free_archive_path(base, agent_name, key, timestamp(written_at)))
-            moved.append(key)
-    return moved
 
 
 # --- the pieces --------------------------------------------------------------------------------
@@ -279,10 +227,6 @@ def _memory_path(agent_name: str, key: str) -> str:
         raise ToolError(str(error) if isinstance(key, str) else paths.MEMORY_KEY_RULE) from error
 
 
-def _current_timestamp(clock: Clock | None) -> str:
-    return timestamp((clock or SystemClock()).now())
-
-
 def _save_error_reason(error: Exception) -> str:
     if isinstance(error, JsonProblem):
         return f"the value cannot be kept: {error}"
@@ -293,7 +237,8 @@ def _folder_damage(agent_name: str, error: OSError) -> _Damage:
     return _Damage(f"must be a real folder: {error.strerror}", paths.memory_folder(agent_name))
 
 
-def _load_record(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:
+def load_record(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:
+    """Return the record of a memory, or None without one. Raises `CorruptState` for a damaged file."""
     file = _memory_path(agent_name, key)
     try:
         return decode_record(fs.read_bytes(f"{base}/{file}", _READ_LIMIT_BYTES), file)
@@ -301,24 +246,6 @@ def _load_record(base: Path, agent_name: str, key: str) -> dict[str, Any] | None
         return None
     except OSError as error:
         raise _to_corrupt_state(_to_damage(file, error)) from error
-
-
-def _load_list(base_path: str | os.PathLike[str], agent_name: str, key: str) -> list[Any]:
-    value = load_memory(base_path, agent_name, key, [])
-    if not isinstance(value, list):
-        raise ToolError(f'memory "{key}" is not a list')
-    return value
-
-
-def _save_list(base_path: str | os.PathLike[str], agent_name: str, key: str, entries: list[Any], at: str) -> None:
-    """Save a list with its previous entries and its previous trust label."""
-    base = paths.as_base(base_path)
-    make_memory_effect(agent_name, key, entries, at)  # rejects an invalid value
-    effect = make_memory_effect(agent_name, key, redact_json(entries), at)
-    old_record = _load_record(base, agent_name, key) or {}
-    if "trust" in old_record:
-        effect = replace(effect, content=dump_pretty({**parse(effect.content), "trust": old_record["trust"]}))
-    apply_effect(base, effect)
 
 
 def _to_damage(file: str, error: OSError) -> _Damage:
@@ -346,18 +273,3 @@ def _decode(raw: bytes, file: str) -> dict[str, Any]:
 def _to_corrupt_state(damage: _Damage) -> CorruptState:
     problem = damage.problem
     return CorruptState(problem.message, where=problem.where, hint=problem.hint)
-
-
-def _keep_last(entries: list[Any], count: int) -> list[Any]:
-    if count < 0:
-        raise ToolError(f"max_entries must be at least 0, got {count}")
-    return entries[-count:] if count else []
-
-
-def _free_archive_path(base: Path, agent_name: str, key: str, written: str) -> str:
-    """Return an unused path in the archive: the plain name, then with the time, then numbered."""
-    folder = f"{paths.memory_folder(agent_name)}/archive"
-    suffix = "".join(character for character in written if character.isalnum())
-    numbered = (f"{key}.{suffix}-{number}" for number in count(2))
-    candidates = (f"{folder}/{name}.json" for name in chain((key, f"{key}.{suffix}"), numbered))
-    return next(path for path in candidates if not path_exists(f"{base}/{path}"))

@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.entry_kinds import MessageKind
@@ -34,9 +33,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fast_decoder import describe_field, make_field
 from lemming.kernel.files.json_documents import parse_document, unreadable_error
-from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath, require_known_format
-from lemming.kernel.org.resume import AgentPermissions
 
 T = TypeVar("T")
 
@@ -214,19 +211,6 @@ def to_file_effect(entry: OutboxEntry) -> FileEffect:
     return FileEffect(entry.file, entry.content)
 
 
-def write_outbox_entry(base_path: str | os.PathLike[str], agent_name: str, entry: OutboxEntry) -> Path:
-    """Write an entry into its author's outbox and return its path; writing twice yields one file.
-
-    Raises `ValueError` if the entry names an author other than `to_agent_name`.
-    """
-    if entry.agent != agent_name:
-        raise ValueError(f"entry {entry.id} is by {entry.agent!r}; agents write only to their own outbox")
-    base = paths.as_base(base_path)
-    effect = to_file_effect(_redact_entry(entry))
-    fs.write_atomic(base, effect.path, effect.content)
-    return base / effect.path
-
-
 def write_person_entry(
     base_path: str | os.PathLike[str],
     agent_name: str,
@@ -262,7 +246,7 @@ def write_person_entry(
 
 def create_entry(base: Path, entry: OutboxEntry, *, sync: bool = False) -> OutboxEntry | None:
     """Write an entry without secrets and return the entry, or None if its file exists."""
-    entry = _redact_entry(entry)
+    entry = redact_entry(entry)
     return entry if fs.create(base, entry.file, entry.content, sync=sync) else None
 
 
@@ -343,42 +327,16 @@ def read_outbox_entries(
     """
     base = paths.as_base(base_path)
     names = list_outbox(base, agent_name)
-    return list(islice(_iter_readable(base, reversed(names)), limit))[::-1]
+    return list(islice(iter_readable(base, reversed(names)), limit))[::-1]
 
 
-def collect_readable_outboxes(
-    base_path: str | os.PathLike[str], agent_name: str, permissions: AgentPermissions, limit: int | None = None
-) -> list[OutboxEntry]:
-    """Return every entry readable with the permissions, oldest first.
-
-    The result is the whole readable past; `lemming.kernel.inboxes.inbox` selects the entries shown in a turn.
-    """
-    base = paths.as_base(base_path)
-    readable = permissions.read_outboxes
-    authors = filter(paths.AGENT_NAME.match, list_agent_folders(base) if "*" in readable else readable)
-    names = sorted(name for author in authors if author != agent_name for name in list_outbox(base, author))
-    return list(_iter_readable(base, names[-limit:] if limit else names))
-
-
-def cleanup_old_outbox_entries(
-    base_path: str | os.PathLike[str], current_tick: int, retention_ticks: int | None = None
-) -> list[str]:
-    """Remove entries older than the retention (default: `config/org.json`) and return their paths."""
-    base = paths.as_base(base_path)
-    retention = load_config(base).org.retention_ticks if retention_ticks is None else retention_ticks
-    authors = filter(paths.AGENT_NAME.match, list_agent_folders(base)) if retention else ()
-    oldest = current_tick - retention
-    expired = [name.file for author in authors for name in list_outbox(base, author) if name.tick < oldest]
-    for path in expired:
-        fs.remove(base, path)
-    return expired
-
-
-def _redact_entry(entry: OutboxEntry) -> OutboxEntry:
+def redact_entry(entry: OutboxEntry) -> OutboxEntry:
+    """Return an entry without secrets in payload and tags."""
     return replace(entry, payload=redact_json(entry.payload), tags=redact_json(entry.tags))
 
 
-def _iter_readable(base: OrgPath, names: Iterable[EntryName]) -> Iterator[OutboxEntry]:
+def iter_readable(base: OrgPath, names: Iterable[EntryName]) -> Iterator[OutboxEntry]:
+    """Yield the readable entries among names; the others were reported elsewhere."""
     for name in names:
         try:
             yield read_entry(base, name)

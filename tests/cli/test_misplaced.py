@@ -8,7 +8,8 @@ import pytest
 from terminal import Lemming
 
 from lemming.engine import run_once
-from lemming.kernel.messages import OutboxEntry, write_outbox_entry
+from lemming.kernel.messages import OutboxEntry
+from lemming.messages import write_outbox_entry
 from lemming.testing import make_org, resume
 
 STRAY = "note.json: file names of entries must be TICK_ID.json; ignored"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from lemming.kernel.files.stat_cache import file_identity, has_stable_mtime, open_folder
 from lemming.kernel.inboxes.entry_index import EntryIndex
-from lemming.kernel.messages import OutboxEntry, write_outbox_entry
+from lemming.kernel.messages import OutboxEntry
+from lemming.messages import write_outbox_entry
 
 CHANGED = {"wake": "changed"}
 LONG_AGO = 1_600_000_000

@@ -17,8 +17,9 @@ from benchmarks.orgs import WARM_TICKS, make_benchmark_org, running
 from lemming.engine import run_once
 from lemming.kernel.base import paths
 from lemming.kernel.files.stat_cache import has_exact_mtime, to_identity
-from lemming.kernel.messages import OutboxEntry, write_outbox_entry
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation
+from lemming.messages import write_outbox_entry
 from lemming.testing import FrozenClock, make_org, resume
 
 AGENTS, TICKS = 20, 2

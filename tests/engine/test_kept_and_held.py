@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lemming.agents import discover_agents
 from lemming.engine import run_once
-from lemming.kernel.agents import discover_agents
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.journal.ledger import read_state

@@ -14,7 +14,8 @@ from lemming.engine import run_once
 from lemming.kernel.base.redaction import secrets
 from lemming.kernel.journal.engine_events import Event, Observer
 from lemming.kernel.journal.journal_records import TurnStarted
-from lemming.kernel.logging_config import ROTATE_BYTES, EngineLog, setup_logging
+from lemming.kernel.logging_config import ROTATE_BYTES, EngineLog
+from lemming.logging_config import setup_logging
 from lemming.testing import journal_lines, make_org, resume, say
 
 

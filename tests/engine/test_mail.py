@@ -20,9 +20,10 @@ from lemming.kernel.inboxes.inbox import Inbox, build_inbox, has_unread
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.read_cursor import ReadMark
-from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, write_outbox_entry
+from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import AgentPermissions
+from lemming.messages import write_outbox_entry
 
 NAMES = ["ada", "bob", "cyd", "dan"]
 TICKS = 7  # entries are of ticks 0 to 6; the tick under way is one of them

@@ -17,9 +17,10 @@ from lemming.kernel.inboxes import entry_index
 from lemming.kernel.journal.engine_events import ProblemFound
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
 from lemming.kernel.journal.open_requests import OpenRequest
-from lemming.kernel.messages import OutboxEntry, entry_id, list_outbox, write_outbox_entry
+from lemming.kernel.messages import OutboxEntry, entry_id, list_outbox
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.messages import write_outbox_entry
 from lemming.queries.org_validation import validate_agents
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 

@@ -12,8 +12,9 @@ from test_files import SHARED, call, word
 from tracked import finished, tick, tracked
 
 from lemming.kernel.base import paths
-from lemming.kernel.memory import append_memory_event, compact_memory_list, save_memory
+from lemming.kernel.memory import save_memory
 from lemming.kernel.tools import iter_shipped_tools
+from lemming.memory import append_memory_event, compact_memory_list
 from lemming.testing import resume, say
 
 OF_A_FUNCTION = """
