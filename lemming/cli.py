@@ -196,7 +196,8 @@ def load_command(name: str) -> Any:
     if is_listed(name):
         function_name = last_word.replace("-", "_")
         _, path = provided("screens", "commands").get(last_word, ("", ""))
-        path = path or f"lemming.commands.{MODULES.get(last_word, function_name)}"
+        path = path or MODULES.get(last_word, function_name)
+        path = path if path.startswith("lemming.") else f"lemming.commands.{path}"
         module_name, _, attribute = path.partition(":")
         module = import_module(module_name)
         command_object = getattr(module, attribute or function_name, None) or module.app

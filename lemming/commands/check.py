@@ -37,8 +37,8 @@ from lemming.queries.checks.check_registry import (
     run_checks,
     select_checks,
 )
-from lemming.queries.checks.health_checks import group_issues
-from lemming.queries.screens.screen import Column, Screen, ScreenResult
+from lemming.queries.screens.checks_screen import CHECKS, DOCTOR, check_machine
+from lemming.queries.screens.screen import ScreenResult
 
 if TYPE_CHECKING:
     from lemming.journal_tools.verify.verification_inputs import Verification
@@ -97,20 +97,6 @@ class _ReportedProblem(NamedTuple):
     command: str
     check: Check | None
     problem: Problem
-
-
-CHECKS = Screen(
-    "checks",
-    kind="check",
-    title="Checks",
-    columns=(
-        Column("name", "CHECK", value=lambda row: row[0].name),
-        Column("cost", "READS", value=lambda row: row[0].cost),
-        Column("scope", "ABOUT", value=lambda row: row[0].scope),
-        Column("commands", "COMMANDS", value=lambda row: row[1]),
-        Column("looks_at", "CHECKS", value=lambda row: row[0].description),
-    ),
-)
 
 
 def _make_run(context: CommandContext, *, connect: bool = False) -> CheckRun:
@@ -244,11 +230,10 @@ def doctor(
     Example:
       lemming doctor --json | jq -r 'select(.level != "ok") | .about + ": " + .fix'
     """
-    run, levels = _make_run(context, connect=connect), []
-    for check_item, problems in run_checks(list_checks("doctor", run), run, errors_as_problems=True):
-        for problem in problems if context.as_json else group_issues(problems):
-            levels.append(problem.severity)
-            report_problem(context, problem, "level", check_item)
+    levels = []
+    for row in check_machine(_make_run(context, connect=connect), is_grouped=not context.as_json):
+        levels.append(row.problem.severity)
+        context.print_lines(DOCTOR, [row])
     failed = levels.count("error")
     warned = format_count(levels.count("warning"), "warning")
     print_data(f"{format_count(len(levels), 'check')}: {failed} failed, {warned}")

@@ -24,6 +24,7 @@ from lemming.commands.terminal import (
     print_text,
     print_warning,
     show_progress_bar,
+    style_text,
 )
 from lemming.kernel.agents import Agent, list_agent_folders, load_agent
 from lemming.kernel.agents import require_agent_folder as require_agent_folder
@@ -36,11 +37,12 @@ from lemming.kernel.org.organisation import Organisation, OrgPath, require_known
 from lemming.operations.engine_progress import describe_engine as describe_engine
 from lemming.operations.engine_progress import find_running_engine as find_running_engine
 from lemming.operations.engine_progress import is_tick_incomplete as is_tick_incomplete
+from lemming.queries.screens.screen import Parameter as ScreenParameter
+from lemming.queries.screens.screen import Screen, ScreenResult, is_agent_metavar
 from lemming.read_model.build_options import BuildOptions
 
 if TYPE_CHECKING:
     from lemming.kernel.messages import OutboxEntry
-    from lemming.queries.screens.screen import Screen, ScreenResult
 
 T = TypeVar("T")
 
@@ -83,10 +85,13 @@ class CommandContext:
             for row in rows:
                 print_json(screen.kind, screen.to_json(row))
         elif rows and screen.is_table:
-            columns, cells = screen.to_table(result.list_table_rows(limit))
-            widths = [column.width for column in columns]
-            print_table([column.header or "" for column in columns], [[*map(one_line, row, widths)] for row in cells])
-        elif screen.empty and not rows:
+            shown = result.list_table_rows(limit)
+            columns, cells = screen.to_table(shown)
+            widths, styles = [column.width for column in columns], [screen.style(row) for row in shown]
+            print_table([column.header or "" for column in columns], cells, widths, styles)
+        else:
+            self.print_lines(screen, rows)
+        if screen.empty and not rows:
             print_notice(screen.empty)
         for note in result.notes:
             (print_warning if note.is_warning else print_notice)(one_line(note.text, 400))
@@ -94,6 +99,14 @@ class CommandContext:
             print_error(error, self.org)
         if result.errors:
             raise typer.Exit(result.errors[0].exit_status)
+
+    def print_lines(self, screen: Screen, rows: Iterable[Any]) -> None:
+        """Print rows one by one, as they come: a line or an object for each."""
+        columns = [column for column in screen.columns if column.header is not None]
+        for row in rows:
+            print_json(screen.kind, screen.to_json(row))
+            cells = (column.format(row)[: column.width] for column in columns)
+            print_data(style_text("  ".join(filter(None, cells)).rstrip(), screen.style(row)))
 
     def print_entry(self, entry: OutboxEntry) -> None:
         """Print a new entry: the path, or the whole entry with --json."""
@@ -134,24 +147,36 @@ def to_typer_command(function: Callable[..., None]) -> Callable[..., None]:
     return run_command
 
 
+def with_parameters_of(screen: Screen) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator for a command that takes the parameters of the screen's query in its `**values`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = signature(command, eval_str=True).parameters.values()
+        declared = [_to_typer_parameter(*parts) for parts in screen.parameters.values()]
+        parameters = [parameter for parameter in own if parameter.kind is not Parameter.VAR_KEYWORD]
+        parameters[1:] = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters[1:]]
+        command.__signature__ = Signature([*parameters, *declared])  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def _to_typer_parameter(parameter: Parameter, value_type: Any, declared: ScreenParameter) -> Parameter:
+    limits = {} if declared.minimum is None else {"min": declared.minimum}
+    make = option if declared.usage.startswith("-") else argument
+    typed = make(declared.usage, declared.about, **limits)
+    annotation: Any = Annotated.__class_getitem__((value_type, typed))  # type: ignore[attr-defined]
+    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation)
+
+
 def make_screen_command(screen: Screen) -> Callable[..., None]:
     """Return the command of a screen: its options are the parameters of the query, and its help is the docstring."""
 
-    def show(context: CommandContext, limit: int | None = None, **values: Any) -> None:
+    def show(context: CommandContext, limit: Limit = None, **values: Any) -> None:
         context.print_screen(screen, screen.load(context.org, values), limit)
 
-    kind = Parameter.KEYWORD_ONLY
-    parameters = [Parameter("context", Parameter.POSITIONAL_ONLY, annotation=CommandContext)]
-    for name, (parameter, value_type, declared) in screen.parameters.items():
-        limits = {} if declared.minimum is None else {"min": declared.minimum}
-        make = option if declared.usage.startswith("-") else argument
-        typed = make(declared.usage, declared.about, completes_agents=declared.is_agent, **limits)
-        annotation: Any = Annotated.__class_getitem__((value_type, typed))  # type: ignore[attr-defined]
-        parameters.append(Parameter(name, kind, default=parameter.default, annotation=annotation))
-    parameters.append(Parameter("limit", kind, default=None, annotation=Limit))
-    show.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     show.__doc__ = screen.query.__doc__
-    return show
+    return with_parameters_of(screen)(show)
 
 
 def find_org(ctx: typer.Context) -> Organisation:
@@ -280,25 +305,21 @@ def complete_agent_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in list_agent_folders(base) if name.startswith(incomplete) and paths.AGENT_NAME.match(name)]
 
 
-def option(usage: str, help: str, *, completes_agents: bool = False, **typer_options: Any) -> Any:
-    """Return an option; `usage` holds names and metavar, as in the help.
-
-    `completes_agents`: the shell completes agent names. `typer_options`: other options of `typer.Option`.
-    """
+def option(usage: str, help: str, **typer_options: Any) -> Any:
+    """Return an option; `usage` holds names and metavar, as in the help. The shell completes an AGENT or a PERSON."""
     parts = usage.split(" ")
     names = [part for part in parts if part.startswith("-")]
-    return _make_parameter(typer.Option, names, " ".join(parts[len(names) :]), help, completes_agents, typer_options)
+    return _make_parameter(typer.Option, names, " ".join(parts[len(names) :]), help, typer_options)
 
 
-def argument(metavar: str, help: str, *, completes_agents: bool = False, **typer_options: Any) -> Any:
+def argument(metavar: str, help: str, **typer_options: Any) -> Any:
     """Return an argument; `metavar` is the name in the help, other parameters are as for `option`."""
-    return _make_parameter(typer.Argument, [], metavar, help, completes_agents, typer_options)
+    return _make_parameter(typer.Argument, [], metavar, help, typer_options)
 
 
-def _make_parameter(
-    make: Any, names: list[str], metavar: str, help: str, completes_agents: bool, typer_options: dict[str, Any]
-) -> Any:
-    typer_options |= {"autocompletion": complete_agent_names} if completes_agents else {}
+def _make_parameter(make: Any, names: list[str], metavar: str, help: str, typer_options: dict[str, Any]) -> Any:
+    if is_agent_metavar(metavar):
+        typer_options["autocompletion"] = complete_agent_names
     return make(*names, metavar=metavar or None, help=help, **typer_options)
 
 
@@ -332,12 +353,10 @@ def parse_ticks_or_duration(text: str) -> int | str:
 _SECONDS_IN = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,9})?) ?(?P<unit>[smhd]?)", re.ASCII)
 
-AgentName = Annotated[str, argument("AGENT", "Name of the agent.", completes_agents=True)]
-AnyAgentName = Annotated[str | None, argument("AGENT", "Name of an agent; default: all agents.", completes_agents=True)]
+AgentName = Annotated[str, argument("AGENT", "Name of the agent.")]
+AnyAgentName = Annotated[str | None, argument("AGENT", "Name of an agent; default: all agents.")]
 RequestId = Annotated[str, argument("ID", "Request id, a prefix of it, or AUTHOR/TICK_ID.")]
-AsPerson = Annotated[
-    str | None, option("--as PERSON", "The person you act as; required when there are several.", completes_agents=True)
-]
+AsPerson = Annotated[str | None, option("--as PERSON", "The person you act as; required when there are several.")]
 Batch = Annotated[
     bool, option("--batch", "Use batch APIs for model calls: about half the price, results within a day.")
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from lemming.commands.command_context import (
     AgentFallbackGroup,
@@ -15,6 +15,7 @@ from lemming.commands.command_context import (
     find_agent,
     make_command_group,
     option,
+    with_parameters_of,
 )
 from lemming.commands.terminal import (
     print_data,
@@ -29,7 +30,7 @@ from lemming.kernel.org.capability_usage import resolve_credits
 from lemming.kernel.org.config import load_config
 from lemming.libraries.settings_edits import edit_file
 from lemming.queries.credit_accounts import load_account
-from lemming.queries.screens.cost_screen import COST, GROUPS, CostRow, format_amount, list_costs, total_to_json
+from lemming.queries.screens.cost_screen import COST, CostRow, format_amount, total_to_json
 from lemming.queries.screens.credits_screen import CREDITS
 from lemming.queries.screens.screen import format_value
 
@@ -39,14 +40,14 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
+@with_parameters_of(COST)
 def cost(
     context: CommandContext,
-    by: Annotated[str, option("--by GROUP", f"Group by {', '.join(GROUPS[:-1])} or {GROUPS[-1]}.")] = "agent",
-    since: Annotated[int, option("--since TICK", "Count only turns from this tick on.", min=0)] = 0,
     as_csv: Annotated[bool, option("--csv", "Print CSV with all rows and no total.")] = False,
     limit: Annotated[
         int | None, option("--limit N", "Show the N most expensive rows; for ticks and days, the newest N.", min=1)
     ] = None,
+    **values: Any,
 ) -> None:
     """Show spending by agent, model, request, tick or day.
 
@@ -65,11 +66,11 @@ def cost(
     """
     if as_csv and context.as_json:
         raise UsageError("--csv and --json exclude each other", hint="use one of them")
-    result = list_costs(context.org, by, since=since)
+    result = COST.load(context.org, values)
     if limit is not None:
-        result = replace(result, rows=_rank_rows(result.rows, by))
+        result = replace(result, rows=_rank_rows(result.rows, values["by"]))
     if as_csv:
-        _print_costs_as_csv(by, context.limit_rows(result.rows, limit))
+        _print_costs_as_csv(values["by"], context.limit_rows(result.rows, limit))
         return
     context.print_screen(COST, result, limit)
     print_json("cost_total", total_to_json(result.total.report))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _STYLES: dict[str, Style] = {"+": "green", "-": "red", "@": "dim"}
 _DIFF_HEADER = re.compile(r"(diff --git |index |--- |\+\+\+ |(new|deleted) file |(old|new) mode )")
 
-OneAgent = Annotated[str | None, argument("[AGENT]", "Show this agent's files only.", completes_agents=True)]
+OneAgent = Annotated[str | None, argument("[AGENT]", "Show this agent's files only.")]
 OnlyStat = Annotated[bool, option("--stat", "Show file names and line counts only.")]
 _STATE_HELP = 'Tick number, commit, or "now".'
 

@@ -57,9 +57,7 @@ def events(
     types: Annotated[
         list[str] | None, option("--type TYPE", f"Show events of this type only. Repeatable: {', '.join(TYPES)}.")
     ] = None,
-    agent: Annotated[
-        str | None, option("--agent AGENT", "Show events of this agent's turns only.", completes_agents=True)
-    ] = None,
+    agent: Annotated[str | None, option("--agent AGENT", "Show events of this agent's turns only.")] = None,
 ) -> None:
     """Print events from the journals, one JSON object per line, as `lemming run-once --json` does.
 

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from lemming.commands.command_context import CommandContext, option, require_agent_folder
-from lemming.commands.terminal import one_line, print_data, print_object
-from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import did_you_mean
-from lemming.queries.views.map_view import DEFAULT_TICKS, Arrow, build_graph
+from lemming.commands.command_context import CommandContext, option, with_parameters_of
+from lemming.commands.terminal import one_line, output_mode, print_data
+from lemming.queries.screens.graph_screen import ARROWS, NODES, select_graph
+from lemming.queries.views.map_view import Arrow
 
-FORMATS = ("mermaid", "dot", "json")
 _ARROWS = {"reads": "-->", "asks": "-.->", "hands": "==>"}
 _STYLES = {"reads": "solid", "asks": "dashed", "hands": "bold"}
 _SHAPES = {"person": ("([", "])"), "channel": ("[/", "/]"), "model": ("[", "]"), "broken": ("{{", "}}")}
 _DOT_SHAPES = {"person": "ellipse", "channel": "parallelogram", "model": "box", "broken": "hexagon"}
 
 
+@with_parameters_of(ARROWS)
 def graph(
     context: CommandContext,
-    format: Annotated[
-        str, option("--format FORMAT", f"Output format: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
-    ] = "mermaid",
-    agent: Annotated[
-        str | None, option("--agent AGENT", "Show only this agent and its neighbours.", completes_agents=True)
-    ] = None,
-    ticks: Annotated[int, option("--ticks N", "Count traffic of the newest N ticks.", min=1)] = DEFAULT_TICKS,
+    format: Annotated[Literal["mermaid", "dot", "json"], option("--format", "Output format.")] = "mermaid",
+    **values: Any,
 ) -> None:
     """Draw the graph of who reads, asks and delegates to whom, with traffic counts.
 
@@ -41,22 +35,11 @@ def graph(
       lemming agents graph --agent editor --ticks 20
       lemming agents graph --json | jq -r 'select(.type == "arrow") | .from + " " + .to'
     """
-    if format not in FORMATS:
-        hint = did_you_mean(format, FORMATS) or "--format mermaid"
-        raise UsageError(f'--format must be one of {", ".join(FORMATS)}, got "{format}"', hint=hint)
-    base = context.org
-    if agent is not None:
-        require_agent_folder(base, agent)
-    nodes, arrows = build_graph(base, ticks=ticks)
-    if agent is not None:
-        arrows = [arrow for arrow in arrows if agent in (arrow.source, arrow.target)]
-        ends = {agent, *(name for arrow in arrows for name in (arrow.source, arrow.target))}
-        nodes = {name: node for name, node in nodes.items() if name in ends}
+    nodes, arrows = select_graph(context.org, **values)
     if context.as_json or format == "json":
-        for node in nodes.values():
-            print_object("node", node)
-        for arrow in arrows:
-            print_object("arrow", arrow.as_json())
+        with output_mode(as_json=True):
+            context.print_lines(NODES, nodes.values())
+            context.print_lines(ARROWS, arrows)
         return
     speakers = {name: node["speaks"] for name, node in nodes.items()}
     for line in (_render_mermaid if format == "mermaid" else _render_dot)(speakers, arrows):

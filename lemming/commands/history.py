@@ -39,7 +39,7 @@ def history(
     context: CommandContext,
     what: Annotated[
         str | None,
-        argument("[AGENT|on|off]", 'Agent to filter by, or "on" / "off" to switch the history.', completes_agents=True),
+        argument("[AGENT|on|off]", 'Agent to filter by, or "on" / "off" to switch the history.'),
     ] = None,
     number: Annotated[int, option("-n --limit N", "Show the newest N commits; 0 shows all.", min=0)] = DEFAULT_COMMITS,
 ) -> None:

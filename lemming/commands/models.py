@@ -48,9 +48,7 @@ from lemming.queries.model_readiness import check_readiness, describe_limitation
 from lemming.queries.screens.models_screen import MODELS, list_model_rows
 from lemming.queries.screens.screen import ScreenResult
 
-Agents = Annotated[
-    list[str] | None, option("--agent AGENT", "Change only this agent. Repeatable.", completes_agents=True)
-]
+Agents = Annotated[list[str] | None, option("--agent AGENT", "Change only this agent. Repeatable.")]
 
 
 def use_model(

@@ -47,16 +47,14 @@ def new_agent(
     name: Annotated[str, argument("NAME", f"{paths.AGENT_NAME_RULE.capitalize()}.")],
     other: Annotated[
         str | None,
-        option(
-            "--copy-from AGENT", "Start from this agent's resume; other options override it.", completes_agents=True
-        ),
+        option("--copy-from AGENT", "Start from this agent's resume; other options override it."),
     ] = None,
     title: Annotated[str, option("--title TEXT", "Title shown in tables and prompts.")] = "",
     instructions: Annotated[str, option("--instructions TEXT", "Instructions for the agent's model.")] = "",
     model: Annotated[str | None, option("--model KEY", 'Key in config/models.json. Default: "default".')] = None,
     read: Annotated[
         list[str] | None,
-        option("--read NAME", 'Agent whose outbox it may read; "*" for all. Repeatable.', completes_agents=True),
+        option("--read AGENT", 'Agent whose outbox it may read; "*" for all. Repeatable.'),
     ] = None,
     tool: Annotated[list[str] | None, option("--tool NAME", "Tool it may call. Repeatable.")] = None,
     allow_read: Annotated[
@@ -89,14 +87,12 @@ def new_agent(
     ] = None,
     ask: Annotated[
         list[str] | None,
-        option("--ask NAME", "Agent it may ask; lets both read each other. Repeatable.", completes_agents=True),
+        option("--ask AGENT", "Agent it may ask; lets both read each other. Repeatable."),
     ] = None,
     asked_by: Annotated[
         list[str] | None,
         option(
-            "--asked-by NAME",
-            "Agent that may ask it; lets both read each other and wakes it when asked. Repeatable.",
-            completes_agents=True,
+            "--asked-by AGENT", "Agent that may ask it; lets both read each other and wakes it when asked. Repeatable."
         ),
     ] = None,
     approve: Annotated[

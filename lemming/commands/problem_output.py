@@ -6,12 +6,10 @@ import sys
 
 from lemming.commands.command_context import CommandContext
 from lemming.commands.error_reporting import print_problem
-from lemming.commands.terminal import Style, one_line, print_data, print_notice, style_text
+from lemming.commands.terminal import one_line, print_data, print_notice, style_text
 from lemming.kernel.base.errors import NotAnOrg, Problem
 from lemming.kernel.tick.validation.checks import Check
-
-LEVELS = {"note": "ok", "warning": "warn", "error": "fail"}
-_COLOURS: dict[str, Style] = {"note": "green", "warning": "yellow", "error": "red"}
+from lemming.queries.screens.checks_screen import DOCTOR, CheckedRow
 
 
 def report_problem(
@@ -24,18 +22,12 @@ def report_problem(
     kind = "problem" if form == "problem" else "finding"
     if form in ("mismatch", "finding") and not problem.kind:  # an error that ended the check
         form = "problem"
-    name = check.name if check else ""
-    subject = f"{problem.about}: " if form == "level" and problem.about not in ("", name) else ""
-    level, text = LEVELS[problem.severity], f"{subject}{problem.message}"
-    facts = problem.as_json("problem" if form == "level" else form)
-    if form == "level":
-        facts = {"level": level, "about": name, "text": text, "fix": problem.hint if level != "ok" else ""}
+    row = CheckedRow(check, problem)
+    facts = DOCTOR.to_json(row) if form == "level" else problem.as_json(form)
     if context.print_as_json(kind, {**({"check": label} if label else {}), **facts}):
         return
     if form == "level":
-        print_data(f"{style_text(f'{level:<4}', _COLOURS[problem.severity])}  {name:<11} {one_line(text, 400)}")
-        if problem.hint and problem.severity != "note":
-            print_data(f"{'':<17} fix: {one_line(problem.hint, 400)}")
+        context.print_lines(DOCTOR, [row])
     elif form == "mismatch":
         difference = style_text(problem.kind, "red" if problem.is_error else "yellow")
         location = f"{'error' if problem.is_error else 'note'}: tick {problem.tick}: {difference}: {problem.file}"

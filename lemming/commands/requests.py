@@ -14,6 +14,7 @@ from lemming.commands.command_context import (
     argument,
     join_text_argument,
     option,
+    with_parameters_of,
 )
 from lemming.commands.terminal import (
     format_count,
@@ -44,7 +45,6 @@ from lemming.queries.screens.requests_screen import (
     REQUESTS,
     describe_cost,
     describe_state,
-    list_requests,
     make_request_row,
 )
 from lemming.queries.screens.screen import ScreenResult
@@ -52,19 +52,11 @@ from lemming.queries.screens.screen import ScreenResult
 _TEXT_WIDTH = 70
 
 
+@with_parameters_of(REQUESTS)
 def requests(
     context: CommandContext,
     reference: Annotated[str | None, argument("ID", "Show one request: its id, or a prefix of it.")] = None,
-    is_open: Annotated[bool, option("--open", "Show open requests only.")] = False,
-    of: Annotated[
-        str | None, option("--from AGENT", "Show requests made by this agent only.", completes_agents=True)
-    ] = None,
-    to: Annotated[
-        str | None,
-        option("--held-by AGENT", "Show requests assigned to this agent only, now or earlier.", completes_agents=True),
-    ] = None,
-    tree: Annotated[str | None, option("--tree ID", "Show the whole tree of requests that ID belongs to.")] = None,
-    number: Annotated[int, option("-n --limit N", "Show the newest N requests.", min=1)] = 30,
+    **values: Any,
 ) -> None:
     """List requests with their holder, state and cost.
 
@@ -79,7 +71,7 @@ def requests(
       lemming requests --json | jq 'select(.end == "expired") | .id'
     """
     if reference is None:
-        context.print_screen(REQUESTS, list_requests(context.org, is_open, of, to, tree, number))
+        context.print_screen(REQUESTS, REQUESTS.load(context.org, values))
         return
     base = context.org
     snapshot = load_requests(base)

@@ -39,7 +39,7 @@ def run_once(
     until_quiet: Annotated[bool, option("--until-idle", "Keep running ticks until no agent has anything new.")] = False,
     agent: Annotated[
         list[str] | None,
-        option("--agent NAME", "Run only this agent, whatever its schedule. Repeatable.", completes_agents=True),
+        option("--agent AGENT", "Run only this agent, whatever its schedule. Repeatable."),
     ] = None,
     batch: Batch = False,
     watch: Watch = False,

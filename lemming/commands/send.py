@@ -41,10 +41,8 @@ _MAX_READERS_NAMED = 5
 def send(
     context: CommandContext,
     text: Annotated[list[str] | None, argument("TEXT", 'The message; "-" reads standard input.')] = None,
-    author: Annotated[str, option("--as NAME", "The person who sends the message.", completes_agents=True)] = "human",
-    to: Annotated[
-        str | None, option("--to NAME", "Agent that the message is addressed to.", completes_agents=True)
-    ] = None,
+    author: Annotated[str, option("--as PERSON", "The person who sends the message.")] = "human",
+    to: Annotated[str | None, option("--to AGENT", "Agent that the message is addressed to.")] = None,
     kind: Annotated[
         MessageKind, option("--kind KIND", "Kind of the entry: message, report, request, response or status.")
     ] = "message",

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, Literal, TextIO
 
 from lemming.kernel.base.invisible_text import INVISIBLE
@@ -280,25 +281,37 @@ def _truncate_line(text: str) -> str:
     return text[: limit - 1] + "…" if sys.stdout.isatty() and len(text) > limit else text
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print aligned columns with headings; on a terminal, the widest columns are cut until the rows fit."""
-    heading_line, *data_lines = map(_truncate_line, _align_columns([headings, *rows]))
-    print_text("\n".join((style_text(heading_line, "bold"), *data_lines)))
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    widths: Sequence[int] = (),
+    styles: Iterable[Style] = (),
+) -> None:
+    """Print aligned columns with headings; on a terminal, the widest columns are cut until the rows fit.
+
+    `widths`: most characters of each column. `styles`: style of each row.
+    """
+    lines = align_columns([headings, *rows], widths)
+    print_text("\n".join(map(style_text, lines, chain[Style](["bold"], styles, repeat("plain")))))
 
 
 def print_columns(rows: Sequence[Sequence[str]]) -> None:
     """Print aligned columns without headings, cut like tables."""
     if rows:
-        print_text("\n".join(map(_truncate_line, _align_columns(rows))))
+        print_text("\n".join(align_columns(rows)))
 
 
-def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    cells = [[one_line(cell) for cell in row] for row in rows]
+def align_columns(rows: Sequence[Sequence[str]], max_widths: Sequence[int] = ()) -> list[str]:
+    """Return rows as lines of aligned columns that fit into the terminal, unless the last column may be wider."""
+    max_widths = max_widths or [_FILE_WIDTH] * len(rows[0])
+    cells = [[*map(one_line, row, max_widths)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    if max_widths[-1] > _FILE_WIDTH or not sys.stdout.isatty():
+        return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
     limit = get_terminal_width(sys.stdout) - 2 * (len(widths) - 1)
-    while sys.stdout.isatty() and sum(widths) > limit and max(widths) > _MIN_COLUMN_WIDTH:
+    while sum(widths) > limit and max(widths) > _MIN_COLUMN_WIDTH:
         widths[widths.index(max(widths))] -= 1
-    return ["  ".join(map(_pad_cell, row, widths)).rstrip() for row in cells]
+    return [_truncate_line("  ".join(map(_pad_cell, row, widths)).rstrip()) for row in cells]
 
 
 def _pad_cell(cell: str, width: int) -> str:

@@ -125,7 +125,7 @@ def _find_only_agent(base: Organisation) -> Agent | None:
 app = make_command_group("List, show, call and create tools.")
 
 Name = Annotated[str, argument("NAME", "Name of the tool.")]
-AsAgent = Annotated[str | None, option("--agent AGENT", "Agent whose permissions apply.", completes_agents=True)]
+AsAgent = Annotated[str | None, option("--agent AGENT", "Agent whose permissions apply.")]
 
 
 @app.subcommand("list")

@@ -13,20 +13,20 @@ from typing import Annotated
 import typer
 
 from lemming.commands.command_context import CommandContext, option
-from lemming.commands.terminal import one_line, print_data, print_json, print_notice, print_warning
+from lemming.commands.terminal import one_line, print_notice, print_warning
 from lemming.kernel.access.code_guard import allow_code
 from lemming.kernel.access.workspace_trust import RequiredPermission, WorkspaceTrust
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.errors import DiskError, NotTrusted
-from lemming.kernel.files.json_documents import retry_while_saving
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tools import get_server_sources
 from lemming.operations.permission_grants import MissingPermission, PermissionGrants
 from lemming.queries.permissions_required import list_required_permissions
+from lemming.queries.screens.screen import ScreenResult
+from lemming.queries.screens.trust_screen import TRUST, find_permissions, list_permissions
 
 _SENTENCE_WIDTH = 400
 
@@ -48,35 +48,13 @@ def trust(context: CommandContext, yes: Annotated[bool, option("--yes -y", "Gran
       lemming trust
       lemming trust --yes
     """
-    base = context.org
-    permissions, grants = _list_required_permissions(base), PermissionGrants(Path(base))
-    if list_check_permissions := find_fact("goals.permissions"):
-        permissions += list_check_permissions(base)
-    if yes and permissions:
-        grants.grant(permissions)
-    missing = {
-        missing_permission.permission.does: missing_permission
-        for missing_permission in grants.find_missing(permissions)
-    }
-    for permission in permissions:
-        missing_grant = missing.get(permission.does)
-        if context.as_json:
-            facts = {
-                "does": permission.does,
-                "is_agreed": missing_grant is None,
-                "needs_agreement": permission.needs_agreement,
-            }
-            print_json("reach", {**facts, "changed": list(missing_grant.changed) if missing_grant else []})
-        else:
-            state = "granted" if missing_grant is None else "not granted"
-            print_data(f"{state:<10}  {one_line(str(missing_grant or permission.does), _SENTENCE_WIDTH)}")
-    if context.as_json:
-        return
-    if not permissions:
-        print_notice("no permissions needed: nothing runs or connects outside its folder")
-    elif yes:
+    rows, grants = list_permissions(context.org), PermissionGrants(Path(context.org))
+    if yes and rows:
+        grants.grant(row.permission for row in rows)
+        rows = list_permissions(context.org)
         print_notice(f"recorded in {grants.file}")
-    elif missing:
+    context.print_screen(TRUST, ScreenResult(rows))
+    if any(row.missing for row in rows):
         print_notice("`lemming trust --yes` grants them")
 
 
@@ -93,7 +71,7 @@ def require_workspace_trust(
     if is_trusted:
         allow_code(base)
         return
-    grants, permissions = PermissionGrants(Path(base)), _list_required_permissions(base, servers)
+    grants, permissions = PermissionGrants(Path(base)), find_permissions(base, servers)
     if missing := grants.find_missing(permissions):
         _confirm_trust(base, grants, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
     else:
@@ -113,7 +91,7 @@ def require_trust_for_copy(
     count. Raises `NotTrusted`.
     """
     grants = PermissionGrants(Path(base))
-    missing_grants = grants.find_missing([*_list_required_permissions(copy), *case_permissions])
+    missing_grants = grants.find_missing([*find_permissions(copy), *case_permissions])
     if missing := [grant for grant in missing_grants if grant.permission.needs_agreement or calls_models]:
         _confirm_trust(base, grants, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
 
@@ -134,10 +112,8 @@ def _confirm_trust(base: OrgPath, grants: PermissionGrants, missing: list[Missin
 def _build_not_trusted_error(base: OrgPath, missing: list[MissingPermission]) -> NotTrusted:
     summary = "; ".join(one_line(str(missing_permission), _SENTENCE_WIDTH) for missing_permission in missing)
     hint = "see it with `lemming trust`, grant it with `lemming trust --yes`, or for one run with `--trust`"
-    listed_permissions = [*_list_required_permissions(base)]
-    if not any(
-        missing_permission.permission in listed_permissions for missing_permission in missing
-    ):  # a server of which no agent may call a tool
+    listed_permissions = find_permissions(base)
+    if not any(grant.permission in listed_permissions for grant in missing):  # a server that no agent may use
         hint = "grant it for this run with `--trust`; `lemming trust` lists only permissions that agents use"
     return NotTrusted(f"the workspace is not trusted: {summary}", where=str(base), hint=hint)
 
@@ -164,11 +140,7 @@ class _TrustRecheck:
         if is_unchanged and permissions == self._permissions:
             return
         grants = PermissionGrants(self._org.base)
-        if missing := [
-            missing_permission
-            for missing_permission in grants.find_missing(permissions)
-            if missing_permission.permission.needs_agreement
-        ]:
+        if missing := [grant for grant in grants.find_missing(permissions) if grant.permission.needs_agreement]:
             raise _build_not_trusted_error(self._org, missing)
         with contextlib.suppress(DiskError):
             grants.record_own_permissions(permissions)
@@ -184,7 +156,7 @@ def require_code_trust(org: Organisation) -> None:
 
 def has_workspace_trust(base: OrgPath) -> bool:
     """Return True if all required permissions are granted, so that read-only commands may load plugins."""
-    return not PermissionGrants(Path(base)).find_missing(_list_required_permissions(base))
+    return not PermissionGrants(Path(base)).find_missing(find_permissions(base))
 
 
 def load_settings(base: OrgPath) -> Config:
@@ -198,11 +170,3 @@ def load_settings(base: OrgPath) -> Config:
         f"not imported: {one_line(names)}, because the workspace is not trusted (`lemming trust`)", style="plain"
     )
     return replace(config, org=replace(config.org, tool_files=[]))
-
-
-def _list_required_permissions(base: OrgPath, servers: Collection[str] = ()) -> list[RequiredPermission]:
-    return list_required_permissions(base, _load_settings(base), survey_agents(base).agents.values(), servers=servers)
-
-
-def _load_settings(base: OrgPath) -> Config:
-    return retry_while_saving(base, lambda: load_config(base), lambda _: ())

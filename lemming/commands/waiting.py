@@ -157,7 +157,7 @@ def _wrap_text(text: str, width: int, *, at_spaces: bool = False) -> Iterator[st
     yield text
 
 
-ForPerson = Annotated[str | None, option("--as PERSON", "Show items for this person only.", completes_agents=True)]
+ForPerson = Annotated[str | None, option("--as PERSON", "Show items for this person only.")]
 
 
 def waiting(

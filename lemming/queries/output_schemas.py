@@ -14,6 +14,7 @@ from typing import Any, NotRequired, TypedDict, get_type_hints
 from lemming.journal_tools.provenance.prompt_parser import ShownEntry
 from lemming.kernel.files.field_types import Schema, type_schema
 from lemming.queries.cost_report import Cost
+from lemming.queries.screens.graph_screen import NODES
 from lemming.queries.screens.screen_registry import iter_screens
 from lemming.queries.screens.status_screen import STATUS
 
@@ -75,23 +76,20 @@ OUTPUT_TYPES: Mapping[str, Any] = {
         expired_unread=dict[str, int], totals=Json, turns=_make_list_type(_TURN), **_PLANNED,
     ),
     "metric": _make_typed_dict(name=str, kind=str, labels=dict[str, str], value=Number),
-    "node": _make_typed_dict(
-        name=str, title=str, model=str, speaks=str, reads_all=bool, paused=bool, wrote=int
-    ),
-    "arrow": _make_typed_dict(**{"from": str}, to=str, kind=str, traffic=int, is_wide=bool),
 }  # fmt: skip
 """The form of each object that no screen declares, by its `type`, without `v` and `type` themselves."""
 
 
-def list_output_schemas() -> dict[str, Schema]:
-    """Return the schema of each object by its `type`: those of declared screens come from their columns."""
-    schemas = {kind: type_schema(form) for kind, form in OUTPUT_TYPES.items()}
-    return {**schemas, **{screen.kind: screen.schema() for screen in iter_screens() if not screen.inside}}
+def list_output_schemas() -> list[tuple[str, Schema]]:
+    """Return the schemas of the objects, each with its `type`: those of declared screens come from their columns."""
+    schemas = [(kind, type_schema(form)) for kind, form in OUTPUT_TYPES.items()]
+    screens = [(screen.kind, screen.schema()) for screen in (*iter_screens(), NODES) if not screen.inside]
+    return schemas + [pair for index, pair in enumerate(screens) if pair not in screens[:index]]
 
 
 def build_output_schema() -> Schema:
     """Return the schema of a line of `--json` output of a read-only command."""
-    lines = [_line_schema(kind, schema) for kind, schema in list_output_schemas().items()]
+    lines = [_line_schema(kind, schema) for kind, schema in list_output_schemas()]
     return {"description": "One line of --json.", "oneOf": lines}
 
 
@@ -104,5 +102,5 @@ def _close_schema(schema: Schema) -> Schema:
     """Return a schema whose objects accept only their named keys."""
     if "properties" in schema:
         keys = {name: _close_schema(subschema) for name, subschema in schema["properties"].items()}
-        return {**schema, "properties": keys, "additionalProperties": False}
+        return {"additionalProperties": False, **schema, "properties": keys}
     return {**schema, "items": _close_schema(schema["items"])} if "items" in schema else schema

@@ -63,6 +63,7 @@ class Counts(Capability):
         "model_providers": {"parrot": Parrot},
         "strategies": {"once": once},
         "commands": {"entries": ".:entries", "counts-app": ".:app"},
+        "screens": {"tallies": "org_counts.tallies:TALLIES"},
         "facts": {"counts.entries": ".:count_entries"},
     }
 
@@ -141,6 +142,16 @@ def test_its_strategy_is_one_of_all(base: Path, site: Path) -> None:
     without_it = lemming_in("-C", str(base), "validate")
     assert without_it.returncode != 0
     assert "once" in without_it.stderr
+
+
+def test_a_list_whose_module_is_missing_names_the_plugin_the_module_and_a_fix(base: Path, site: Path) -> None:
+    done = lemming_in("-C", str(base), "tallies", **environment(site))
+    assert done.returncode == 3
+    first, second = done.stderr.splitlines()
+    assert first.startswith("error[LMG-302]: org_counts.tallies:TALLIES: ")
+    assert 'the command "tallies" of the plugin org_counts cannot be loaded' in first
+    assert first.endswith("No module named 'org_counts.tallies'")
+    assert second.startswith("  fix: install org_counts again, or correct ")
 
 
 def test_its_command_is_unknown_without_the_package(base: Path) -> None:

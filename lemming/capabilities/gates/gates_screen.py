@@ -20,9 +20,7 @@ class _GateRow(NamedTuple):
 
 def list_gates(
     org: Organisation,
-    agent: Annotated[
-        str | None, Parameter("--agent AGENT", "Show gates that apply to this agent only.", is_agent=True)
-    ] = None,
+    agent: Annotated[str | None, Parameter("--agent AGENT", "Show gates that apply to this agent only.")] = None,
 ) -> list[_GateRow]:
     """List gates in evaluation order.
 

@@ -17,7 +17,7 @@ app.add_screen("list", WORKERS)
 @app.subcommand("stop")
 def stop(
     context: CommandContext,
-    agent: Annotated[str, argument("AGENT", "Agent whose worker is to end.", completes_agents=True)],
+    agent: Annotated[str, argument("AGENT", "Agent whose worker is to end.")],
     person: AsPerson = None,
 ) -> None:
     """Stop the running worker of an agent.

@@ -7,10 +7,13 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.base.redaction.secrets import redact
 from lemming.kernel.plugins.capability_spec import PLUGIN_KINDS, PLUGIN_SCOPES, CapabilitySpec, load_object
 from lemming.kernel.plugins.capability_table import paths_of, provided
 from lemming.kernel.plugins.plugin_registry import Kind, collect_items, load_installed_plugins, register
+from lemming.kernel.plugins.provider_errors import describe_exception
 
 
 def find_registrations(spec: CapabilitySpec, defined_by: type[Any]) -> list[Callable[[], object]]:
@@ -68,11 +71,19 @@ def _register_provider(name: str, provider: Any, *, is_channel: bool) -> None:
 def find_plugin_item(kind: Kind, name: str) -> Any:
     """Return a command or a fact of an installed plugin, or of one loaded by this process, or None.
 
-    Raises as `load_installed_plugins` does.
+    Raises `ConfigError` for an item that cannot be imported, and as `load_installed_plugins` does.
     """
     load_installed_plugins()
     value = collect_items(kind, None, _as_registered).get(name)
-    return load_object(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return load_object(value)
+    except Exception as error:
+        plugin = value.partition(":")[0].partition(".")[0]
+        message = f'the {kind} "{name}" of the plugin {plugin} cannot be loaded: {redact(describe_exception(error))}'
+        hint = f'install {plugin} again, or correct "{value}" in `provides` of its capability'
+        raise ConfigError(message, where=value, hint=hint) from error
 
 
 def _as_registered(registered: Mapping[str, Any]) -> Mapping[str, Any]:

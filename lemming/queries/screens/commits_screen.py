@@ -16,7 +16,7 @@ DEFAULT_COMMITS = 20
 
 def list_commits(
     org: OrgPath,
-    agent: Annotated[str, Parameter("AGENT", "Show commits with files of this agent only.", is_agent=True)] = "",
+    agent: Annotated[str, Parameter("AGENT", "Show commits with files of this agent only.")] = "",
     number: Annotated[int, Parameter("-n --limit N", "Show the newest N commits; 0 shows all.")] = DEFAULT_COMMITS,
 ) -> list[Commit]:
     """Return the newest commits, oldest first. Raises `UsageError` without a history."""

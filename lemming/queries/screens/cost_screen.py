@@ -32,7 +32,7 @@ class CostRow(NamedTuple):
 def list_costs(
     org: OrgPath,
     by: Annotated[str, Parameter("--by GROUP", f"Group by {', '.join(GROUPS[:-1])} or {GROUPS[-1]}.")] = "agent",
-    since: Annotated[int, Parameter("--since TICK", "Count only turns from this tick on.")] = 0,
+    since: Annotated[int, Parameter("--since TICK", "Count only turns from this tick on.", minimum=0)] = 0,
 ) -> ScreenResult:
     """Return the spending of each group, with amounts in no journal first, and the total."""
     if by not in GROUPS:

@@ -1,30 +1,103 @@
-"""The screen of an agent's entries: written, and visible to the next turn."""
+"""The screens of an agent's entries: those that it wrote, and those that its next turn sees."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
 
-from lemming.kernel.agents import require_agent_folder
+from lemming.kernel.agents import load_agent, require_agent_folder
+from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.entry_kinds import MessageKind
+from lemming.kernel.inboxes.inbox import Inbox, build_inbox
+from lemming.kernel.inboxes.reader_view import ReaderView
+from lemming.kernel.journal.ledger import amend_state, read_state
+from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import OutboxEntry, read_outbox_entries
 from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.tick.firing_plan import is_person_agent
+from lemming.libraries.wording import format_count
 from lemming.queries.screens.parameters import AgentName
-from lemming.queries.screens.screen import OMITTED, Column, Parameter, Screen, ScreenResult
+from lemming.queries.screens.screen import OMITTED, Column, Note, Parameter, Screen, ScreenResult
 from lemming.queries.sentences import describe_entry
+from lemming.queries.tick_preview import load_inspection_settings, preview_tick
 
-DEFAULT_ENTRIES = 20
+_PERSON_INBOX_CHARS = 1 << 30  # a screen has room
+
+
+class EntryRow(NamedTuple):
+    """An entry; `is_unread` is omitted where no reader is looked at."""
+
+    entry: OutboxEntry
+    is_unread: Any = OMITTED
 
 
 def list_outbox(
     org: OrgPath,
     agent: AgentName,
-    number: Annotated[int, Parameter("-n --limit N", "Show at most N entries.", minimum=1)] = DEFAULT_ENTRIES,
+    number: Annotated[int, Parameter("-n --limit N", "Show at most N entries.", minimum=1)] = 20,
     kind: Annotated[MessageKind | None, Parameter("--kind KIND", "Show entries of this kind only.")] = None,
 ) -> ScreenResult:
-    """List the newest entries written by an agent, oldest first."""
+    """Show the newest entries of an agent's outbox, oldest first.
+
+    \b
+    Examples:
+      lemming outbox editor -n 5
+      lemming outbox editor --json | jq -r .payload.text
+    """
+    from lemming.journal_tools.outbox_validation import validate_outbox
+
     require_agent_folder(org, agent)
     entries = read_outbox_entries(org, agent, None if kind else number)
-    return ScreenResult([entry for entry in entries if kind in (None, "", entry.kind)][-number:])
+    rows = [EntryRow(entry) for entry in entries if kind in (None, "", entry.kind)][-number:]
+    ignored = len(validate_outbox(org, agent))
+    text = f"{format_count(ignored, 'file')} ignored; `lemming validate {agent}` says why"
+    return ScreenResult(rows, [Note(text, is_warning=True)] if ignored else [])
+
+
+def list_inbox(
+    org: OrgPath,
+    agent: AgentName,
+    number: Annotated[int, Parameter("-n --limit N", "Show at most N entries.", minimum=1)] = 50,
+) -> InboxResult:
+    """Show the entries that an agent's next turn will see: new entries (*), then earlier entries."""
+    require_agent_folder(org, agent)
+    config, reader = load_inspection_settings(org), load_agent(org, agent)
+    is_person = is_person_agent(reader, config)
+    view = ReaderView(preview_tick(org, config).snapshot.mail, reader, read_state(org, agent).read)
+    limit, chars = (number, _PERSON_INBOX_CHARS) if is_person else (config.org.inbox_limit, config.org.inbox_chars)
+    box = build_inbox(view, limit=limit, chars=chars)
+    rows = [*(EntryRow(entry, True) for entry in box.unread), *(EntryRow(entry, False) for entry in box.earlier)]
+    marks = (box.mark, view.next_mark((), (), is_complete=True)) if is_person else (None, None)
+    return InboxResult(rows[:number], _describe_omissions(box, len(rows) - number, is_person=is_person), marks=marks)
+
+
+@dataclass(frozen=True)
+class InboxResult(ScreenResult):
+    """The inbox of a reader. `marks`: a person's read marks after these entries and after all entries."""
+
+    marks: tuple[ReadMark | None, ReadMark | None] = (None, None)
+
+
+def _describe_omissions(box: Inbox, omitted: int, *, is_person: bool) -> list[Note]:
+    """Return the numbers of omitted entries, and problems of ignored files."""
+    notes = [Note(f"{omitted} more; raise -n to see them")] if omitted > 0 else []
+    explanation = "are unread: run the command again" if is_person else "do not fit and wait for the next turn"
+    notes += [Note(f"{box.waiting} more new entries {explanation}")] if box.waiting else []
+    return [*notes, *(Note(f"ignored: {problem}", is_warning=True) for problem in box.problems)]
+
+
+def record_read_mark(org: OrgPath, name: str, mark: ReadMark | None) -> None:
+    """Record a person's read mark in the ledger, because no turn of a person does."""
+    state = read_state(org, name)
+    if mark is not None and mark != state.read:
+        amend_state(org, name, replace(state, read=mark), sync=False)
+
+
+def _describe_row(row: EntryRow) -> str:
+    entry = row.entry
+    tags = "".join(f"  #{tag}" for tag in entry.tags)
+    is_delayed = entry.not_before > timestamp(SystemClock().now())
+    return f"{describe_entry(entry.payload)}{tags}{f'  (not before {entry.not_before})' if is_delayed else ''}"
 
 
 OUTBOX = Screen(
@@ -33,20 +106,22 @@ OUTBOX = Screen(
     title="Entries",
     tool="outbox",
     query=list_outbox,
-    row=OutboxEntry,
-    is_table=False,
     empty="no entries yet",
     columns=(
-        Column("id", about="Id of the entry."),
-        Column("tick", "TICK", "Tick of the entry.", shown="tick"),
-        Column("agent", "AGENT", "Author of the entry.", shown="agent"),
-        Column("kind", "KIND", "Kind of the entry.", str),
-        Column("payload", "TEXT", "Payload of the entry.", dict[str, Any], text=lambda entry: describe_entry(entry.payload)),
-        Column("tags", "TAGS", "Tags of the entry.", list[str]),
-        Column("created_at", about="Time of writing."),
         Column(
-            "is_unread", about="True for an entry that is new to the reader.", type=bool, is_optional=True,
-            value=lambda entry: OMITTED,
+            "is_unread", "", "True for an entry that is new to the reader.", bool, is_optional=True,
+            text=lambda row: "*" if row.is_unread else "",
         ),
+        Column("id", about="Id of the entry.", value=lambda row: row.entry.id),
+        Column("tick", "TICK", "Tick of the entry.", int, value=lambda row: row.entry.tick, shown="tick"),
+        Column("agent", "AGENT", "Author of the entry.", value=lambda row: row.entry.agent, shown="agent"),
+        Column("kind", "KIND", "Kind of the entry.", value=lambda row: row.entry.kind),
+        Column(
+            "payload", "TEXT", "Payload of the entry.", dict[str, Any], value=lambda row: row.entry.payload,
+            text=_describe_row, width=2000,
+        ),
+        Column("tags", about="Tags of the entry.", type=list[str], value=lambda row: row.entry.tags),
+        Column("created_at", about="Time of writing.", value=lambda row: row.entry.created_at),
     ),
 )  # fmt: skip
+INBOX = replace(OUTBOX, name="inbox", title="Inbox", tool="", query=list_inbox, empty="no entries")

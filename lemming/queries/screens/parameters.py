@@ -6,5 +6,5 @@ from typing import Annotated
 
 from lemming.queries.screens.screen import Parameter
 
-AgentName = Annotated[str, Parameter("AGENT", "Name of the agent.", is_agent=True)]
-AnyAgentName = Annotated[str | None, Parameter("AGENT", "Name of an agent; default: all agents.", is_agent=True)]
+AgentName = Annotated[str, Parameter("AGENT", "Name of the agent.")]
+AnyAgentName = Annotated[str | None, Parameter("AGENT", "Name of an agent; default: all agents.")]

@@ -26,12 +26,10 @@ Json = dict[str, Any]
 def list_requests(
     org: OrgPath,
     is_open: Annotated[bool, Parameter("--open", "Show open requests only.")] = False,
-    of: Annotated[
-        str | None, Parameter("--from AGENT", "Show requests made by this agent only.", is_agent=True)
-    ] = None,
+    of: Annotated[str | None, Parameter("--from AGENT", "Show requests made by this agent only.")] = None,
     to: Annotated[
         str | None,
-        Parameter("--held-by AGENT", "Show requests assigned to this agent only, now or earlier.", is_agent=True),
+        Parameter("--held-by AGENT", "Show requests assigned to this agent only, now or earlier."),
     ] = None,
     tree: Annotated[str | None, Parameter("--tree ID", "Show the whole tree of requests that ID belongs to.")] = None,
     number: Annotated[int, Parameter("-n --limit N", "Show the newest N requests.", minimum=1)] = DEFAULT_REQUESTS,

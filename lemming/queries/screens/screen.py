@@ -28,6 +28,7 @@ OMITTED: Any = object()
 """The value of a column that a row does not have."""
 Shown = Literal["text", "agent", "tick", "time", "why", "call"]
 """The form of a cell on the page: text, or a link to the agent, the tick, or the origin of a file."""
+RowStyle = Literal["plain", "dim", "green", "yellow", "red"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Column:
     `row`, or a text. `value`: function from a row to the JSON value; by default, the attribute or the key of the row.
     `text`: function from a row to the cell; by default, the value as text. `is_optional`: a row may lack the key
     (`OMITTED`), and the tables omit the column if all rows do. `hides_zeros`: the tables omit the column while no row
-    has an amount. `width`: most characters in a terminal. `metric`: name of the Prometheus counter with the value.
+    has an amount. `width`: most characters in a terminal; a last column above 160 continues on the next line. `metric`:
+    name of the Prometheus counter with the value.
     """
 
     key: str
@@ -105,7 +107,8 @@ class Screen:
     `kind`: the `type` of its JSON objects. `title`: the heading on the page. `row`: class of the rows, for the types of
     its attributes. `empty`: the text in place of an empty table. `command`: the command, if not `lemming NAME`. `tool`:
     name of its MCP tool. `inside`: key of the object that holds the rows, if the command prints a single object.
-    `is_table`: False if the command prints sentences in place of the table.
+    `is_table`: False if the command prints a line for each row as it comes, without headings. `is_open`: the rows are
+    mappings, and their other keys are in the objects too. `style`: function from a row to its colour in a terminal.
     """
 
     name: str
@@ -119,6 +122,8 @@ class Screen:
     tool: str = ""
     inside: str = ""
     is_table: bool = True
+    is_open: bool = False
+    style: Callable[[Any], RowStyle] = lambda row: "plain"
 
     @cached_property
     def keys(self) -> list[Column]:
@@ -173,7 +178,7 @@ class Screen:
     def to_json(self, row: Any) -> Json:
         """Return the JSON object of a row, without `v` and `type`."""
         values = ((column.key, column.get(row)) for column in self.keys)
-        return {key: value for key, value in values if value is not OMITTED}
+        return {**(row if self.is_open else {}), **{key: value for key, value in values if value is not OMITTED}}
 
     def to_table(self, rows: Sequence[Any]) -> Table:
         """Return the cells of rows."""
@@ -201,7 +206,7 @@ class Screen:
         for column in self.keys:
             if column.about:
                 schema["properties"][column.key] = {**schema["properties"][column.key], "description": column.about}
-        return schema
+        return {**schema, "additionalProperties": self.is_open}
 
 
 def _has_values(column: Column, rows: Iterable[Any]) -> bool:
@@ -245,10 +250,23 @@ def format_value(value: Any) -> str:
 class Parameter(NamedTuple):
     """A parameter of a query, in the annotation of the function's parameter.
 
-    `usage`: "--agent AGENT" for an option, "AGENT" for an argument. `about`: the help text. `is_agent`: an agent's name.
+    `usage`: "--agent AGENT" for an option, "AGENT" for an argument. `about`: the help text.
     """
 
     usage: str
     about: str
-    is_agent: bool = False
     minimum: int | None = None
+
+    @property
+    def is_agent(self) -> bool:
+        """True for an agent's name."""
+        return is_agent_metavar(self.usage.rpartition(" ")[2])
+
+
+def is_agent_metavar(metavar: str) -> bool:
+    """Return True for the placeholder of an agent's name.
+
+    >>> is_agent_metavar("[AGENT|on|off]"), is_agent_metavar("PERSON"), is_agent_metavar("N")
+    (True, True, False)
+    """
+    return metavar.strip("[]").partition("|")[0] in ("AGENT", "PERSON")

@@ -20,6 +20,7 @@ OWN_SCREENS = {
     "waiting": "lemming.queries.screens.waiting_screen:WAITING",
     "findings": "lemming.queries.screens.findings_screen:FINDINGS",
     "outbox": "lemming.queries.screens.entries_screen:OUTBOX",
+    "inbox": "lemming.queries.screens.entries_screen:INBOX",
     "cost": "lemming.queries.screens.cost_screen:COST",
     "coming": "lemming.queries.screens.coming_screen:COMING",
     "models": "lemming.queries.screens.models_screen:MODELS",
@@ -27,6 +28,11 @@ OWN_SCREENS = {
     "history": "lemming.queries.screens.commits_screen:COMMITS",
     "memory": "lemming.queries.screens.memory_screen:MEMORY",
     "credits": "lemming.queries.screens.credits_screen:CREDITS",
+    "logs": "lemming.queries.screens.logs_screen:LOGS",
+    "trust": "lemming.queries.screens.trust_screen:TRUST",
+    "graph": "lemming.queries.screens.graph_screen:ARROWS",
+    "doctor": "lemming.queries.screens.checks_screen:DOCTOR",
+    "checks": "lemming.queries.screens.checks_screen:CHECKS",
 }
 """The screens of the package, in the order of the page, each with the import path of the declaration."""
 

@@ -22,7 +22,7 @@ class ToolRow(NamedTuple):
 
 def list_tools(
     org: Organisation,
-    agent: Annotated[str | None, Parameter("--agent AGENT", "Agent whose permissions apply.", is_agent=True)] = None,
+    agent: Annotated[str | None, Parameter("--agent AGENT", "Agent whose permissions apply.")] = None,
 ) -> list[ToolRow]:
     """List tools, their origin and the agents that may call them. No tool file is loaded."""
     return list_tool_rows(org, load_inspection_settings(org).org, agent)

@@ -14,7 +14,7 @@ from lemming.queries.sentences import describe_call
 
 def list_waiting(
     org: OrgPath,
-    person: Annotated[str | None, Parameter("--as PERSON", "Show items for this person only.", is_agent=True)] = None,
+    person: Annotated[str | None, Parameter("--as PERSON", "Show items for this person only.")] = None,
 ) -> list[PersonInboxItem]:
     """List calls, questions and plans that wait for a person, oldest first."""
     if person:
