@@ -59,10 +59,8 @@ def print_remaining_decisions(base: OrgPath, identity: str) -> None:
     org = Organisation.from_path(base)
     remaining = find_blocking_requests(org, load_requests(org), identity)
     if remaining:
-        descriptions = ", ".join(
-            f"{request.id} ({' or '.join(request.assignees) or 'nobody'})" for request in remaining
-        )
-        print_notice(f"it runs when these calls of the same turn are also decided: {descriptions}")
+        names = ", ".join(f"{request.id} ({' or '.join(request.assignees) or 'nobody'})" for request in remaining)
+        print_notice(f"it runs when these calls of the same turn are also decided: {names}")
 
 
 def approve(
@@ -106,9 +104,8 @@ def approve(
     modes = [name for name, value in (("ID", reference), ("--all", every), ("--in-advance", ahead)) if value]
     if len(modes) != 1:
         hint = "lemming approve ID, or --all --tool TOOL, or --in-advance AGENT TOOL ARGS"
-        raise UsageError(
-            "no call is named" if not modes else f"{modes[0]} and {modes[1]} exclude each other", hint=hint
-        )
+        problem = f"{modes[0]} and {modes[1]} exclude each other" if modes else "no call is named"
+        raise UsageError(problem, hint=hint)
     if for_ not in (None, "tool"):
         raise UsageError(
             f'--for must be "tool", got "{for_}"', hint="write --for tool to approve all later calls of the tool"

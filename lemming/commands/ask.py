@@ -264,9 +264,8 @@ def _load_object(file: Path, option_name: str) -> dict[str, Any]:
         with file.open("rb") as stream:
             value = parse(stream.read(DEFAULT_LIMIT_BYTES + 1), allow_bom=True)
     except OSError as error:
-        raise UsageError(
-            f"{file} cannot be read: {error.strerror}", hint=f"name a readable file with {option_name} FILE"
-        ) from error
+        hint = f"name a readable file with {option_name} FILE"
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint=hint) from error
     except JsonProblem as error:
         raise UsageError(f"{file} is not JSON: {error.message} (line {error.line})") from error
     if not isinstance(value, dict):
@@ -280,9 +279,8 @@ def _load_schema(file: Path) -> dict[str, Any]:
     schema = _load_object(file, "--schema")
     violation, pointer = find_schema_flaw(schema)
     if violation:
-        raise UsageError(
-            f"{file}{pointer and ' ' + pointer}: {violation}", hint="correct the schema; see json-schema.org"
-        )
+        location = f"{file} {pointer}".strip()
+        raise UsageError(f"{location}: {violation}", hint="correct the schema; see json-schema.org")
     return schema
 
 

@@ -96,9 +96,8 @@ def restore(
     print_json("restored", {**facts, "files": restored.manifest.files, "broken": restored.broken})
     print_data(str(restored.folder))
     agents = ", ".join(restored.manifest.agents) or "nobody"
-    print_notice(
-        f"tick {restored.tick} is next; {format_count(len(restored.manifest.agents), 'agent')}: {one_line(agents, 300)}"
-    )
+    count = format_count(len(restored.manifest.agents), "agent")
+    print_notice(f"tick {restored.tick} is next; {count}: {one_line(agents, 300)}")
     print_notice(f"made on {restored.manifest.made_at[:16]}Z of {one_line(restored.manifest.org, 80)}")
     for name, reason in restored.broken.items():
         print_warning(f"{name}: {one_line(reason, 400)}")

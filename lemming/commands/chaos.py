@@ -122,11 +122,8 @@ def _run_until_killed(base: OrgPath, answers: int) -> NoReturn:
     report = engine.run_once(base, notify=kill_after_answers)
     narrator.print_tick_summary(report)
     answer_count = answers - remaining
-    hint = (
-        f"lemming check chaos --in-place {answer_count}, in a tick like this"
-        if answer_count
-        else "choose a tick with model calls"
-    )
+    command = f"lemming check chaos --in-place {answer_count}, in a tick like this"
+    hint = command if answer_count else "choose a tick with model calls"
     raise UsageError(f"the tick had {format_count(answer_count, 'answer')}; nothing was killed", hint=hint)
 
 
@@ -199,9 +196,8 @@ def _start_tick_process(base: Path) -> subprocess.Popen[str]:
 def _require_tick_ended(status: int, error_text: str) -> None:
     """Raise `LemmingError` if the exit status is not the status of a complete tick."""
     if status not in TICK_ENDED:
-        raise LemmingError(
-            f"the engine ended with {status} on the copy: {error_text.strip()}", hint="run `lemming doctor`"
-        )
+        problem = f"the engine ended with {status} on the copy: {error_text.strip()}"
+        raise LemmingError(problem, hint="run `lemming doctor`")
 
 
 def _get_lock_holder(base: Path) -> Any:

@@ -138,9 +138,8 @@ def _count_problems(label: str, rows: list[_ReportedProblem], run: CheckRun) -> 
     """Count the problems of a command by severity."""
     levels = [row.problem.severity for row in rows]
     other_levels = {"validate": ["warning"], "doctor": ["warning"], "verify": ["note"]}
-    counts: Counts = {
-        f"{level}s": levels.count(level) for level in ("error", *other_levels.get(label, ["warning", "note"]))
-    }
+    shown_levels = ("error", *other_levels.get(label, ["warning", "note"]))
+    counts: Counts = {f"{level}s": levels.count(level) for level in shown_levels}
     if label == "doctor":
         counts["checks"] = len(rows)
     if label == "verify":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial, wraps
@@ -329,10 +328,10 @@ def parse_seconds(text: str) -> float:
     >>> [parse_seconds(text) for text in ("90", "2.5s", "10m", "2h", "1d")]
     [90.0, 2.5, 600.0, 7200.0, 86400.0]
     """
-    amount = _DURATION.fullmatch(text.strip())
-    if amount is None:
-        raise ValueError(f'expected seconds or a duration such as 90s, 10m, 2h or 1d, got "{text}"')
-    return float(amount["number"]) * _SECONDS_IN[amount["unit"]]
+    try:
+        return float(text) if text.strip().isdecimal() else parse_duration(text).total_seconds()
+    except UsageError as error:
+        raise ValueError(f'expected seconds or a duration such as 90s, 10m, 2h or 1d, got "{text}"') from error
 
 
 def parse_ticks_or_duration(text: str) -> int | str:
@@ -350,22 +349,27 @@ def parse_ticks_or_duration(text: str) -> int | str:
     return text
 
 
-_SECONDS_IN = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,9})?) ?(?P<unit>[smhd]?)", re.ASCII)
-
 AgentName = Annotated[str, argument("AGENT", "Name of the agent.")]
 AnyAgentName = Annotated[str | None, argument("AGENT", "Name of an agent; default: all agents.")]
 RequestId = Annotated[str, argument("ID", "Request id, a prefix of it, or AUTHOR/TICK_ID.")]
 AsPerson = Annotated[str | None, option("--as PERSON", "The person you act as; required when there are several.")]
-Batch = Annotated[
-    bool, option("--batch", "Use batch APIs for model calls: about half the price, results within a day.")
+Batch = Annotated[bool, option("--batch", "Use batch APIs for model calls: half the price, results within a day.")]
+Apply = Annotated[bool, option("--yes -y", "Apply the changes; without it, only list them.")]
+DryRun = Annotated[bool, option("--dry-run", "Show what would be written, and write nothing.")]
+Settings = Annotated[
+    list[str] | None,
+    option("--set FILE:POINTER=VALUE", "Override one value of a JSON file (JSON or plain text). Repeatable."),
+]
+BudgetUsd = Annotated[float | None, option("--budget USD", "Stop before a call could exceed this amount.", min=0)]
+SideEffects = Annotated[
+    bool, option("--allow-side-effects", "Also run tool calls with outside effects that have no recorded result.")
 ]
 Watch = Annotated[bool, option("--stream", "Stream model output as it arrives.")]
 Trust = Annotated[bool, option("--trust", "Grant, for this run only, the permissions that `lemming trust` lists.")]
 Quiet = Annotated[bool, option("-q --quiet", "Print errors only.")]
 Limit = Annotated[int | None, option("--limit N", "Show at most N rows and print how many were omitted.", min=1)]
 Newest = Annotated[
-    int | None, option("--newest N", "Check only the newest N journals and the newest N entries of each outbox.", min=1)
+    int | None, option("--newest N", "Check only the newest N journals and entries of each outbox.", min=1)
 ]
 
 

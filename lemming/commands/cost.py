@@ -85,9 +85,8 @@ def _print_costs_as_csv(by: str, rows: Sequence[CostRow]) -> None:
     print_data(",".join((by, *CSV_COLUMNS)))
     for row in rows:
         values = (getattr(row.cost, column) for column in CSV_COLUMNS)
-        print_data(
-            ",".join((_quote_csv(row.name), *("" if value is None else format_amount(value) for value in values)))
-        )
+        amounts = ("" if value is None else format_amount(value) for value in values)
+        print_data(",".join((_quote_csv(row.name), *amounts)))
 
 
 def _quote_csv(name: str) -> str:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lemming.commands.command_context import CommandContext, Quiet, Trust, argument, find_org, option
+from lemming.commands.command_context import (
+    BudgetUsd,
+    CommandContext,
+    Quiet,
+    Settings,
+    SideEffects,
+    Trust,
+    argument,
+    find_org,
+    option,
+)
 from lemming.commands.terminal import (
     format_count,
     format_usd,
@@ -52,9 +62,7 @@ def eval(
     model: Annotated[
         list[str] | None, option("--model KEY", "Run the cases with this model for all agents. Repeatable.")
     ] = None,
-    settings: Annotated[
-        list[str] | None, option("--set FILE:POINTER=VALUE", "Override one value of a JSON file. Repeatable.")
-    ] = None,
+    settings: Settings = None,
     arm: Annotated[
         list[str] | None,
         option(
@@ -68,12 +76,8 @@ def eval(
     record: Annotated[
         bool, option("--record", "Call models for answers that are not recorded, and record them.")
     ] = False,
-    budget: Annotated[
-        float | None, option("--budget USD", "Stop before a call could exceed this amount.", min=0)
-    ] = None,
-    tools: Annotated[
-        bool, option("--allow-side-effects", "Also run tool calls that send something; otherwise they are refused.")
-    ] = False,
+    budget: BudgetUsd = None,
+    tools: SideEffects = False,
     keep: Annotated[Path | None, option("--keep-failed DIR", "Keep the copies of failed runs in this folder.")] = None,
     out: Annotated[Path | None, option("--output FILE", "Write the results as JSON Lines.")] = None,
     junit_file: Annotated[Path | None, option("--junit FILE", "Write the results as JUnit XML.")] = None,
@@ -102,9 +106,7 @@ def eval(
     base = context.org
     output_paths = _resolve_output_paths(out, junit_file)
     if keep is not None and keep.expanduser().resolve().is_relative_to(Path(base).resolve()):
-        raise UsageError(
-            "--keep must name a folder outside the organisation", where=str(keep), hint="name another folder"
-        )
+        raise UsageError("--keep must name a folder outside the organisation", where=str(keep), hint="name another")
     spending = SpendingBudget(budget)
     agree = partial(_confirm_trust, base, trusts=trust, records=record, can_ask=not context.as_json)
     run_options = RunOptions(
@@ -171,11 +173,9 @@ def _print_run(result: Result) -> None:
     name = f"{result.case} ({result.arm}, run {result.repeat + 1})"
     if result.is_passed:
         failed = len(result.not_done)
-        remark = (
-            f", though {format_count(failed, 'turn')} failed: {one_line(result.not_done[0], _LINE_WIDTH)}"
-            if failed
-            else ""
-        )
+        remark = ""
+        if failed:
+            remark = f", though {format_count(failed, 'turn')} failed: {one_line(result.not_done[0], _LINE_WIDTH)}"
         print_notice(f"{name}: passed{remark}", style="yellow" if failed else "plain")
         return
     print_notice(f"{name}: {'interrupted' if result.error else 'failed'}", style="red")

@@ -110,9 +110,8 @@ def export_a2a(
         else [agent_name for agent_name, other in agents.items() if has_model_turns(other, config)]
     )
     root = (url or NO_SERVER).rstrip("/")
-    cards = {
-        name: _build_agent_card(base, name, root if agent and url else f"{root}/{name}", binding) for name in names
-    }
+    base_url = "" if agent and url else "/{}"
+    cards = {name: _build_agent_card(base, name, root + base_url.format(name), binding) for name in names}
     if not url:
         print_warning(f"the address {NO_SERVER} is a placeholder: set your server with --url")
     if output is None:

@@ -65,9 +65,8 @@ def _render_dot(speakers: dict[str, str], arrows: list[Arrow]) -> Iterator[str]:
     for name, speaks in speakers.items():
         yield f'  "{_quote_label(name)}" [shape={_DOT_SHAPES[speaks]}];'
     for arrow in arrows:
-        attributes = (
-            f'style={_STYLES[arrow.kind]}, label="{_format_arrow_label(arrow)}", penwidth={_compute_line_width(arrow)}'
-        )
+        label, width = _format_arrow_label(arrow), _compute_line_width(arrow)
+        attributes = f'style={_STYLES[arrow.kind]}, label="{label}", penwidth={width}'
         yield f'  "{_quote_label(arrow.source)}" -> "{_quote_label(arrow.target)}" [{attributes}];'
     yield "}"
 

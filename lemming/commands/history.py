@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from lemming.commands.command_context import CommandContext, argument, option, require_agent_folder
+from lemming.commands.command_context import Apply, CommandContext, Settings, argument, option, require_agent_folder
 from lemming.commands.diff import OneAgent, OnlyStat, changes_to_json, print_changes, summarize_files
 from lemming.commands.terminal import (
     format_count,
@@ -143,13 +143,7 @@ def fork(
     context: CommandContext,
     folder: Annotated[Path, argument("DIR", "Folder for the fork: empty or new.")],
     at: Annotated[str, option("--at TICK", "Tick number, or a commit from `lemming history`.")],
-    settings: Annotated[
-        list[str] | None,
-        option(
-            "--set FILE:POINTER=VALUE",
-            "Override one value of a JSON file in the fork (JSON or plain text). Repeatable.",
-        ),
-    ] = None,
+    settings: Settings = None,
 ) -> None:
     """Create a copy that continues from a tick.
 
@@ -180,7 +174,7 @@ def fork(
 def rewind(
     context: CommandContext,
     to: Annotated[str, option("--to TICK", "Tick number, or a commit from `lemming history`.")],
-    is_sure: Annotated[bool, option("--yes -y", "Apply the changes; without it, only list them.")] = False,
+    is_sure: Apply = False,
 ) -> None:
     """Rewind this organisation to an earlier tick.
 
@@ -209,9 +203,7 @@ def _print_rewind(result: RewindResult) -> None:
     for file in result.changes.files:
         print_data(f"{file.change:<8}  {file.path}")
     journal_count = format_count(len(result.journals), "journal")
-    journals_text = (
-        f" moved to {result.archive_folder}" if result.archive_folder else " to be archived" if result.journals else ""
-    )
-    print_notice(
-        f"to tick {result.state.tick}: {summarize_files(result.changes.files)}, {journal_count}{journals_text}"
-    )
+    pending_text = " to be archived" if result.journals else ""
+    journals_text = f" moved to {result.archive_folder}" if result.archive_folder else pending_text
+    summary = summarize_files(result.changes.files)
+    print_notice(f"to tick {result.state.tick}: {summary}, {journal_count}{journals_text}")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.commands.command_context import CommandContext, argument, is_org, make_command_group, option
+from lemming.commands.command_context import CommandContext, DryRun, argument, is_org, make_command_group, option
 from lemming.commands.error_reporting import print_problem
 from lemming.commands.import_preview import ChangePreview, preview_changes
 from lemming.commands.new_agent import forget_former_agents
@@ -61,7 +61,7 @@ def apply(
         ),
     ] = None,
     yes: Annotated[bool, option("--yes -y", "Overwrite existing files and accept code from the document.")] = False,
-    dry_run: Annotated[bool, option("--dry-run", "Show what would be written, and write nothing.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Create or update an organisation from one file: its agents, models, settings and files.
 
@@ -95,9 +95,7 @@ def apply(
         for problem in preview.problems:
             print_problem(problem, org)
         folder_arg = f" {folder}" if folder else ""
-        print_notice(
-            f"it could not run, so nothing was written; next: fix {file}, then lemming apply {file}{folder_arg}"
-        )
+        print_notice(f"it could not run: nothing was written; next: fix {file}, then lemming apply {file}{folder_arg}")
         raise typer.Exit(ConfigError.exit_status)
     if dry_run or not changes:
         print_notice("nothing was written" if changes else "nothing to change")
@@ -184,7 +182,7 @@ def import_claude_command(
     into: Annotated[
         Path | None, option("--into ORG", "Target organisation; created if missing. Default: the nearest.")
     ] = None,
-    dry_run: Annotated[bool, option("--dry-run", "Show what would be written, and write nothing.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Import a coding project: AGENTS.md or CLAUDE.md, and Claude Code's subagents and skills.
 
@@ -200,9 +198,8 @@ def import_claude_command(
     writes = plan_import(base, result, template)
     if not (result.resumes or paths.GUIDE in result.optional):
         reasons = "; ".join(f"{remark.file}: {remark.message}" for remark in result.remarks[:3])
-        raise UsageError(
-            "no agents and no AGENTS.md found", where=str(source.folder), hint=reasons or "lemming import --help"
-        )
+        hint = reasons or "lemming import --help"
+        raise UsageError("no agents and no AGENTS.md found", where=str(source.folder), hint=hint)
     if not dry_run:
         if template:
             write_new_org(base, writes)

@@ -51,14 +51,9 @@ def preview_changes(base: Path, changes: list[PlannedWrite], names: Iterable[str
             fs.make_root(folder)
             _copy_settings(base, folder)
         write_changes(new_copy, changes)
-        old_permissions = {
-            (permission.does, *sorted(permission.bound_to.items())) for permission in _list_permissions(old_copy)
-        }
-        new_permissions = [
-            permission
-            for permission in _list_permissions(new_copy)
-            if (permission.does, *sorted(permission.bound_to.items())) not in old_permissions
-        ]
+        old_permissions = {*map(_permission_key, _list_permissions(old_copy))}
+        permissions = _list_permissions(new_copy)
+        new_permissions = [item for item in permissions if _permission_key(item) not in old_permissions]
         effects = [permission.does for permission in new_permissions if permission.needs_agreement]
         named_files = {file for permission in new_permissions for file in permission.bound_to}
         code_paths = [change.path for change in changes if is_code(change.path) and change.path not in named_files]
@@ -131,6 +126,10 @@ def _may_come_from_code(folder: Path, config: Config, problem: Problem) -> bool:
     return bool(config.org.plugins) or any(
         match[1].encode() in _IDENTIFIER.findall(fs.read_bytes(path, _LIMIT_BYTES)) for path in code_paths
     )
+
+
+def _permission_key(permission: RequiredPermission) -> tuple[object, ...]:
+    return permission.does, *sorted(permission.bound_to.items())
 
 
 def _problem_key(problem: Problem) -> tuple[str, str, str]:

@@ -291,12 +291,8 @@ def _print_next_steps(base: Path, folder: Path, answers: InitAnswers) -> None:
         other = f"lemming init DIR --template {folder.name}"
         print_notice(f"this is the {template}; `{other}` creates the other", style="yellow")
     if entry.provider == "scripted":
-        print_notice(
-            "this template replays recorded answers (see README.md); `lemming models use gpt` switches to a real model"
-        )
+        print_notice("this template replays answers (see README.md); `lemming models use gpt` takes a real model")
     elif entry.provider == "recorded":
-        print_notice(
-            "this template replays a recorded run (see README.md); `lemming models use claude-code` runs a harness"
-        )
+        print_notice("this template replays a run (see README.md); `lemming models use claude-code` runs a harness")
     elif template == "empty" and (limits := describe_limitations(entry)):
         print_notice(f"the model is {entry.model}, which {limits}: {WITH_TOOLS}")

@@ -174,9 +174,8 @@ def _unwrap(text: str) -> str:
 
 def _describe_repository(repository: Any) -> Iterator[SurveyItem]:
     branch = f"branch {repository.branch}" if repository.branch else "no branch (detached HEAD)"
-    yield SurveyItem(
-        str(repository.work_tree), f"taken: {branch}, commit {repository.commit[:12]}; nothing in it was changed"
-    )
+    state = f"taken: {branch}, commit {repository.commit[:12]}; nothing in it was changed"
+    yield SurveyItem(str(repository.work_tree), state)
     if repository.folder != repository.work_tree:
         yield SurveyItem(str(repository.folder), "taken: the main work tree, since this is a linked one")
     if repository.changes:
@@ -189,9 +188,8 @@ def _describe_repository(repository: Any) -> Iterator[SurveyItem]:
 def _describe_machine(harnesses: list[Any], chosen: Any) -> Iterator[SurveyItem]:
     for harness in harnesses:
         if harness.version:
-            result = (
-                "taken: the harness of coder" if harness.provider == chosen.provider else "not taken: one is enough"
-            )
+            is_chosen = harness.provider == chosen.provider
+            result = "taken: the harness of coder" if is_chosen else "not taken: one is enough"
             yield SurveyItem(f"{harness.program} {harness.version}", result)
     if not chosen.version:
         yield SurveyItem(chosen.program, f"missing: no harness is installed. {chosen.install}")

@@ -29,6 +29,7 @@ from lemming.kernel.journal.journal_records import (
     TurnResumed,
     TurnStarted,
 )
+from lemming.queries.sentences import describe_call
 
 _REDRAW_INTERVAL_S = 1.0
 _MIN_REDRAW_INTERVAL_S = 0.1
@@ -151,7 +152,8 @@ def _update_turn(turn: _Turn, event: ModelAsked | ModelReplied | ToolStarted | T
         case ModelReplied():
             turn.activity = "got an answer"
         case ToolStarted():
-            turn.activity = f"runs {event.tool}"
+            args = event.args if isinstance(event.args, dict) else {}
+            turn.activity = f"is about to {describe_call(event.tool, args)}"
         case ToolFinished():
             turn.activity, turn.tools = "", [*turn.tools, event.tool]
 

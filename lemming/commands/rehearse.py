@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.commands.command_context import CommandContext, Trust, option
+from lemming.commands.command_context import BudgetUsd, CommandContext, Settings, SideEffects, Trust, option
 from lemming.commands.diff import print_entry_difference, print_file_change
 from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import (
@@ -34,23 +34,13 @@ _LAST_TICK_BOUND = 10**12
 
 def rehearse(
     context: CommandContext,
-    settings: Annotated[
-        list[str] | None,
-        option(
-            "--set FILE:POINTER=VALUE",
-            "Override one value of a JSON file in the rehearsal (JSON or plain text). Repeatable.",
-        ),
-    ] = None,
+    settings: Settings = None,
     ticks: Annotated[str | None, option("--ticks A..B", "Ticks to include: 7, 3..9, 3.. or ..9. Default: all.")] = None,
-    budget: Annotated[
-        float | None, option("--budget USD", "Stop before a call could exceed this amount.", min=0)
-    ] = None,
+    budget: BudgetUsd = None,
     dry_run: Annotated[
         bool, option("--dry-run", "Call no model; show how many prompts would differ and the cost.")
     ] = False,
-    tools: Annotated[
-        bool, option("--allow-side-effects", "Also run tool calls with outside effects that have no recorded result.")
-    ] = False,
+    tools: SideEffects = False,
     keep: Annotated[
         Path | None, option("--keep DIR", "Keep the fork in this folder; continues an interrupted rehearsal.")
     ] = None,
@@ -150,9 +140,8 @@ def _print_spending(rehearsal: RehearsalResult) -> None:
         print_notice(f"stopped in tick {rehearsal.first}")
         return
     changes = [entry.change for entry in rehearsal.entries]
-    change_counts = ", ".join(
-        f"{changes.count(change)} {change}" for change in ("changed", "new", "gone") if change in changes
-    )
+    counts = {change: changes.count(change) for change in ("changed", "new", "gone")}
+    change_counts = ", ".join(f"{count} {change}" for change, count in counts.items() if count)
     print_notice(f"{_format_tick_range(rehearsal.first, rehearsal.last)}: entries: {change_counts or 'none differs'}")
     answers = format_count(rehearsal.reused, "answer")
     dollars = float(spending.dollars) if spending.calls > spending.unpriced else None

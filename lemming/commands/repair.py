@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from lemming.commands.backup import format_size
-from lemming.commands.command_context import CommandContext, Trust, argument, option, parse_seconds
+from lemming.commands.command_context import Apply, CommandContext, Trust, argument, option, parse_seconds
 from lemming.commands.terminal import (
     format_count,
     one_line,
@@ -136,7 +136,7 @@ _DEFAULT_AGE_S = 30 * 86_400.0
 
 def prune(
     context: CommandContext,
-    yes: Annotated[bool, option("--yes -y", "Apply the changes; without it, only list them.")] = False,
+    yes: Apply = False,
     older_than: Annotated[
         float | None,
         option(
@@ -213,7 +213,7 @@ def _print_surplus(items: list[PrunableItem], skipped: list[PrunableItem], *, is
 
 def upgrade(
     context: CommandContext,
-    yes: Annotated[bool, option("--yes -y", "Apply the changes; without it, only list them.")] = False,
+    yes: Apply = False,
 ) -> None:
     """Upgrade files to the current format; without --yes, list the changes.
 

@@ -93,6 +93,4 @@ def _print_state_root(base: OrgPath, into: Path) -> None:
     if differing:
         suffix = f" and {len(differing) - _MAX_FILES_NAMED} more" if len(differing) > _MAX_FILES_NAMED else ""
         file_list = ", ".join(differing[:_MAX_FILES_NAMED])
-        print_warning(
-            f"the organisation itself has the state root {original_root}; different files: {file_list}{suffix}",
-        )
+        print_warning(f"the organisation has the state root {original_root}; different files: {file_list}{suffix}")

@@ -52,8 +52,9 @@ from lemming.kernel.journal.journal_records import (
     TurnStarted,
     TurnStopped,
 )
-from lemming.kernel.journal.turn_report import EntryWritten, TickReport, ToolUseJson, TurnReport
+from lemming.kernel.journal.turn_report import EntryWritten, TickReport, TurnReport
 from lemming.kernel.org.organisation import OrgPath
+from lemming.queries.sentences import describe_entry, summarize_report
 
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
 _MIN_TEXT_WIDTH = 30
@@ -232,9 +233,8 @@ class Narrator:
         rows = [(entry["kind"], one_line(self._format_entry(turn.agent, entry), text_width)) for entry in turn.entries]
         if not rows:
             rows = [("", "no entries")]
-        other_effects = _describe_other_effects(turn)
-        if other_effects:
-            rows.append(("", other_effects))
+        if other_effects := summarize_report(turn.as_json(), with_entries=False):
+            rows.append(("", one_line(other_effects, 300)))
         lines = [f"  {name}  {kind:<8}  {text}" for kind, text in rows]
         return [f"{lines[0]}  {style_text(cost, 'dim', sys.stderr)}", *lines[1:]]
 
@@ -252,7 +252,6 @@ class Narrator:
 
     def _format_entry(self, author: str, entry: EntryWritten) -> str:
         from lemming.kernel.messages import EntryName, read_entry
-        from lemming.queries.sentences import describe_entry
 
         match = paths.ENTRY_FILE.match(entry["file"].rsplit("/", 1)[-1])
         if match is None:
@@ -281,9 +280,8 @@ def format_tick_start(event: TickBegins) -> str:
     if event.turns_left is None:
         return f"tick {event.tick}"
     answers = format_count(event.answers_kept + event.answers_missing, "answer")
-    answer_text = (
-        f"{event.answers_kept} of {answers} kept, not paid twice" if event.answers_kept else "no answer was recorded"
-    )
+    kept = f"{event.answers_kept} of {answers} kept, not paid twice"
+    answer_text = kept if event.answers_kept else "no answer was recorded"
     return f"tick {event.tick} continues: {answer_text}, {format_count(len(event.turns_left), 'turn')} left"
 
 
@@ -338,20 +336,6 @@ def compute_exit_status(report: TickReport, due: list[str]) -> int:
 def _format_turn_cost(turn: TurnReport) -> str:
     cost = f"{format_count(turn.credits, 'credit')}, {turn.duration_ms / 1000:.1f}s"
     return cost if turn.cost_usd is None else f"{cost}, {format_usd(turn.cost_usd)}"
-
-
-def _describe_other_effects(turn: TurnReport) -> str:
-    parts = [f"{tool['tool']}{_describe_tool_result(tool)}" for tool in turn.tools]
-    if turn.memory:
-        parts.append(f"remembered {', '.join(turn.memory)}")
-    parts += turn.remarks
-    return one_line("; ".join(parts), 300)
-
-
-def _describe_tool_result(tool: ToolUseJson) -> str:
-    if tool["success"]:
-        return ""
-    return " (waiting)" if tool.get("outcome") in ("pending", "deferred") else " (refused or failed)"
 
 
 _MIN_STREAM_WIDTH = 20

@@ -221,9 +221,8 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
     elif readers:
         next_turns = [(find_next_turn(base, agent, config, entry.tick), agent.name) for agent in readers]
         next_turns.sort(key=lambda pair: (pair[0].tick is None, pair[0].tick, pair[1]))
-        reader_list = _format_readers(
-            [f"{name} {'in ' if turn.at is None else ''}{turn.description}" for turn, name in next_turns]
-        )
+        turns = [f"{name} {'in ' if turn.at is None else ''}{turn.description}" for turn, name in next_turns]
+        reader_list = _format_readers(turns)
         print_notice(f"to be read by {reader_list} (tick {entry.tick} is next)")
     elif not entry.targets & {agent.name for agent in permitted_readers}:
         indirect_readers = [

@@ -76,9 +76,7 @@ def status(
 
     findings = count_findings(base, org_status.config) if org_status.last_commit else 0
     if limit is not None:
-        lines = sorted(
-            org_status.agent_statuses, key=lambda line: (not line.has_issue, not describe_pending(line.state))
-        )
+        lines = sorted(org_status.agent_statuses, key=lambda row: (not row.has_issue, not describe_pending(row.state)))
         org_status = replace(org_status, agent_statuses=[*context.limit_rows(lines, limit)])
     if not context.print_as_json("status", {**status_to_json(org_status), "findings": findings}):
         _print_status(context, org_status, summarize_inbox(org_status.waiting), findings)
@@ -142,10 +140,8 @@ def _format_tick_position(
     if engine:
         return f"tick {tick}; running: {describe_engine(engine)}"
     if is_interrupted:
-        answers, turns = (
-            format_count(progress["answers_kept"], "answer"),
-            format_count(len(progress["turns_left"]), "turn"),
-        )
+        answers = format_count(progress["answers_kept"], "answer")
+        turns = format_count(len(progress["turns_left"]), "turn")
         return f"tick {tick} was interrupted: {answers} kept, {turns} left; `lemming run-once` continues it"
     return f"tick {tick} is next; no engine is running"
 
@@ -163,6 +159,5 @@ def _print_issues(context: CommandContext, org_status: OrgStatus) -> None:
     for issue in group_issues(org_status.issues):
         report_problem(context, issue, "issue")
     if survey.warnings:
-        print_notice(
-            f"{format_count(len(survey.warnings), 'warning')} about resumes; `lemming validate` lists them", style="dim"
-        )
+        count = format_count(len(survey.warnings), "warning")
+        print_notice(f"{count} about resumes; `lemming validate` lists them", style="dim")

@@ -58,9 +58,8 @@ class _HealthProbe:
         text = f"no progress for {silent_s:.0f} s in tick {self._progress.tick}"
         hint = "restart the engine: it continues where it stopped"
         hang_issues = [make_issue("engine", text, hint, tick=self._progress.tick)]
-        org_status = load_org_status(
-            self._org, max_age_s=_parse_max_age(query), extra_issues=hang_issues if silent_s else []
-        )
+        issues = hang_issues if silent_s else []
+        org_status = load_org_status(self._org, max_age_s=_parse_max_age(query), extra_issues=issues)
         return Health(not org_status.issues, {"type": "status", **status_to_json(org_status)})
 
 

@@ -301,17 +301,20 @@ def print_columns(rows: Sequence[Sequence[str]]) -> None:
         print_text("\n".join(align_columns(rows)))
 
 
-def align_columns(rows: Sequence[Sequence[str]], max_widths: Sequence[int] = ()) -> list[str]:
-    """Return rows as lines of aligned columns that fit into the terminal, unless the last column may be wider."""
+def align_columns(rows: Sequence[Sequence[str]], max_widths: Sequence[int] = (), width: int = 0) -> list[str]:
+    """Return rows as lines of aligned columns, cut to a width.
+
+    By default, they fit into the terminal, unless the last column may be wider.
+    """
     max_widths = max_widths or [_FILE_WIDTH] * len(rows[0])
     cells = [[*map(one_line, row, max_widths)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    if max_widths[-1] > _FILE_WIDTH or not sys.stdout.isatty():
-        return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
-    limit = get_terminal_width(sys.stdout) - 2 * (len(widths) - 1)
-    while sum(widths) > limit and max(widths) > _MIN_COLUMN_WIDTH:
+    if not width and sys.stdout.isatty() and max_widths[-1] <= _FILE_WIDTH:
+        width = get_terminal_width(sys.stdout)
+    while width and sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > _MIN_COLUMN_WIDTH:
         widths[widths.index(max(widths))] -= 1
-    return [_truncate_line("  ".join(map(_pad_cell, row, widths)).rstrip()) for row in cells]
+    lines = ["  ".join(map(_pad_cell, row, widths)).rstrip() for row in cells]
+    return [f"{line[: width - 1]}…" if width and len(line) > width else line for line in lines]
 
 
 def _pad_cell(cell: str, width: int) -> str:

@@ -99,9 +99,8 @@ def _print_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> Non
     for result in turn.visible_results:
         _print_labelled_line("saw", one_line(f"result of {result['tool']}: {result['output']}", 400))
     if turn.prompt:
-        _print_labelled_line(
-            "prompt", f"{format_count(len(turn.prompt), 'message')}, {_count_prompt_chars(turn):,} characters"
-        )
+        size = f"{format_count(len(turn.prompt), 'message')}, {_count_prompt_chars(turn):,} characters"
+        _print_labelled_line("prompt", size)
         if prompts:
             _print_prompt(turn)
     for call in turn.calls:
@@ -153,9 +152,8 @@ def _print_entries(entries: list[ShownEntry]) -> None:
         if entry not in collapsed:
             _print_labelled_line("saw", _format_entry(entry))
     if collapsed:
-        _print_labelled_line(
-            "saw", f"{format_count(len(collapsed), 'entry', 'entries')} that it had seen before (--json lists them)"
-        )
+        count = format_count(len(collapsed), "entry", "entries")
+        _print_labelled_line("saw", f"{count} that it had seen before (--json lists them)")
 
 
 def _format_entry(entry: ShownEntry) -> str:

@@ -162,9 +162,8 @@ def show_tool(context: CommandContext, name: Name, agent: AsAgent = None) -> Non
     for key, schema in tool.parameters.get("properties", {}).items():
         requirement = "required" if key in required else "optional"
         constraints = {keyword: value for keyword, value in schema.items() if keyword != "description"}
-        print_data(
-            f"  {key}  {requirement}, {dump_compact(constraints).decode()}  {one_line(schema.get('description', ''))}"
-        )
+        about = one_line(schema.get("description", ""))
+        print_data(f"  {key}  {requirement}, {dump_compact(constraints).decode()}  {about}")
 
 
 @app.subcommand("call")

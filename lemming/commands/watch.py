@@ -14,6 +14,7 @@ from lemming.commands.command_context import CommandContext
 from lemming.commands.signals import StopSwitch, stop_on_signals
 from lemming.commands.terminal import (
     Style,
+    align_columns,
     format_count,
     format_usd,
     one_line,
@@ -113,17 +114,33 @@ def render_screen(data: Json, width: int, lines: int) -> list[str]:
     screen = [*_render_header(data["header"], width), *_render_waiting(data["waiting"]["items"], width)]
     free_lines = max(lines - len(screen) - 5, 4)
     agents, entries = data["agents"], data["feed"]["entries"]
-    shown_agents = min(len(agents["rows"]), max(free_lines // 2, free_lines - 1 - len(entries)))
-    hidden_agents = agents["total"] - shown_agents
-    agents_heading = f"AGENTS  {agents['total']}" + (
-        f", {hidden_agents} not shown: lemming status" if hidden_agents > 0 else ""
-    )
-    screen += [style_text(_truncate(agents_heading, width), "bold"), style_text(_format_column_heads(width), "dim")]
-    screen += [_format_agent_row(row, width) for row in agents["rows"][:shown_agents]]
+    rows = agents["rows"][: max(free_lines // 2, free_lines - 1 - len(entries))]
+    hidden = agents["total"] - len(rows)
+    heading = f"AGENTS  {agents['total']}{f', {hidden} not shown: lemming status' if hidden > 0 else ''}"
+    screen.append(style_text(_truncate(heading, width), "bold"))
+    cells = [[row["name"], row["label"], row["text"] or _get_last_text(row), _format_spent(row)] for row in rows]
+    styles = [_STATE_STYLES.get(row["state"], "plain") for row in rows]
+    screen += _render_table(["name", "now", "reason, or last entry", "credits"], cells, styles, width)
     screen += ["", style_text(_truncate("FEED, newest first; older entries: lemming outbox NAME", width), "bold")]
-    screen += [style_text(f"  {'tick':>6}  {'who':<16} {'kind':<9} text"[:width], "dim")]
-    screen += [_format_entry_row(entry, width) for entry in entries[: max(lines - len(screen), 1)]]
+    entries = entries[: max(lines - len(screen) - 1, 1)]
+    cells = [[str(entry["tick"]), entry["agent"], entry["kind"], entry["text"] or entry["says"]] for entry in entries]
+    screen += _render_table(["tick", "who", "kind", "text"], cells, ["plain"] * len(cells), width)
     return screen[:lines]
+
+
+def _render_table(headings: list[str], rows: list[list[str]], styles: list[Style], width: int) -> Iterator[str]:
+    aligned = align_columns([headings, *rows], width=max(width - 2, 1))
+    for line, style in zip(aligned, ("dim", *styles), strict=True):
+        yield style_text(f"  {line}", style)
+
+
+def _get_last_text(row: Json) -> str:
+    return str(row["last"]["text"]) if row.get("last") else ""
+
+
+def _format_spent(row: Json) -> str:
+    limit = "" if row.get("max_credits") is None else f" of {row['max_credits']:g}"
+    return "" if row.get("credits") is None else f"{row['credits']:g}{limit}"
 
 
 def _render_header(header: Json, width: int) -> Iterator[str]:
@@ -136,9 +153,8 @@ def _render_header(header: Json, width: int) -> Iterator[str]:
     parts = [f"{header['waiting']} waiting for you"]
     if spent := header["spent"]:
         limit_text = "" if spent["max"] is None else f" of {spent['max']:g}"
-        used_up = (
-            f", {spent['used_up']:g}{limit_text} used up" if limit_text and spent["used_up"] != spent["credits"] else ""
-        )
+        has_other = limit_text and spent["used_up"] != spent["credits"]
+        used_up = f", {spent['used_up']:g}{limit_text} used up" if has_other else ""
         dollars = None if spent["unpriced"] and not spent["dollars"] else spent["dollars"]
         credits = f"{spent['credits']:g}{'' if used_up else limit_text} credits{used_up}"
         parts.append(f"{credits}, {format_usd(dollars, unpriced=spent['unpriced'])}")
@@ -163,29 +179,6 @@ def _render_waiting(items: list[Json], width: int) -> Iterator[str]:
     if len(items) > _MAX_WAITING_SHOWN:
         yield style_text(f"  and {len(items) - _MAX_WAITING_SHOWN} more: lemming waiting", "dim")
     yield ""
-
-
-def _format_column_heads(width: int) -> str:
-    """Return the column heads of the agent table."""
-    text_width = width - 52
-    wide_columns = f" {'reason, or last entry':<{text_width}} {'credits':>14}" if text_width > 18 else ""
-    return f"  {'name':<16} {'now':<15}{wide_columns}"[:width]
-
-
-def _format_agent_row(row: Json, width: int) -> str:
-    state, text_width = row["state"], width - 52
-    text = row["text"] or (row["last"]["text"] if row.get("last") else "")
-    spent = "" if row.get("credits") is None else f"{row['credits']:g}"
-    if row.get("max_credits") is not None:
-        spent += f" of {row['max_credits']:g}"
-    state_text = style_text(_truncate(row["label"], 15).ljust(15), _STATE_STYLES.get(state, "plain"))
-    wide_columns = f" {_truncate(text, text_width):<{text_width}} {_truncate(spent, 14):>14}" if text_width > 0 else ""
-    return f"  {_truncate(row['name'], 16):<16} {state_text}{wide_columns}"
-
-
-def _format_entry_row(entry: Json, width: int) -> str:
-    prefix = f"  {entry['tick']:>6}  {_truncate(entry['agent'], 16):<16} {entry['kind']:<9} "
-    return prefix + _truncate(entry["text"] or entry["says"], width - len(prefix))
 
 
 def _truncate(text: str, width: int) -> str:

@@ -57,11 +57,8 @@ def try_text(org: Organisation, file: str, text: str, *, is_dry: bool, longest_s
         message = f"the trial took longer than {longest_s:g} seconds; `lemming rehearse` has no limit"
         result = replace(result, stopped_by=UsageError(message))
     has_differences = not (is_dry and result.unrecorded_prompts)
-    return {
-        **_cost_to_json(result),
-        **(_differences_to_json(result) if has_differences else {}),
-        "is_dry": not has_differences,
-    }
+    differences = _differences_to_json(result) if has_differences else {}
+    return {**_cost_to_json(result), **differences, "is_dry": not has_differences}
 
 
 @contextlib.contextmanager

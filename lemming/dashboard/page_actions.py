@@ -7,12 +7,10 @@ from typing import Any
 
 from lemming.dashboard.file_edits import fork_to_sibling, save_file
 from lemming.kernel.access.code_guard import guard_code
-from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.pending_approvals import PatchEdit, find_call_review
-from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.obligations.answer_fields import get_answer_schema, parse_field
@@ -40,22 +38,17 @@ def run_action(org: Organisation, name: str, arguments: Json, person: str | None
         hint = did_you_mean(name[:80], list(ACTIONS)) or f"use one of {', '.join(ACTIONS)}"
         raise UsageError(f'there is no action "{name[:80]}"', hint=hint)
     with guard_code(_require_code_trust):
-        return ACTIONS[name](org, arguments, person or _get_text(arguments, "person") or None)
+        result = ACTIONS[name](org, arguments, person or _get_text(arguments, "person") or None)
+    return _entry_to_json(result) if isinstance(result, OutboxEntry) else result
 
 
 def _require_code_trust(org: Organisation) -> None:
     """Raise `NotTrusted` if code of the organisation needs a missing agreement."""
-    from lemming.operations.permission_grants import PermissionGrants
-    from lemming.queries.permissions_required import list_required_permissions  # only imported if code could be loaded
+    from lemming.queries.screens.trust_screen import list_permissions  # only imported if code could be loaded
 
-    permissions = list_required_permissions(org, load_config(org), survey_agents(org).agents.values())
-    missing = [
-        permission
-        for permission in PermissionGrants(org.base).find_missing(permissions)
-        if permission.permission.needs_agreement
-    ]
+    missing = [row.missing for row in list_permissions(org) if row.missing and row.permission.needs_agreement]
     if missing:
-        summary = "; ".join(str(permission) for permission in missing[:3])
+        summary = "; ".join(map(str, missing[:3]))
         hint = "see it with `lemming trust`, grant it with `lemming trust --yes`"
         raise NotTrusted(f"the workspace is not trusted: {summary}", hint=hint)
 
@@ -76,18 +69,11 @@ def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json
     entry = decide(org, reference, decision, person=person, text=text, edits=edits, patch_edit=patch_edit)  # type: ignore[arg-type]
     if is_for_tool and call:
         standing_approval = require_fact("gates.add_standing_approval")(org, call, request.asker)
-        return {
-            **_entry_to_json(entry),
-            "gate": standing_approval.line,
-            "told": standing_approval.describe(is_written=True),
-        }
-    waiting_calls = (
-        find_blocking_requests(org, load_requests(org), request.identity) if call and decision == "approve" else []
-    )
-    return {
-        **_entry_to_json(entry),
-        **({"beside": [waiting_call.id for waiting_call in waiting_calls]} if waiting_calls else {}),
-    }
+        told = standing_approval.describe(is_written=True)
+        return {**_entry_to_json(entry), "gate": standing_approval.line, "told": told}
+    is_approved = call and decision == "approve"
+    others = find_blocking_requests(org, load_requests(org), request.identity) if is_approved else []
+    return {**_entry_to_json(entry), **({"beside": [other.id for other in others]} if others else {})}
 
 
 def _load_patch_file(org: Organisation, arguments: Json, _person: str | None) -> Json:
@@ -115,69 +101,59 @@ def _preview_standing_approval(org: Organisation, arguments: Json, _person: str 
     return {"gate": standing_approval.line, "told": standing_approval.describe(is_written=False)}
 
 
-def _undo_entry(org: Organisation, arguments: Json, person: str | None) -> Json:
+def _undo_entry(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
     """Take back a person's entry before any tick has read the entry."""
-    return _entry_to_json(retract_entry(org, _require_text(arguments, "identity"), person=person))
+    return retract_entry(org, _require_text(arguments, "identity"), person=person)
 
 
-def _answer_request(org: Organisation, arguments: Json, person: str | None) -> Json:
+def _answer_request(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
     """Answer a request with a text or with form fields, or refuse to answer."""
     reference = _get_text(arguments, "id")
     request = find_request(load_requests(org).requests, reference)
     schema = get_answer_schema(request)
     typed = {name: text for name, text in _get_texts(arguments, "fields").items() if text != ""}
     fields = {name: parse_field(schema, name, text) for name, text in typed.items()}
-    is_refused = arguments.get("refuse") is True
-    return _entry_to_json(
-        write_answer(org, reference, person=person, text=_get_text(arguments, "text"), fields=fields, refuse=is_refused)
-    )
+    text, is_refused = _get_text(arguments, "text"), arguments.get("refuse") is True
+    return write_answer(org, reference, person=person, text=text, fields=fields, refuse=is_refused)
 
 
-def _cancel_request(org: Organisation, arguments: Json, person: str | None) -> Json:
+def _cancel_request(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
     """Cancel a request."""
-    return _entry_to_json(
-        write_cancel(org, _get_text(arguments, "id"), person=person, text=_get_text(arguments, "text"))
-    )
+    return write_cancel(org, _get_text(arguments, "id"), person=person, text=_get_text(arguments, "text"))
 
 
-def _send_message(org: Organisation, arguments: Json, person: str | None) -> Json:
+def _send_message(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
     """Send a message to a single agent, or to all readers of the person."""
     text, recipient = _require_text(arguments, "text"), _get_text(arguments, "to")
     snapshot = load_requests(org)
     author = choose_person(snapshot, person)
     if recipient and recipient not in snapshot.agent_names:
-        raise UsageError(
-            f'there is no agent "{recipient[:80]}"', hint=did_you_mean(recipient[:80], sorted(snapshot.agent_names))
-        )
-    return _entry_to_json(
-        write_payload(org, author, "message", {"text": text, **({"target": recipient} if recipient else {})})
-    )
+        hint = did_you_mean(recipient[:80], sorted(snapshot.agent_names))
+        raise UsageError(f'there is no agent "{recipient[:80]}"', hint=hint)
+    return write_payload(org, author, "message", {"text": text, **({"target": recipient} if recipient else {})})
 
 
-def _say_at_once(org: Organisation, arguments: Json, person: str | None) -> Json:
+def _say_at_once(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
     """Send an urgent message to an agent: a running turn shows it at its next step."""
     snapshot = load_requests(org)
     author, agent = choose_person(snapshot, person), _require_text(arguments, "to")
-    return _entry_to_json(write_urgent_message(org, snapshot, agent, _require_text(arguments, "text"), person=author))
+    return write_urgent_message(org, snapshot, agent, _require_text(arguments, "text"), person=author)
 
 
-def _send_request(org: Organisation, arguments: Json, person: str | None) -> Json:
+def _send_request(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
     """Send a request to an agent; the answer arrives after an engine has run the agent's turn."""
     snapshot = load_requests(org)
     author, agent = choose_person(snapshot, person), _require_text(arguments, "to")
     conversation = _get_text(arguments, "conversation")
     target = get_conversation_assignee(snapshot, author, agent, conversation)
-    entry = write_request(
-        org, snapshot, target, _require_text(arguments, "text"), person=author, conversation=conversation
-    )
-    return _entry_to_json(entry)
+    text = _require_text(arguments, "text")
+    return write_request(org, snapshot, target, text, person=author, conversation=conversation)
 
 
 def _save_file(org: Organisation, arguments: Json, _: str | None) -> Json:
     """Save a file edited on the page, unless the text has errors or the file has changed in the meantime."""
-    return save_file(
-        org, _require_text(arguments, "file"), _get_text(arguments, "text"), was=_get_text(arguments, "was")
-    )
+    text, former = _get_text(arguments, "text"), _get_text(arguments, "was")
+    return save_file(org, _require_text(arguments, "file"), text, was=former)
 
 
 def _fork_org(org: Organisation, arguments: Json, _: str | None) -> Json:
@@ -196,7 +172,7 @@ def _try_file(org: Organisation, arguments: Json, _: str | None) -> Json:
 TAKE_LONG = frozenset({"try"})
 """Actions that may take long and change nothing."""
 
-ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
+ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json | OutboxEntry]] = {
     "decide": _decide_call,
     "always": _preview_standing_approval,
     "patch-file": _load_patch_file,
@@ -211,7 +187,7 @@ ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
     "fork": _fork_org,
     "try": _try_file,
 }
-"""Actions by name. Each takes the organisation, the posted arguments, and the person."""
+"""Actions by name. Each takes the organisation, the posted arguments, and the person; some return a new entry."""
 
 
 def _entry_to_json(entry: OutboxEntry) -> Json:

@@ -24,8 +24,7 @@ from lemming.queries.views.tick_view import MAX_ROWS, load_recorded_tick, turn_t
 from lemming.queries.views.view_registry import build_view
 
 Json = dict[str, Any]
-AGENTS, TICKS, ENTRIES, TEXT_CHARS = 200, 20, 30, 400  # limits of the summary
-
+AGENTS, ENTRIES, TEXT_CHARS = 200, 30, 400  # limits of the summary
 TICKS, MAX_TICKS = 50, 500
 MAX_ENTRIES, ENTRIES_PER_PAGE = 2000, 200
 MAX_AGENTS, MAX_FULL_AGENTS, AGENTS_PER_PAGE, MAX_AGENTS_WITH_MAPS = 2000, 100, 200, 40
@@ -138,12 +137,9 @@ class _ReportBuilder:
     def _build_lists(self) -> Json:
         """Return the tables of the declared screens, without tables foreign to the organisation."""
         tables = {}
-        for screen in iter_screens():
+        for name in (screen.name for screen in iter_screens() if screen.query and not screen.is_local):
             with suppress(LemmingError):
-                if screen.query:
-                    tables[make_view_key("screen", screen=screen.name)] = build_view(
-                        self._org, "screen", {"screen": screen.name}
-                    )
+                tables[make_view_key("screen", screen=name)] = build_view(self._org, "screen", {"screen": name})
         return tables
 
     def _build_agents(self) -> Json | None:
@@ -172,9 +168,7 @@ class _ReportBuilder:
         count = 0
         while page := self._load_view("feed", "feed", **parameters):
             entries = page["entries"]
-            selected = [
-                entry for entry in entries if first <= entry["tick"] and (is_newest or entry["tick"] < end_tick)
-            ]
+            selected = [row for row in entries if first <= row["tick"] and (is_newest or row["tick"] < end_tick)]
             yield selected
             count += len(selected)
             self._remaining_bytes["feed"] -= sum(len(dump_compact(entry)) for entry in selected)
@@ -191,9 +185,8 @@ class _ReportBuilder:
         threads: list[Json] = []
         for entry in self._entries:
             if entry["request"] and entry["identity"] not in thread_indexes:
-                thread = self._load_view(
-                    make_view_key("thread", of=entry["identity"]), "feed", thread=entry["identity"]
-                )
+                of = entry["identity"]
+                thread = self._load_view(make_view_key("thread", of=of), "feed", thread=of)
                 size = len(dump_compact(thread)) if thread is not None else 0
                 if thread is not None and size <= self._remaining_bytes["threads"]:
                     self._remaining_bytes["threads"] -= size

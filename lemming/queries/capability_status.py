@@ -40,9 +40,8 @@ def list_capability_names(config: Config, agents: Iterable[Agent]) -> list[str]:
 def collect_capability_status(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[CapabilityStatus]]:
     """Return the status lines of the capabilities in use, by capability name, without empty entries."""
     users = map_users(config, survey)
-    status_by_name = {
-        name: _load_status_lines(Organisation.from_path(base), config, name, users[name]) for name in sorted(users)
-    }
+    org = Organisation.from_path(base)
+    status_by_name = {name: _load_status_lines(org, config, name, users[name]) for name in sorted(users)}
     return {name: lines for name, lines in status_by_name.items() if lines}
 
 

@@ -216,10 +216,8 @@ def select_cases(base: OrgPath, names: list[str]) -> list[str]:
     existing_names = list_case_names(base)
     for name in names:
         if name not in existing_names:
-            hint = (
-                did_you_mean(name, existing_names)
-                or f"cases: {', '.join(existing_names) or 'none'}; see docs/history.md"
-            )
+            listed = f"cases: {', '.join(existing_names) or 'none'}; see docs/history.md"
+            hint = did_you_mean(name, existing_names) or listed
             raise UsageError(f'case "{name}" does not exist in {paths.EVALS}/', hint=hint)
     if not existing_names:
         raise UsageError("no cases exist here", where=f"{paths.EVALS}/", hint=f"write {case_file('first')}")

@@ -111,10 +111,7 @@ def _validate_judge(judge_check: JudgeCheck, pointer: str) -> Iterator[CaseViola
     except TypeMismatch as error:
         yield f"{pointer}/by", str(error), 'write a program as an expectation: "command"'
     if (judge_check.entry is None) == (not judge_check.file):
-        yield (
-            pointer,
-            "the judge must be shown either entries or a file",
-            'write for example "entry": {"author": "ada"}',
-        )
+        hint = 'write for example "entry": {"author": "ada"}'
+        yield pointer, "the judge must be shown either entries or a file", hint
     if judge_check.entry:
         yield from _validate_conditions(judge_check.entry, f"{pointer}/entry")

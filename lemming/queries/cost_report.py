@@ -70,18 +70,7 @@ class Cost(NamedTuple):
 
     def add(self, other: Cost) -> Cost:
         """Return the sum of both costs."""
-        dollars = self.cost_usd if other.cost_usd is None else (self.cost_usd or ZERO) + other.cost_usd
-        return Cost(
-            self.turns + other.turns,
-            self.calls + other.calls,
-            self.credits + other.credits,
-            dollars,
-            self.unpriced_calls + other.unpriced_calls,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.recorded_tokens + other.recorded_tokens,
-        )
+        return Cost._make(one if two is None else (one or 0) + two for one, two in zip(self, other, strict=True))
 
     def subtract(self, part: Cost) -> Cost:
         """Return the remainder of a ledger after subtracting a part; ledgers count neither turns nor calls."""

@@ -38,13 +38,13 @@ class Account:
     standing: AgentPresence
     turns: int
     spent: float
-    used_up: float
-    judged: float
-    max_credits: float | None
-    overrides: float | None
-    soft_cap: float | None
-    passed_on: float
-    left: float | None
+    used_up: float = 0.0
+    judged: float = 0.0
+    max_credits: float | None = None
+    overrides: float | None = None
+    soft_cap: float | None = None
+    passed_on: float = 0.0
+    left: float | None = None
     cost_usd: float | None
     unpriced_calls: int
     input_tokens: int
@@ -123,19 +123,9 @@ def load_removed_accounts(base: OrgPath) -> list[Account]:
         Account(
             agent=name,
             standing="removed",
-            turns=cost.turns,
             spent=float(cost.credits),
-            used_up=0.0,
-            judged=0.0,
-            max_credits=None,
-            overrides=None,
-            soft_cap=None,
-            passed_on=0.0,
-            left=None,
             cost_usd=None if cost.cost_usd is None else float(cost.cost_usd),
-            unpriced_calls=cost.unpriced_calls,
-            input_tokens=cost.input_tokens,
-            output_tokens=cost.output_tokens,
+            **{key: getattr(cost, key) for key in ("turns", "unpriced_calls", "input_tokens", "output_tokens")},
         )
         for name, cost in load_removed_costs(base).items()
     ]
@@ -175,9 +165,8 @@ class AgentDetails(NamedTuple):
 
 def load_agent_details(base: OrgPath, agent: Agent, config: Config) -> AgentDetails:
     """Return the current details of an agent; raise `CorruptState` for a damaged ledger."""
-    readers = sorted(
-        reader.name for reader in load_validated_survey(base).agents.values() if reader.may_read(agent.name)
-    )
+    agents = load_validated_survey(base).agents.values()
+    readers = sorted(reader.name for reader in agents if reader.may_read(agent.name))
     upcoming = find_next_turn(base, agent, config, load_tick(base))
     state = read_state(base, agent.name)
     return AgentDetails(agent, readers, state, load_account(base, agent, config), upcoming)

@@ -77,11 +77,8 @@ def validate_text(base: OrgPath, file: str, raw: bytes) -> list[Problem]:
 
 def _validate_settings(base: OrgPath, file: str, raw: bytes) -> Iterator[Problem]:
     """Yield the problems of this settings file only; problems of other broken files are skipped."""
-    yield from (
-        locate_problem(problem, base, raw)
-        for problem in _validate_with_settings(base, file, raw)
-        if problem.file == file
-    )
+    problems = (problem for problem in _validate_with_settings(base, file, raw) if problem.file == file)
+    yield from (locate_problem(problem, base, raw) for problem in problems)
 
 
 def _validate_with_settings(base: OrgPath, file: str, raw: bytes) -> Iterator[Problem]:

@@ -167,10 +167,8 @@ def explain_wait(org: Organisation, config: Config, first_name: str, second_name
         if name not in agents:
             raise UsageError(f'agent "{name}" does not exist', hint=suggest_agent(name, list(agents)))
         if not has_model_turns(agents[name], config):
-            raise UsageError(
-                f"{name} takes no turns: a person or a channel writes its entries",
-                hint="name two agents that take turns",
-            )
+            message = f"{name} takes no turns: a person or a channel writes its entries"
+            raise UsageError(message, hint="name two agents that take turns")
     if first_name == second_name:
         raise UsageError("expected two agents, got the same one twice", hint="name two agents")
     earlier, later = sort_by_fire_point([agents[first_name], agents[second_name]])

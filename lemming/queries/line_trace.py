@@ -10,12 +10,11 @@ from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.integers import parse_int
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
 from lemming.kernel.inboxes.capability_state import find_call_notes
-from lemming.kernel.inboxes.entry_index import EntryIndex
-from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_view import RequestView
+from lemming.queries.views.moments import find_entry
 
 Json = dict[str, Any]
 
@@ -106,7 +105,7 @@ def _describe_turn(org: Organisation, turn: TurnRecord, call: ToolUse) -> Json:
     note = next(find_call_notes(call.kept), None)
     asked_call = next((str(state["id"]) for state in call.kept.values() if "id" in state), "")
     tick = parse_int(asked_call.partition("/")[0]) or turn.tick
-    decision = _load_entry(org, note.entry) if note else None
+    decision = find_entry(org, note.entry) if note else None
     snapshots = turn.started.given.values() if turn.started else ()
     snapshot: Json = next((values for values in snapshots if "harness" in values), {})
     model = next((model_call.model for model_call in reversed(turn.calls)), "") or (
@@ -131,8 +130,3 @@ def _describe_request(org: Organisation, identity: str) -> Json:
         return {"request": identity, "asked_by": identity.partition("/")[0], "first_request": identity}
     first = requests.get_root(request)
     return {"request": identity, "asked_by": first.asker, "first_request": first.identity, "text": first.text}
-
-
-def _load_entry(org: Organisation, identity: str) -> OutboxEntry | None:
-    entry = next((org.get_cache(EntryIndex).read(name) for name in parse_identities([identity])), None)
-    return entry if isinstance(entry, OutboxEntry) else None

@@ -81,9 +81,8 @@ def check_served_model(server: KeylessServer, served: ServedModels, model: str) 
     if not served.names:
         return Readiness(False, f"{address} serves no model", _suggest_fix(server.kind, model))
     shown_names = ", ".join(served.names[:_MAX_NAMES_SHOWN])
-    remaining_count = (
-        f" and {len(served.names) - _MAX_NAMES_SHOWN} more" if len(served.names) > _MAX_NAMES_SHOWN else ""
-    )
+    left = len(served.names) - _MAX_NAMES_SHOWN
+    remaining_count = f" and {left} more" if left > 0 else ""
     fix = did_you_mean(model, list(served.names)) or _suggest_fix(server.kind, model)
     return Readiness(False, f'"{model}" is not served at {address}, which serves {shown_names}{remaining_count}', fix)
 
@@ -121,9 +120,8 @@ def _check_local_model(entry: ModelEntry) -> Readiness:
         return Readiness(False, "xllamacpp is not installed", install_command("local"))
     if path := entry.options.get("path"):
         is_there = Path(path).expanduser().is_file()
-        return Readiness(
-            is_there, f"weights at {path}" if is_there else f"file {path} does not exist", "check options.path"
-        )
+        remark = f"weights at {path}" if is_there else f"file {path} does not exist"
+        return Readiness(is_there, remark, "check options.path")
     try:
         return Readiness(True, f"weights at {find_weights(entry.model)}")
     except LemmingError as error:

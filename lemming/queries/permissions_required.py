@@ -120,9 +120,8 @@ def _find_used_capabilities(config: Config, agents: Sequence[Agent], servers: Co
         if source not in PREFIXES:
             is_used = bool(getattr(config.org, source))
         else:
-            is_used = bool(servers) or any(
-                tool.startswith(source) for agent in agents for tool in agent.permissions.tools
-            )
+            tools = (tool for agent in agents for tool in agent.permissions.tools)
+            is_used = bool(servers) or any(tool.startswith(source) for tool in tools)
         if is_used:
             yield name
 

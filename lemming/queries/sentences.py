@@ -13,7 +13,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.decisions import is_approval_request
 from lemming.kernel.obligations.pending_approvals import find_call_review
 from lemming.kernel.obligations.request_payloads import parse_references
-from lemming.libraries.wording import shorten_line, to_text
+from lemming.libraries.wording import format_count, shorten_line, to_text
 
 if TYPE_CHECKING:
     from lemming.journal_tools.recorded_tick import TurnRecord
@@ -161,6 +161,26 @@ def describe_effects(turn: TurnRecord) -> Iterator[EffectSentence]:
         yield EffectSentence("remark", "remark", "", remark)
     if report.notes:
         yield EffectSentence("notes", "notes", "", report.notes)
+
+
+def summarize_report(report: Mapping[str, Any], *, with_entries: bool = True) -> str:
+    """Return a turn's report in words: entries, tools, files, memories and remarks.
+
+    >>> summarize_report({"entries": [{}], "tools": [{"tool": "shell", "success": False}], "memory": ["goal"]})
+    'wrote 1 entry; shell (refused or failed); remembered goal'
+    """
+    entries, tools = len(report.get("entries") or ()) if with_entries else 0, report.get("tools") or ()
+    paths = (str(file["path"] if isinstance(file, dict) else file) for file in report.get("files") or ())
+    files = [path.rpartition("/")[2] for path in paths if "/outbox/" not in path and "/memory/" not in path]
+    parts = [f"wrote {format_count(entries, 'entry', 'entries')}"] if entries else []
+    parts += [f"{use['tool']}{'' if use['success'] else _format_failure(use)}" for use in tools]
+    parts += [f"wrote {', '.join(files)}"] if files else []
+    parts += [f"remembered {', '.join(report['memory'])}"] if report.get("memory") else []
+    return "; ".join([*parts, *(report.get("remarks") or ())])
+
+
+def _format_failure(use: Mapping[str, Any]) -> str:
+    return " (waiting)" if use.get("outcome") in ("pending", "deferred") else " (refused or failed)"
 
 
 def describe_payload(payload: Mapping[str, Any]) -> str:

@@ -110,9 +110,8 @@ def _find_wake_cycles(working: AgentMap, config: Config) -> Iterator[Problem]:
 
 def _is_bounded(agent: Agent, config: Config) -> bool:
     """Return True if a limit ends the agent's spending, or the agent runs by the clock."""
-    has_spending_gate = any(
-        gate.at == "spend" for settings in (config.org, agent) for gate in settings.extensions.get("gates", ())
-    )
+    gates = (gate for settings in (config.org, agent) for gate in settings.extensions.get("gates", ()))
+    has_spending_gate = any(gate.at == "spend" for gate in gates)
     max_credits = resolve_credits(config, agent.name, agent.credits).max_credits
     return has_spending_gate or max_credits is not None or agent.schedule.cron is not None
 

@@ -158,9 +158,8 @@ def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> T
         entry_counts[record.agent_name] += len(record.report.entries)
     for record in turn_ends:
         entry_ids = {entry["id"] for entry in record.report.entries}
-        own_entries = (
-            read_outbox_entries(base, record.agent_name, 2 * entry_counts[record.agent_name]) if entry_ids else []
-        )
+        limit = 2 * entry_counts[record.agent_name]
+        own_entries = read_outbox_entries(base, record.agent_name, limit) if entry_ids else []
         snapshot.mail.add(record.agent_name, [entry for entry in own_entries if entry.id in entry_ids], record.turn)
     started_turns = {record.agent: record for record in records if isinstance(record, TurnStarted)}
     ended_turn_keys = {record.turn_key for record in turn_ends}

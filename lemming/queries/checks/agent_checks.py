@@ -61,10 +61,8 @@ def _find_useless_fallbacks(agent: Agent, config: Config) -> dict[int, tuple[str
     previous_keys = [agent.model.key]
     for index, key in enumerate(agent.model.fallback):
         if key in previous_keys:
-            reasons[index] = (
-                f'model key "{key}" has already been tried',
-                "name each model key once, and not model.key",
-            )
+            hint = "name each model key once, and not model.key"
+            reasons[index] = f'model key "{key}" has already been tried', hint
         elif reason := _explain_invalid_fallback(key, agent, config):
             reasons[index] = (reason, "choose a fallback model that reads the same prompt")
         previous_keys.append(key)

@@ -216,9 +216,7 @@ def _check_channels(run: CheckRun) -> Iterator[Problem]:
         fix = "run `lemming run-forever --serve PORT`, or `lemming channels serve` beside it; or `lemming service --serve PORT`"
         problems.append(Problem(text, hint=fix, severity="warning"))
     elif states and not problems:
-        traffic = ", ".join(
-            f"{channel.agent} ({channel.arrived} received, {channel.delivered} sent)" for channel in states
-        )
+        traffic = ", ".join(f"{row.agent} ({row.arrived} received, {row.delivered} sent)" for row in states)
         problems.append(make_note(traffic))
     yield from problems
 

@@ -46,9 +46,8 @@ def describe_interval(schedule: AgentSchedule) -> str:
     if schedule.cron is not None:
         from lemming.libraries.cron_expressions import describe_cron
 
-        by_clock = (
-            f"{describe_cron(schedule.cron)} ({schedule.cron}, {schedule.timezone or 'the zone of the organisation'})"
-        )
+        zone = schedule.timezone or "the zone of the organisation"
+        by_clock = f"{describe_cron(schedule.cron)} ({schedule.cron}, {zone})"
         text = by_clock if every == 1 else f"{by_clock} and {text}"
     if point := fire_point(schedule):
         text += f" at {point:.2f}"

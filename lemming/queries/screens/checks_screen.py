@@ -59,6 +59,7 @@ DOCTOR = Screen(
     query=list_machine_checks,
     row=CheckedRow,
     is_table=False,
+    is_local=True,
     style=lambda row: _STYLES.get(row.problem.severity, "plain"),
     columns=(
         Column(

@@ -11,13 +11,11 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.times import parse_duration
-from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import OrgPath
 from lemming.queries.screens.screen import OMITTED, Column, Parameter, RowStyle, Screen, ScreenResult
 
 Line = dict[str, Any]
 Level = Literal["debug", "info", "warning", "error", "critical"]
-_BLOCK_BYTES = 64 << 10
 _LEVELS = get_args(Level)
 
 
@@ -50,27 +48,20 @@ class LogReader:
 
     def read_newest(self, number: int) -> list[Line]:
         """Return the newest matching lines, at most `number`."""
-        lines = self._read_tail(number) if self._filter.matches_everything else self._read_appended()
+        lines = self._read_lines()
+        lines = lines[-number:] if self._filter.matches_everything else lines
         return self._select(lines)[-number:] if number else []
 
     def read_appended(self) -> list[Line]:
         """Return the matching lines since the last call. A truncated file is read from the start."""
-        return self._select(self._read_appended())
+        return self._select(self._read_lines())
 
-    def _read_tail(self, number: int) -> list[bytes]:
-        try:
-            end, raw = self._file.stat().st_size, fs.read_tail(self._file, _BLOCK_BYTES, number + 1)
-        except FileNotFoundError:
-            return []
-        whole = raw[: raw.rfind(b"\n") + 1]
-        self._end = end - (len(raw) - len(whole))
-        return whole.splitlines()
-
-    def _read_appended(self) -> list[bytes]:
+    def _read_lines(self) -> list[bytes]:
+        """Return the complete lines since the last call."""
         try:
             with self._file.open("rb") as stream:
-                stream.seek(self._end if self._file.stat().st_size >= self._end else 0)
-                start, raw = stream.tell(), stream.read()
+                start = stream.seek(self._end if self._file.stat().st_size >= self._end else 0)
+                raw = stream.read()
         except FileNotFoundError:
             return []
         whole = raw[: raw.rfind(b"\n") + 1]

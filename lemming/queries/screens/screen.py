@@ -108,7 +108,8 @@ class Screen:
     its attributes. `empty`: the text in place of an empty table. `command`: the command, if not `lemming NAME`. `tool`:
     name of its MCP tool. `inside`: key of the object that holds the rows, if the command prints a single object.
     `is_table`: False if the command prints a line for each row as it comes, without headings. `is_open`: the rows are
-    mappings, and their other keys are in the objects too. `style`: function from a row to its colour in a terminal.
+    mappings, and their other keys are in the objects too. `is_local`: the list is about this machine or its user, and in no
+    report. `style`: function from a row to its colour in a terminal.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Screen:
     inside: str = ""
     is_table: bool = True
     is_open: bool = False
+    is_local: bool = False
     style: Callable[[Any], RowStyle] = lambda row: "plain"
 
     @cached_property
@@ -150,11 +152,7 @@ class Screen:
 
     def parse_parameters(self, texts: Mapping[str, str]) -> Json:
         """Return the values of parameters typed as text. Raises `UsageError` for unknown names and wrong values."""
-        if unknown := next((name for name in texts if name not in self.parameters), ""):
-            hint = did_you_mean(unknown[:80], list(self.parameters))
-            hint = hint or f"use the parameters: {', '.join(self.parameters) or 'none'}"
-            raise UsageError(f'{self.name} has no parameter "{unknown[:80]}"', hint=hint)
-        return {name: _parse_value(name, self.parameters[name][1], text) for name, text in texts.items()}
+        return parse_texts(self.name, {name: kind for name, (_, kind, _) in self.parameters.items()}, texts)
 
     def to_arguments(self, values: Mapping[str, Any]) -> list[str]:
         """Return the words of the command with `--json` for parameter values; None and False are left out."""
@@ -213,6 +211,14 @@ def _has_values(column: Column, rows: Iterable[Any]) -> bool:
     if column.hides_zeros:
         return any(column.get(row) for row in rows)
     return not column.is_optional or any(column.get(row) is not OMITTED for row in rows)
+
+
+def parse_texts(subject: str, kinds: Mapping[str, Any], texts: Mapping[str, str]) -> Json:
+    """Return the values of parameters typed as text. Raises `UsageError` for unknown names and wrong values."""
+    if unknown := next((name for name in texts if name not in kinds), ""):
+        hint = did_you_mean(unknown[:80], list(kinds)) or f"use the parameters: {', '.join(kinds) or 'none'}"
+        raise UsageError(f'{subject} has no parameter "{unknown[:80]}"', hint=hint)
+    return {name: _parse_value(name, kinds[name], text) for name, text in texts.items()}
 
 
 def _parse_value(name: str, kind: Any, text: str) -> Any:

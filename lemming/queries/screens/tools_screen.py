@@ -48,13 +48,7 @@ def _collect_tools(toolset: Toolset, agents: list[str]) -> list[Tool]:
     tools = {id(tool): tool for tool in toolset.values()}
     for name in agents:
         agent_tools = toolset.for_agent(name)
-        tools.update(
-            {
-                id(agent_tools[tool_name]): agent_tools[tool_name]
-                for tool_name in agent_tools
-                if tool_name not in toolset
-            }
-        )
+        tools.update({id(agent_tools[key]): agent_tools[key] for key in agent_tools if key not in toolset})
     return sorted(tools.values(), key=lambda tool: (tool.name, tool.origin))
 
 

@@ -44,6 +44,7 @@ TRUST = Screen(
     kind="reach",
     title="Permissions",
     query=list_permissions,
+    is_local=True,
     empty="no permissions needed: nothing runs or connects outside its folder",
     columns=(
         Column(

@@ -76,10 +76,8 @@ def _iter_diff_texts(diff: str) -> Iterator[tuple[str, dict[str, str]]]:
             text = entry_text(payload) or describe_payload(payload)
             yield head["path"], {"kind": str(content.get("kind")), "says": truncate_value(text)}
         elif head["kind"] == "memory" and "value" in content:
-            yield (
-                head["path"],
-                {"kind": "memory", "says": f"{content.get('key')}: {truncate_value(content['value'])}"},
-            )
+            text = f"{content.get('key')}: {truncate_value(content['value'])}"
+            yield head["path"], {"kind": "memory", "says": text}
 
 
 def _load_tick_changes(org: Organisation, tick: int, agent: str) -> tuple[StateDiff, str]:

@@ -20,7 +20,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.queries.sentences import entry_to_message
-from lemming.queries.views.moments import find_local_time
+from lemming.queries.views.moments import find_entry, find_local_time
 
 Json = dict[str, Any]
 Agents = Mapping[str, Agent]
@@ -61,13 +61,8 @@ def build_feed_view(
         if len(rows) >= min(limit, MAX_ENTRIES) or scanned >= MAX_ENTRIES_SCANNED:
             break
     continue_from = None if builder.is_last else builder.last
-    return {
-        "entries": rows,
-        "before": continue_from,
-        "looked_at": scanned,
-        "total": len(names),
-        "people": builder.people,
-    }
+    place = {"before": continue_from, "looked_at": scanned, "total": len(names)}
+    return {"entries": rows, **place, "people": builder.people}
 
 
 class _FeedBuilder:
@@ -101,10 +96,7 @@ class _FeedBuilder:
         groups = [[*group] for _, group in groupby(names, key=lambda name: name.tick)]
         for group_index, group in enumerate(groups):
             entries = [(name, self.load_entry(name)) for name in group]
-            entries.sort(
-                key=lambda named_entry: (named_entry[1].created_at if named_entry[1] else "", named_entry[0]),
-                reverse=True,
-            )
+            entries.sort(key=lambda pair: (pair[1].created_at if pair[1] else "", pair[0]), reverse=True)
             if older_than and group_index == 0:
                 entries = _skip_to_position(entries, _parse_position(older_than))
             for count, (name, entry) in enumerate(entries, 1):
@@ -117,8 +109,7 @@ class _FeedBuilder:
 
     def build_thread(self, identity: str) -> list[Json]:
         """Return the entries of an entry's request and of all its sub-requests."""
-        name = next(iter(parse_identities([identity])), None)
-        entry = self.load_entry(name) if name else None
+        entry = find_entry(self._org, identity)
         if entry is None:
             raise UsageError(f'entry "{identity[:80]}" does not exist')
         request = self._find_request(entry)
@@ -178,9 +169,9 @@ def make_trust_lookup(org: Organisation, config: Config, agents: Agents) -> Call
     if "trust" not in config.org.extensions:
         return _unlabelled
     label_entries = find_fact("trust.entry_labels")
-    lookup: Callable[[OutboxEntry], str] = (
-        label_entries(org, config, agents, load_tick(org)) if label_entries else _unlabelled
-    )
+    if label_entries is None:
+        return _unlabelled
+    lookup: Callable[[OutboxEntry], str] = label_entries(org, config, agents, load_tick(org))
     return lookup
 
 

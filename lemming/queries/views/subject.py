@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lemming.kernel.base.jsontext import dump_pretty
-from lemming.kernel.inboxes.entry_index import EntryIndex
-from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.org.organisation import Organisation
+from lemming.queries.views.moments import find_entry
 
 Json = dict[str, Any]
 _REFERENCES = re.compile(
@@ -32,9 +31,8 @@ def find_subject(org: Organisation, call: Mapping[str, Any], asker: str) -> Json
         case "show":
             return {"entry": _load_entry(org, str(args.get("entry", "")))}
         case "publish":
-            return {
-                "entry": _entry_to_json(asker, args.get("kind", ""), args.get("payload") or {}, args.get("tags") or ())
-            }
+            payload, tags = args.get("payload") or {}, args.get("tags") or ()
+            return {"entry": _entry_to_json(asker, args.get("kind", ""), payload, tags)}
         case "spend":
             excess = {key: value for key, value in args.items() if key != "of"}
             return {"spend": {"more": excess, "of": args.get("of", ""), "now": call.get("amounts")}}
@@ -42,8 +40,8 @@ def find_subject(org: Organisation, call: Mapping[str, Any], asker: str) -> Json
 
 
 def _load_entry(org: Organisation, identity: str) -> Json:
-    entry = next((org.get_cache(EntryIndex).read(name) for name in parse_identities([identity])), None)
-    if not isinstance(entry, OutboxEntry):
+    entry = find_entry(org, identity)
+    if entry is None:
         return {"missing": f"{identity} cannot be read any more: do not let in what you have not seen"}
     row = _entry_to_json(entry.agent, entry.kind, entry.payload, entry.tags)
     return {**row, "identity": entry.identity, "file": entry.file, "at": entry.created_at}

@@ -12,7 +12,8 @@ from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import USUAL_ENDS
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.libraries.wording import format_count
+from lemming.libraries.wording import shorten_line
+from lemming.queries.sentences import summarize_report
 from lemming.read_model.tick_facts import JournalTick
 from lemming.read_model.tick_queries import load_latest_reports, load_ticks, load_turn_report
 
@@ -114,18 +115,8 @@ def describe_outcome(org: Organisation, tick: int, agent: str) -> Json:
     report = load_turn_report(org, tick, agent)
     if not report:
         return {"reason": "", "did": ""}
-    return {"reason": str(report.get("reason") or ""), "did": _describe_effects(report) or "wrote nothing"}
-
-
-def _describe_effects(line: Json) -> str:
-    files = [str(file["path"] if isinstance(file, dict) else file) for file in line.get("files") or ()]
-    written = [path for path in files if "/outbox/" not in path and "/memory/" not in path]
-    entries, memories = len(line.get("entries") or ()), [*(line.get("memory") or ())]
-    effects = [f"wrote {format_count(entries, 'entry', 'entries')}"] if entries else []
-    effects += [f"wrote {path.rpartition('/')[2]}" for path in written[:2]]
-    effects += [f"and {len(written) - 2} more files"] if len(written) > 2 else []
-    effects += [f"remembered {key}" for key in memories[:2]]
-    return ", ".join(effects)
+    did = shorten_line(summarize_report(report), 200) or "wrote nothing"
+    return {"reason": str(report.get("reason") or ""), "did": did}
 
 
 @dataclass(frozen=True)

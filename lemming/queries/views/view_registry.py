@@ -6,7 +6,6 @@ depend on the web. Texts of agents are returned unchanged: the display must trea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import Parameter, signature
@@ -15,6 +14,7 @@ from typing import Any
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.queries.screens.screen import parse_texts
 from lemming.read_model.read_model import ReadModel
 
 VIEWS = (
@@ -23,8 +23,6 @@ VIEWS = (
 )  # fmt: skip
 """All views by name; most are named after their module."""
 _MODULE_EXCEPTIONS = {"ticks": "tick", "settings": "agent", "past": "changes"}
-
-_NUMBER = re.compile(r"-?[0-9]{1,12}", re.ASCII)
 
 
 def build_view(org: OrgPath, name: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -45,29 +43,12 @@ def find_view_function(name: str) -> Callable[..., dict[str, Any]]:
 
 def _parse_arguments(name: str, function: Callable[..., Any], parameters: Mapping[str, str]) -> dict[str, Any]:
     """Convert the strings of an address to the arguments of the view."""
-    parameters_of_function = signature(function).parameters.values()
-    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters_of_function):
+    declared = signature(function, eval_str=True).parameters.values()
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in declared):
         return dict(parameters)  # a declared screen parses the parameters of its query
-    parameters_by_name = {
-        parameter.name: parameter for parameter in parameters_of_function if parameter.kind is Parameter.KEYWORD_ONLY
-    }
-    if unknown := [key for key in parameters if key not in parameters_by_name]:
-        hint = (
-            did_you_mean(unknown[0][:80], list(parameters_by_name))
-            or f"use the parameters: {', '.join(parameters_by_name) or 'none'}"
-        )
-        raise UsageError(f'{name} has no parameter "{unknown[0][:80]}"', hint=hint)
-    for parameter in parameters_by_name.values():
-        if parameter.default is Parameter.empty and parameter.name not in parameters:
-            raise UsageError(f"{name} requires {parameter.name}", hint=f"{parameter.name}=…")
-    return {key: _parse_value(key, parameters_by_name[key], text) for key, text in parameters.items()}
-
-
-def _parse_value(key: str, parameter: Parameter, text: str) -> str | int:
-    if "\0" in text:
-        raise UsageError(f"{key} must be text without NUL")
-    if not str(parameter.annotation).startswith("int"):
-        return text
-    if not _NUMBER.fullmatch(text):
-        raise UsageError(f'{key} must be a number, got "{text[:80]}"', hint=f"{key}=10")
-    return int(text)
+    own = {parameter.name: parameter for parameter in declared if parameter.kind is Parameter.KEYWORD_ONLY}
+    values = parse_texts(name, {key: parameter.annotation for key, parameter in own.items()}, parameters)
+    for key, parameter in own.items():
+        if parameter.default is Parameter.empty and key not in values:
+            raise UsageError(f"{name} requires {key}", hint=f"{key}=…")
+    return values

@@ -35,13 +35,10 @@ def build_why_view(org: OrgPath, *, target: str = "", depth: int = DEFAULT_DEPTH
 
 def tree_to_json(write_log: WriteLog, node: ProvenanceNode, trust_trace: list[TrustStep]) -> dict[str, Any]:
     """Return a provenance tree as JSON values: the target, the ends of its branches, and its trust trace."""
-    branch_ends = [
-        {**source_node.as_json(), "seen_in": turn.tick, "seen_by": turn.agent}
-        for source_node, turn in find_sources(node)
-    ]
+    ends = [{**source.as_json(), "seen_in": turn.tick, "seen_by": turn.agent} for source, turn in find_sources(node)]
     trust = {"trust": [step.as_json() for step in trust_trace]} if trust_trace else {}
     damaged = sorted(write_log.damaged)
-    return {"target": node.as_json(), "sources": branch_ends, "unreadable_ticks": damaged, **trust}
+    return {"target": node.as_json(), "sources": ends, "unreadable_ticks": damaged, **trust}
 
 
 def _truncate_texts(node: dict[str, Any]) -> None:
