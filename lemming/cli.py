@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]
 
 from lemming.commands.command_session import CommandSession
 from lemming.commands.command_table import (
@@ -214,7 +214,21 @@ def load_command(name: str) -> Any:
         width = max(map(len, inner))
         lines = (f"  lemming {name} {inner_name:<{width}}  {about}" for inner_name, about in inner.items())
         command.epilog = "\n".join(("\b", "Commands in this group:", *lines))
+        _complete_words(command, inner)
     return command
+
+
+def _complete_words(command: Any, words: Mapping[str, str]) -> None:
+    """Let the shell complete the first word after a command to one of these, besides its own subcommands or values."""
+    own_arguments = (parameter for parameter in command.params if parameter.param_type_name == "argument")
+    part = next(own_arguments, command)
+    complete_own = part.shell_complete
+
+    def shell_complete(ctx: Any, incomplete: str) -> list[Any]:
+        items = [CompletionItem(word, help=about) for word, about in words.items() if word.startswith(incomplete)]
+        return [*complete_own(ctx, incomplete), *items]
+
+    part.shell_complete = shell_complete
 
 
 def make_app(*, completion: bool = True) -> typer.Typer:

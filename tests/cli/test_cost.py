@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming.commands.cost import GROUPS
 from lemming.engine import run_once
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base.jsontext import dump_pretty
@@ -25,6 +24,7 @@ from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.queries.cost_report import Cost, compute_costs
+from lemming.queries.screens.cost_screen import GROUPS
 from lemming.testing import Crash, FrozenClock, make_org, resume, say
 
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}

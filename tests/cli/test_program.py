@@ -200,6 +200,10 @@ def test_a_noun_alone_shows_its_help(bare: Lemming, name: str) -> None:
         ("lemming prompt a", ["ada", "amy"]),
         ("lemming outbox ada --k", ["--kind"]),
         ("lemming memory ", ["list", "get", "set", "rm"]),
+        ("lemming agents in", ["inbox"]),
+        ("lemming export re", ["report"]),
+        ("lemming history a", ["ada", "amy"]),
+        ("lemming history d", ["diff"]),
     ],
 )
 def test_the_shell_completes_commands_and_agents(base: Path, typed: str, offered: list[str]) -> None:
