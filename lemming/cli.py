@@ -218,14 +218,14 @@ def load_command(name: str) -> Any:
     return command
 
 
-def _complete_words(command: Any, words: Mapping[str, str]) -> None:
+def _complete_words(command: Any, names: Mapping[str, str]) -> None:
     """Let the shell complete the first word after a command to one of these, besides its own subcommands or values."""
     own_arguments = (parameter for parameter in command.params if parameter.param_type_name == "argument")
     part = next(own_arguments, command)
     complete_own = part.shell_complete
 
     def shell_complete(ctx: Any, incomplete: str) -> list[Any]:
-        items = [CompletionItem(word, help=about) for word, about in words.items() if word.startswith(incomplete)]
+        items = [CompletionItem(name, help=about) for name, about in names.items() if name.startswith(incomplete)]
         return [*complete_own(ctx, incomplete), *items]
 
     part.shell_complete = shell_complete

@@ -150,9 +150,9 @@ def with_parameters_of(screen: Screen) -> Callable[[Callable[..., None]], Callab
     """Return a decorator for a command that takes the parameters of the screen's query in its `**values`."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = signature(command, eval_str=True).parameters.values()
+        typed = signature(command, eval_str=True).parameters.values()
         declared = [_to_typer_parameter(*parts) for parts in screen.parameters.values()]
-        parameters = [parameter for parameter in own if parameter.kind is not Parameter.VAR_KEYWORD]
+        parameters = [parameter for parameter in typed if parameter.kind is not Parameter.VAR_KEYWORD]
         parameters[1:] = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters[1:]]
         command.__signature__ = Signature([*parameters, *declared])  # type: ignore[attr-defined]
         return command
@@ -329,7 +329,8 @@ def parse_seconds(text: str) -> float:
     [90.0, 2.5, 600.0, 7200.0, 86400.0]
     """
     try:
-        return float(text) if text.strip().isdecimal() else parse_duration(text).total_seconds()
+        is_number = text.strip().replace(".", "", 1).isdecimal()
+        return float(text) if is_number else parse_duration(text).total_seconds()
     except UsageError as error:
         raise ValueError(f'expected seconds or a duration such as 90s, 10m, 2h or 1d, got "{text}"') from error
 

@@ -280,8 +280,8 @@ def format_tick_start(event: TickBegins) -> str:
     if event.turns_left is None:
         return f"tick {event.tick}"
     answers = format_count(event.answers_kept + event.answers_missing, "answer")
-    kept = f"{event.answers_kept} of {answers} kept, not paid twice"
-    answer_text = kept if event.answers_kept else "no answer was recorded"
+    kept_text = f"{event.answers_kept} of {answers} kept, not paid twice"
+    answer_text = kept_text if event.answers_kept else "no answer was recorded"
     return f"tick {event.tick} continues: {answer_text}, {format_count(len(event.turns_left), 'turn')} left"
 
 

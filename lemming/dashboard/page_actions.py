@@ -69,11 +69,11 @@ def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json
     entry = decide(org, reference, decision, person=person, text=text, edits=edits, patch_edit=patch_edit)  # type: ignore[arg-type]
     if is_for_tool and call:
         standing_approval = require_fact("gates.add_standing_approval")(org, call, request.asker)
-        told = standing_approval.describe(is_written=True)
-        return {**_entry_to_json(entry), "gate": standing_approval.line, "told": told}
+        lines = standing_approval.describe(is_written=True)
+        return {**_entry_to_json(entry), "gate": standing_approval.line, "told": lines}
     is_approved = call and decision == "approve"
-    others = find_blocking_requests(org, load_requests(org), request.identity) if is_approved else []
-    return {**_entry_to_json(entry), **({"beside": [other.id for other in others]} if others else {})}
+    requests = find_blocking_requests(org, load_requests(org), request.identity) if is_approved else []
+    return {**_entry_to_json(entry), **({"beside": [request.id for request in requests]} if requests else {})}
 
 
 def _load_patch_file(org: Organisation, arguments: Json, _person: str | None) -> Json:

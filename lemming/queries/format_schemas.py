@@ -39,7 +39,7 @@ def get_schema(name: str) -> Schema:
 
 
 def _outbox_schema() -> Schema:
-    schema: Schema = close_schema(_plain_schema(OutboxEntry))
+    schema: Schema = _close_schema(_plain_schema(OutboxEntry))
     schema["properties"]["created_at"]["format"] = "date-time"
     return schema
 
@@ -169,7 +169,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "tick": ("tick.json", _tick_schema),
     "plan": ("agents/<name>/plan.json", _plan_schema),
     "eval": ("evals/<name>/case.json", lambda: _add_conditions(_file_schema(Case))),
-    "until": ("`until` of a request", lambda: close_schema(_plain_schema(load_provided("formats", "until")))),
+    "until": ("`until` of a request", lambda: _close_schema(_plain_schema(load_provided("formats", "until")))),
     "turn": ("A model's reply", _reply_schema),
     "journal": ("logs/ticks/<tick>.jsonl", _journal_schema),
     "shown": ("What a command that looks prints with --json", _output_schema),
@@ -185,11 +185,11 @@ def _file_schema(kind: Any) -> Schema:
     foreign_keys = {
         "patternProperties": {f"^{FOREIGN_PREFIX}": {"description": "For other programs; LeMMing keeps it."}}
     }
-    return {**_add_schema_key(close_schema(_plain_schema(kind))), **foreign_keys}
+    return {**_add_schema_key(_close_schema(_plain_schema(kind))), **foreign_keys}
 
 
 def _table_schema(kind: Any, about: str) -> Schema:
-    definitions = {"line": {**close_schema(_plain_schema(kind)), "description": about}}
+    definitions = {"line": {**_close_schema(_plain_schema(kind)), "description": about}}
     inner = definitions["line"].pop("$defs", {})
     schema: Schema = {"type": "object", "additionalProperties": {"$ref": "#/$defs/line"}, "properties": {}}
     return {**_add_schema_key(schema), "$defs": {**definitions, **inner}}
@@ -207,14 +207,14 @@ def _add_schema_key(schema: Schema) -> Schema:
     return {**schema, "properties": properties}
 
 
-def close_schema(schema: Any) -> Any:
+def _close_schema(schema: Any) -> Any:
     """Return the schema without titles, with every object of named properties closed."""
     if isinstance(schema, list):
-        return [close_schema(item) for item in schema]
+        return [_close_schema(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     closed = {
-        key: close_schema(value) for key, value in schema.items() if not (key == "title" and isinstance(value, str))
+        key: _close_schema(value) for key, value in schema.items() if not (key == "title" and isinstance(value, str))
     }
     if "properties" in closed and "type" in closed:
         closed.setdefault("additionalProperties", False)

@@ -14,7 +14,6 @@ from typing import Any, NotRequired, TypedDict, get_type_hints
 from lemming.journal_tools.provenance.prompt_parser import ShownEntry
 from lemming.kernel.files.field_types import Schema, type_schema
 from lemming.queries.cost_report import Cost
-from lemming.queries.format_schemas import close_schema
 from lemming.queries.screens.graph_screen import NODES
 from lemming.queries.screens.screen_registry import iter_screens
 from lemming.queries.screens.status_screen import STATUS
@@ -96,5 +95,12 @@ def build_output_schema() -> Schema:
 
 def _line_schema(kind: str, schema: Schema) -> Schema:
     keys = {"v": {"const": 1}, "type": {"const": kind}, **schema["properties"]}
-    closed: Schema = close_schema({**schema, "properties": keys, "required": ["v", "type", *schema["required"]]})
-    return closed
+    return _close_schema({**schema, "properties": keys, "required": ["v", "type", *schema["required"]]})
+
+
+def _close_schema(schema: Schema) -> Schema:
+    """Return a schema whose objects accept only their named keys."""
+    if "properties" in schema:
+        keys = {name: _close_schema(subschema) for name, subschema in schema["properties"].items()}
+        return {"additionalProperties": False, **schema, "properties": keys}
+    return {**schema, "items": _close_schema(schema["items"])} if "items" in schema else schema

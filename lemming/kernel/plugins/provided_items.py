@@ -79,7 +79,7 @@ def find_plugin_item(kind: Kind, name: str) -> Any:
         return value
     try:
         return load_object(value)
-    except Exception as error:
+    except (ImportError, AttributeError, SyntaxError) as error:
         plugin = value.partition(":")[0].partition(".")[0]
         message = f'the {kind} "{name}" of the plugin {plugin} cannot be loaded: {redact(describe_exception(error))}'
         hint = f'install {plugin} again, or correct "{value}" in `provides` of its capability'

@@ -46,9 +46,9 @@ def _parse_arguments(name: str, function: Callable[..., Any], parameters: Mappin
     declared = signature(function, eval_str=True).parameters.values()
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in declared):
         return dict(parameters)  # a declared screen parses the parameters of its query
-    own = {parameter.name: parameter for parameter in declared if parameter.kind is Parameter.KEYWORD_ONLY}
-    values = parse_texts(name, {key: parameter.annotation for key, parameter in own.items()}, parameters)
-    for key, parameter in own.items():
+    accepted = {parameter.name: parameter for parameter in declared if parameter.kind is Parameter.KEYWORD_ONLY}
+    values = parse_texts(name, {key: parameter.annotation for key, parameter in accepted.items()}, parameters)
+    for key, parameter in accepted.items():
         if parameter.default is Parameter.empty and key not in values:
             raise UsageError(f"{name} requires {key}", hint=f"{key}=…")
     return values
