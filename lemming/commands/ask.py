@@ -68,19 +68,12 @@ NOT_ANSWERED, NO_ANSWER_YET = 1, 9
 class Watcher:
     """Reports which agents work on a question, and their failed turns."""
 
-    holders: tuple[str, ...] = ()
-    id: str = ""
     progress: TurnProgress = field(default_factory=lambda: TurnProgress(is_shown=False))
     _failed: set[str] = field(default_factory=set)
     _live_text: StreamedLines = field(default_factory=StreamedLines)
 
-    def on_question_written(self, id_: str) -> None:
-        """Store the id of the question once the request is written."""
-        self.id = id_
-
     def on_work(self, work: WorkProgress) -> None:
         """Print the agents that must act before the next tick."""
-        self.holders = work.holders
         self.progress.set_workers(() if work.waits else work.holders)
         if work.waits:
             self.progress.print_line(f"  tick {work.tick}: {one_line(work.waits, 400)}", style="dim")
@@ -132,7 +125,6 @@ def ask_with_progress(
             stop=switch.stop,
             notify=watcher.on_event,
             at_work=watcher.on_work,
-            asked=watcher.on_question_written,
             watch=streams or is_shown,
             **options,
         )

@@ -192,11 +192,8 @@ def validate(
 
 def _find_file_problems(run: CheckRun) -> list[_ReportedProblem]:
     """Find problems in hand-written files: settings first, then each agent's files."""
-    reports = [
-        _ReportedProblem("validate", None, problem)
-        for _, problems in run_checks(list_checks("validate", run), run)
-        for problem in problems
-    ]
+    results = run_checks(list_checks("validate", run), run)
+    reports = [_ReportedProblem("validate", None, problem) for _, problems in results for problem in problems]
     return sorted(reports, key=lambda row: row.problem.file.partition("agents/")[2].partition("/")[0])
 
 

@@ -85,7 +85,8 @@ def _report_error(error: Exception, session: CommandSession, *, as_json: bool) -
     if isinstance(lemming_error, UsageError) and session.typed_within:
         _suggest_command(lemming_error, session.command, *session.typed_within)
     if os.environ.get(DEBUG_ENV):
-        terminal.print_notice_text("".join(traceback.format_exception(error)))
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            print_warning(line, style="plain")
     reported = lemming_error or _to_internal_error(error)
     try:
         print_error(reported, session.base)
@@ -109,10 +110,8 @@ def _suggest_command(error: UsageError, command: str, typed_word: str, suggestio
 def _compute_hint_similarity(typed_word: str, hint: str) -> float:
     """Return the similarity of the word to the best suggestion in a hint; a list of agents counts as 0.8."""
     suggestions = _MEANT.findall(hint)
-    return max(
-        (_compute_similarity(typed_word, suggestion) for suggestion in suggestions),
-        default=0.8 if hint.startswith("agents here: ") else 0,
-    )
+    default = 0.8 if hint.startswith("agents here: ") else 0
+    return max((_compute_similarity(typed_word, suggestion) for suggestion in suggestions), default=default)
 
 
 def _compute_similarity(typed_word: str, other: str) -> float:

@@ -104,11 +104,8 @@ def export_a2a(
     base = context.org
     config = load_settings(base)
     agents = survey_agents(base).agents
-    names = (
-        [find_agent(base, agent).name]
-        if agent
-        else [agent_name for agent_name, other in agents.items() if has_model_turns(other, config)]
-    )
+    speakers = [name for name, other in agents.items() if has_model_turns(other, config)]
+    names = [find_agent(base, agent).name] if agent else speakers
     root = (url or NO_SERVER).rstrip("/")
     base_url = "" if agent and url else "/{}"
     cards = {name: _build_agent_card(base, name, root + base_url.format(name), binding) for name in names}
@@ -177,12 +174,8 @@ def _build_card_skill(skill: _CardSkill) -> dict[str, Any]:
     metadata = skill.keys.get("metadata")
     tags = metadata.get("tags") if isinstance(metadata, dict) else None
     tag_names = [str(tag) for tag in tags] if isinstance(tags, list) else []
-    return {
-        "id": skill.name,
-        "name": skill.name.replace("-", " ").capitalize(),
-        "description": skill.description,
-        "tags": tag_names or [skill.name],
-    }
+    title = skill.name.replace("-", " ").capitalize()
+    return {"id": skill.name, "name": title, "description": skill.description, "tags": tag_names or [skill.name]}
 
 
 @app.subcommand("otel")

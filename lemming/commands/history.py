@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from lemming.commands.command_context import Apply, CommandContext, Settings, argument, option, require_agent_folder
+from lemming.commands.command_context import (
+    Apply,
+    CommandContext,
+    Settings,
+    argument,
+    option,
+    require_agent_folder,
+    with_parameters_of,
+)
 from lemming.commands.diff import OneAgent, OnlyStat, changes_to_json, print_changes, summarize_files
 from lemming.commands.terminal import (
     format_count,
@@ -32,17 +40,11 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.settings_edits import edit_file
 from lemming.operations.opening import open_org
-from lemming.queries.screens.commits_screen import COMMITS, DEFAULT_COMMITS
+from lemming.queries.screens.commits_screen import COMMITS
 
 
-def history(
-    context: CommandContext,
-    what: Annotated[
-        str | None,
-        argument("[AGENT|on|off]", 'Agent to filter by, or "on" / "off" to switch the history.'),
-    ] = None,
-    number: Annotated[int, option("-n --limit N", "Show the newest N commits; 0 shows all.", min=0)] = DEFAULT_COMMITS,
-) -> None:
+@with_parameters_of(COMMITS)
+def history(context: CommandContext, **values: Any) -> None:
     """Show the history of ticks, or turn it on or off. Each line is a tick with changes, or edits by hand.
 
     With `on`, every tick becomes a commit in .lemming/history.git: future ticks, and past ticks found in the
@@ -55,11 +57,10 @@ def history(
       lemming history editor -n 5
       lemming history --json | jq -s 'map(.credits) | add'
     """
-    base = context.org
-    if what in ("on", "off"):
-        _set_history_mode(base, is_on=what == "on")
-        return
-    context.print_screen(COMMITS, COMMITS.load(base, {"agent": what or "", "number": number}))
+    if values["agent"] in ("on", "off"):
+        _set_history_mode(context.org, is_on=values["agent"] == "on")
+    else:
+        context.print_screen(COMMITS, COMMITS.load(context.org, values))
 
 
 def _set_history_mode(base: OrgPath, *, is_on: bool) -> None:

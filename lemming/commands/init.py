@@ -262,11 +262,8 @@ def _refuse_to_overwrite(base: Path, folder: Path, files: list[str]) -> None:
         raise UsageError("the folder is already an organisation", where=str(base), hint="see it with `lemming status`")
     if present:
         names = ", ".join(present[:4]) + (", ..." if len(present) > 4 else "")
-        raise UsageError(
-            f"{names} already present; nothing was written",
-            where=str(base),
-            hint="choose another folder, or move these away",
-        )
+        problem, hint = f"{names} already present; nothing was written", "choose another folder, or move these away"
+        raise UsageError(problem, where=str(base), hint=hint)
 
 
 def _print_next_steps(base: Path, folder: Path, answers: InitAnswers) -> None:

@@ -107,7 +107,7 @@ class TurnProgress:
     def print_line(self, text: str, *, style: Style = "plain") -> None:
         """Print a separate line above the last line."""
         with self._lock:
-            self._clear()
+            self.clear()
             (print_warning if style == "yellow" else print_notice)(text, style=style)
             self._draw()
 
@@ -125,7 +125,7 @@ class TurnProgress:
         finally:
             stop.set()
             thread.join()
-            self._clear()
+            self.clear()
 
     def _draw_progress(self, stop: threading.Event) -> None:
         with suppress(OutputClosed):  # the command itself ends for that
@@ -138,7 +138,8 @@ class TurnProgress:
         if self.is_shown and (line := self.format_line()):
             print_on_last_line(f"  {one_line(line, get_terminal_width(sys.stderr) - 6)}  …")
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Clear the last line."""
         if self.is_shown:
             print_on_last_line()
 

@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
+from lemming.commands.progress import TurnProgress
 from lemming.commands.terminal import (
     OutputClosed,
     Style,
@@ -19,7 +20,6 @@ from lemming.commands.terminal import (
     one_line,
     print_json,
     print_notice,
-    print_on_last_line,
     print_warning,
     style_text,
 )
@@ -130,7 +130,7 @@ class Narrator:
     due: list[str] = field(default_factory=list)
     tick: int = 0
     is_output_closed: bool = False
-    _running: list[str] = field(default_factory=list)
+    _progress: TurnProgress = field(default_factory=lambda: TurnProgress(is_shown=has_person() and sys.stderr.isatty()))
     _ended_before: set[str] = field(default_factory=set)  # turns that an interrupted attempt had ended
     _name_width: int = 0
     _streamed_lines: StreamedLines = field(default_factory=StreamedLines)
@@ -152,16 +152,14 @@ class Narrator:
             print_json(kind, event_to_json(event, self.tick))
         if is_for_program():
             return
-        self._clear_line()
+        self._progress.clear()
         self._print_event(event)
-        self._print_running()
+        self._progress.on_event(event)
 
     def _print_event(self, event: Event) -> None:
         match event:
             case TickBegins():
                 self._print_tick_start(event)
-            case TurnStarted() | TurnResumed():
-                self._running.append(event.agent)
             case TurnEnded():
                 self._print_turn(event.report)
             case Sleeping() | Woken():
@@ -182,8 +180,7 @@ class Narrator:
 
     def print_stopped_tick(self, report: TickReport) -> None:
         """Print a tick that was stopped before its end; the engine emits no event for a stop."""
-        self._clear_line()
-        self._running.clear()
+        self._progress.clear()
         print_json("tick_stopped", report.as_json())
         ended = {turn.agent for turn in report.turns}
         pending_agents = ", ".join(name for name in self.due if name not in ended)
@@ -191,7 +188,6 @@ class Narrator:
 
     def print_tick_summary(self, report: TickReport) -> None:
         """Print the summary of a tick."""
-        self._running.clear()
         print_notice(format_tick_summary(report, self.due))
 
     def _print_tick_start(self, event: TickBegins) -> None:
@@ -203,25 +199,9 @@ class Narrator:
 
     def _print_turn(self, turn: TurnReport) -> None:
         self._streamed_lines.flush(turn.agent, self._name_width)
-        if turn.agent in self._running:
-            self._running.remove(turn.agent)
         if turn.status == "failed" or has_person():
             for line in self._format_turn(turn):
                 print_warning(line, style="plain")
-
-    def _print_running(self) -> None:
-        """Print the running turns on the last line of a terminal, until replaced by the next line of text."""
-        if self._running and self._uses_last_line:
-            names = one_line(", ".join(self._running), get_terminal_width(sys.stderr) - 6)
-            print_on_last_line(f"  {names}  …")
-
-    def _clear_line(self) -> None:
-        if self._running and self._uses_last_line:
-            print_on_last_line()
-
-    @property
-    def _uses_last_line(self) -> bool:
-        return has_person() and sys.stderr.isatty()
 
     def _format_turn(self, turn: TurnReport) -> list[str]:
         name = self._pad_name(turn.agent)

@@ -127,11 +127,6 @@ def print_warning(text: str, *, style: Style = "yellow") -> None:
     _write_line(style_text(text, style, sys.stderr), sys.stderr)
 
 
-def print_notice_text(text: str) -> None:
-    """Print a text of several lines for everybody on standard error."""
-    _write_text(f"{_sanitize_output(text)}\n", sys.stderr)
-
-
 def print_on_last_line(text: str = "") -> None:
     """Replace the last line of a terminal and leave the cursor there; without a text, clear the line."""
     _write_text(f"{_CLEAR_LINE}{_sanitize_output(text)}", sys.stderr)

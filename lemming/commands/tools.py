@@ -14,6 +14,7 @@ from lemming.commands.command_context import (
     Limit,
     Trust,
     argument,
+    find_agent,
     make_command_group,
     option,
     parse_json_object,
@@ -32,7 +33,7 @@ from lemming.commands.trust import load_settings, require_workspace_trust
 from lemming.kernel.agents import Agent, load_agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import OUTCOME_CODES, UsageError
-from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_compact, parse
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
@@ -146,7 +147,7 @@ def show_tool(context: CommandContext, name: Name, agent: AsAgent = None) -> Non
     """Show a tool's description, parameters and settings."""
     base, settings = _open_org(context)
     toolset, agents = get_toolset(settings, base), survey_agents(base).agents
-    tool = _require_tool(toolset, name, _require_agent(base, agent) if agent else None)
+    tool = _require_tool(toolset, name, find_agent(base, agent) if agent else None)
     callers = [tool_row.name for tool_row in agents.values() if can_call(tool, tool_row, toolset, settings)]
     print_json("tool", TOOLS.to_json(ToolRow(tool, callers)))
     limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
@@ -240,13 +241,6 @@ def _open_org(context: CommandContext) -> tuple[Organisation, OrgSettings]:
     return base, settings
 
 
-def _require_agent(base: Organisation, name: str) -> Agent:
-    agents = survey_agents(base).agents
-    if name not in agents and name not in survey_agents(base).broken:
-        raise UsageError(f'there is no agent "{name}"', hint=did_you_mean(name, list(agents)))
-    return load_agent(base, name)
-
-
 def _require_tool(toolset: Toolset, name: str, agent: Agent | None) -> Tool:
     if agent is not None:
         return toolset.for_agent(agent.name).find(name)
@@ -278,7 +272,7 @@ def _run_call(
     settings = runtime.load_config().org
     load_installed_plugins()
     toolset = get_toolset(settings, base)
-    caller = _require_agent(base, agent or _find_only_caller(base, toolset, settings, name))
+    caller = find_agent(base, agent or _find_only_caller(base, toolset, settings, name))
     current_time = timestamp(SystemClock().now())
     tick = load_tick(base)
     context = ToolContext(agent=caller, org=base, settings=settings, now=current_time, tick=tick, began_at=current_time)

@@ -102,11 +102,8 @@ def build_screen_data(org: Organisation, lines: int) -> Json:
     return data
 
 
-_EMPTY_DATA: Json = {
-    "waiting": {"people": [], "items": []},
-    "agents": {"total": 0, "tick": 0, "rows": []},
-    "feed": {"entries": []},
-}
+_NO_AGENTS: Json = {"total": 0, "tick": 0, "rows": []}
+_EMPTY_DATA: Json = {"waiting": {"people": [], "items": []}, "agents": _NO_AGENTS, "feed": {"entries": []}}
 
 
 def render_screen(data: Json, width: int, lines: int) -> list[str]:

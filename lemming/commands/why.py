@@ -202,12 +202,8 @@ def _format_node(node: ProvenanceNode, width: int, suffix: str = "") -> str:
     remark = one_line(node.remark, max(width - len(name) - len(author) - 4, 12)) if node.remark else ""
     fixed_width = len(name) + len(author) + (len(remark) + 4 if remark else 0)
     text = one_line(node.text, max(width - fixed_width - 2 - (len(suffix) + 2 if suffix else 0), 12))
-    parts = [
-        f"{style_text(name, 'bold')}{author}",
-        f"[{style_text(remark, 'yellow')}]" if remark else "",
-        text,
-        style_text(suffix, "dim"),
-    ]
+    remark_text = f"[{style_text(remark, 'yellow')}]" if remark else ""
+    parts = (f"{style_text(name, 'bold')}{author}", remark_text, text, style_text(suffix, "dim"))
     return "  ".join(filter(None, parts))
 
 

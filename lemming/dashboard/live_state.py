@@ -62,11 +62,8 @@ class LiveState:
     def __init__(self, base: Path, page: Json, *, poll_s: float = POLL_S) -> None:
         self.page, self._poll_s = page, poll_s
         self._person: str = page.get("person", "")
-        self._quick_worker, self._entries_worker, self._journals_worker = (
-            OrgWorker(base, "look"),
-            OrgWorker(base, "read"),
-            OrgWorker(base, "old"),
-        )
+        workers = (OrgWorker(base, name) for name in ("look", "read", "old"))
+        self._quick_worker, self._entries_worker, self._journals_worker = workers
         self._background_worker = OrgWorker(base, "try")
         self._position = self._counted_position = ""
         self._waiting: int | None = None  # None until counted

@@ -45,11 +45,8 @@ def _validate_case(case: Case) -> Iterator[CaseViolation]:
         yield "/now", f'must be a time, got "{case.now}"', "write it like 2026-01-05T09:00:00.000Z"
     for file, change in case.set.items():
         if message := _explain_invalid_change(file, change):
-            yield (
-                f"/set/{escape_pointer_key(file)}",
-                message,
-                'write for example "agents/editor/resume.json": {"instructions": "..."}',
-            )
+            hint = 'write for example "agents/editor/resume.json": {"instructions": "..."}'
+            yield f"/set/{escape_pointer_key(file)}", message, hint
     for index, case_message in enumerate(case.send):
         if case.ticks is not None and case_message.before_tick > case.ticks:
             yield f"/send/{index}/before_tick", f"the case has only {case.ticks} ticks", 'raise "ticks"'
@@ -82,11 +79,8 @@ def _validate_expectation(expectation: Expectation, pointer: str, case: Case) ->
     if kind in ("tool_called", "findings"):
         at_most = expected.at_most
         if at_most is not None and at_most < expected.at_least:
-            yield (
-                kind_pointer,
-                f"at_least must not exceed at_most, got {expected.at_least} and {at_most}",
-                "lower at_least or raise at_most",
-            )
+            problem = f"at_least must not exceed at_most, got {expected.at_least} and {at_most}"
+            yield kind_pointer, problem, "lower at_least or raise at_most"
     if kind == "judge":
         yield from _validate_judge(expected, kind_pointer)
 

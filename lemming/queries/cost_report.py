@@ -286,15 +286,8 @@ def _build_turn(tick: JournalTick, turn_facts: JournalTurn) -> _TurnCost:
         call_costs[priced[-1]] = call_costs[priced[-1]]._replace(cost_usd=growth - other_dollars)
     ledger_after = _sum_costs(call_costs, ledger_before)
     keys = (call.model for call in calls)
-    return _TurnCost(
-        turn_facts.agent,
-        tick.tick,
-        tick.at,
-        turn_facts.request,
-        ledger_before,
-        ledger_after,
-        [*zip(keys, call_costs, strict=True)],
-    )
+    call_list, agent = [*zip(keys, call_costs, strict=True)], turn_facts.agent
+    return _TurnCost(agent, tick.tick, tick.at, turn_facts.request, ledger_before, ledger_after, call_list)
 
 
 def _group_lifetimes(turns: list[_TurnCost], ledgers: Mapping[str, Cost]) -> list[_AgentLifetime]:

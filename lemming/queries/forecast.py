@@ -42,10 +42,8 @@ MAX_EVENTS_PER_SCHEDULE = 200
 def list_upcoming(org: Organisation, config: Config, until: datetime) -> list[UpcomingEvent]:
     """Return upcoming events until a time, in order, at most `MAX_EVENTS_PER_SCHEDULE` from each schedule."""
     current_time, survey = SystemClock().now(), survey_agents(org)
-    events = [
-        *_iter_scheduled_events(org, survey, config, current_time, until),
-        *_iter_delayed_entries(org, survey, config, current_time, until),
-    ]
+    clock = org, survey, config, current_time, until
+    events = [*_iter_scheduled_events(*clock), *_iter_delayed_entries(*clock)]
     return sorted(events, key=lambda event: (event.at, event.agent, event.description))
 
 

@@ -63,11 +63,8 @@ def find_next_turn(base: OrgPath, agent: Agent, config: Config, tick: int, *, si
     view = TickView(org, config, survey, tick, timestamp(current_time), since)
     start = parse_timestamp(since) if since and runs_on_ticks else current_time
     with contextlib.suppress(ConfigError):
-        uses = [
-            use._replace(agents=[agent.name])
-            for use in get_capability_uses(org, survey, config)
-            if agent.name in use.agents
-        ]
+        all_uses = get_capability_uses(org, survey, config)
+        uses = [use._replace(agents=[agent.name]) for use in all_uses if agent.name in use.agents]
         return NextTurn(current_time, at=next_event_time(uses, view, start))
     return NextTurn(current_time)
 

@@ -97,11 +97,8 @@ def _find_world_readable(base: Path) -> list[str]:
     """Return the private paths that every user of the machine can reach and read."""
     if not all(_get_mode(folder) & stat.S_IXOTH for folder in (base.resolve(), *base.resolve().parents)):
         return []
-    return [
-        pattern
-        for pattern in (*PRIVATE_FOLDERS, *PRIVATE_LEDGERS)
-        if any(_is_world_readable(base, match) for match in base.glob(pattern))
-    ]
+    patterns = (*PRIVATE_FOLDERS, *PRIVATE_LEDGERS)
+    return [pattern for pattern in patterns if any(_is_world_readable(base, match) for match in base.glob(pattern))]
 
 
 def _is_world_readable(base: Path, path: Path) -> bool:

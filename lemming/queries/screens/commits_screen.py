@@ -11,13 +11,13 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.wording import format_count, format_usd
 from lemming.queries.screens.screen import Column, Parameter, Screen
 
-DEFAULT_COMMITS = 20
-
 
 def list_commits(
     org: OrgPath,
-    agent: Annotated[str, Parameter("AGENT", "Show commits with files of this agent only.")] = "",
-    number: Annotated[int, Parameter("-n --limit N", "Show the newest N commits; 0 shows all.")] = DEFAULT_COMMITS,
+    agent: Annotated[
+        str, Parameter("[AGENT|on|off]", 'Agent to filter by, or "on" / "off" to switch the history.')
+    ] = "",
+    number: Annotated[int, Parameter("-n --limit N", "Show the newest N commits; 0 shows all.", minimum=0)] = 20,
 ) -> list[Commit]:
     """Return the newest commits, oldest first. Raises `UsageError` without a history."""
     if agent:

@@ -19,7 +19,6 @@ from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import is_scheduled_later
 from lemming.queries.screens.screen import Column, Note, Parameter, Screen, ScreenResult
 
-DEFAULT_REQUESTS = 30
 Json = dict[str, Any]
 
 
@@ -32,7 +31,7 @@ def list_requests(
         Parameter("--held-by AGENT", "Show requests assigned to this agent only, now or earlier."),
     ] = None,
     tree: Annotated[str | None, Parameter("--tree ID", "Show the whole tree of requests that ID belongs to.")] = None,
-    number: Annotated[int, Parameter("-n --limit N", "Show the newest N requests.", minimum=1)] = DEFAULT_REQUESTS,
+    number: Annotated[int, Parameter("-n --limit N", "Show the newest N requests.", minimum=1)] = 30,
 ) -> ScreenResult:
     """Return the newest matching requests, oldest first, or a tree of requests."""
     for name in filter(None, (of, to)):

@@ -86,11 +86,8 @@ def _load_tick_changes(org: Organisation, tick: int, agent: str) -> tuple[StateD
         commit = history.find_commit(tick)
         return (history.diff_commit(commit, agent=agent) if commit else StateDiff([], "")), ""
     folder_prefix = f"{paths.agent_folder(agent)}/" if agent else ""
-    changed_files = [
-        file_diff
-        for file_diff in _iter_turn_changes(org, load_recorded_tick(org, tick))
-        if file_diff[0].path.startswith(folder_prefix)
-    ]
+    turn_changes = _iter_turn_changes(org, load_recorded_tick(org, tick))
+    changed_files = [pair for pair in turn_changes if pair[0].path.startswith(folder_prefix)]
     return StateDiff([file for file, _ in changed_files], "".join(diff for _, diff in changed_files)), JOURNAL_REMARK
 
 

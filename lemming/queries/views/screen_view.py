@@ -50,13 +50,8 @@ def _list_errors(result: ScreenResult) -> list[Json]:
 
 
 def _column_to_json(screen: Screen, column: Column) -> Json:
-    return {
-        "key": column.key,
-        "header": column.header,
-        "about": column.about,
-        "shown": column.shown,
-        "is_number": screen.is_number(column),
-    }
+    words = {"key": column.key, "header": column.header, "about": column.about}
+    return {**words, "shown": column.shown, "is_number": screen.is_number(column)}
 
 
 def _link_value(screen: Screen, column: Column, row: Any) -> Any:
