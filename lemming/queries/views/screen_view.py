@@ -50,8 +50,8 @@ def _list_errors(result: ScreenResult) -> list[Json]:
 
 
 def _column_to_json(screen: Screen, column: Column) -> Json:
-    words = {"key": column.key, "header": column.header, "about": column.about}
-    return {**words, "shown": column.shown, "is_number": screen.is_number(column)}
+    facts = {"key": column.key, "header": column.header, "about": column.about}
+    return {**facts, "shown": column.shown, "is_number": screen.is_number(column)}
 
 
 def _link_value(screen: Screen, column: Column, row: Any) -> Any:
