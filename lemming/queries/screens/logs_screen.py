@@ -26,7 +26,7 @@ def list_log_lines(
     since: Annotated[
         str | None, Parameter("--since DURATION", "Show lines of this period only: 90s, 15m, 2h, 3d.")
     ] = None,
-    level: Annotated[Level | None, Parameter("--level LEVEL", "Show lines of this level and above only.")] = None,
+    level: Annotated[Level | None, Parameter("--level", "Show lines of this level and above only.")] = None,
     grep: Annotated[str, Parameter("--grep TEXT", "Show lines that contain this text, ignoring case.")] = "",
 ) -> ScreenResult:
     """Return the newest lines of the log that match, oldest first."""
