@@ -313,9 +313,8 @@ def suggestions_for_command(name: str, command: Any, within: Iterable[str], type
         return {}
     suggestions = {subcommand: f'did you mean "{subcommand}"?' for subcommand in within}
     if name in READ_ONLY_COMMANDS:
-        first_argument = next(
-            (subcommand for subcommand in command.params if subcommand.param_type_name == "argument"), None
-        )
+        arguments = (parameter for parameter in command.params if parameter.param_type_name == "argument")
+        first_argument = next(arguments, None)
         metavar = first_argument.metavar or "" if first_argument else ""
         suggestions = {"list": f"lemming {name}", "show": f"lemming {name} {metavar}".strip(), **suggestions}
     return suggestions | SUBCOMMAND_SUGGESTIONS.get(name, {})

@@ -117,9 +117,8 @@ def grant_credits(
     base = context.org
     agent, config = find_agent(base, name), load_config(base)
     if resolve_credits(config, name, agent.credits).max_credits is None:
-        raise UsageError(
-            f"{name} has no limit", hint=f'set "credits": {{"max_credits": N}} in agents/{name}/resume.json'
-        )
+        hint = f'set "credits": {{"max_credits": N}} in agents/{name}/resume.json'
+        raise UsageError(f"{name} has no limit", hint=hint)
     load_account(base, agent, config)  # which raises before anything is written
     with edit_file(base, paths.CREDITS_FILE) as edit:  # two grants at once both count
         config = load_config(base)

@@ -149,9 +149,8 @@ def _require_confirmation(
     hint = f"read it, then run: lemming apply {file}{folder_arg} --yes"
     if preview.effects:
         raise NotTrusted("the file contains code; nothing was written", where=str(file), hint=hint)
-    raise UsageError(
-        f"{format_count(len(changed_paths), 'file')} would change; nothing was written", where=str(file), hint=hint
-    )
+    problem = f"{format_count(len(changed_paths), 'file')} would change; nothing was written"
+    raise UsageError(problem, where=str(file), hint=hint)
 
 
 def _print_apply_report(base: Path, pieces: OrgDocument, file: Path) -> None:

@@ -31,10 +31,7 @@ from lemming.queries.tick_preview import TickPreview, preview_tick
 HOW_TO_RUN = "`lemming run-once --agent {}` runs it now"
 
 
-def prompt(
-    context: CommandContext,
-    agent: AgentName,
-) -> None:
+def prompt(context: CommandContext, agent: AgentName) -> None:
     """Show the prompt that an agent's next turn would send, and estimate its tokens. Nothing is written.
 
     The model is not called. Tokens are estimated from the number of bytes.
@@ -50,9 +47,8 @@ def prompt(
     find_agent(base, agent)
     preview = preview_tick(base, load_settings(base))
     if not has_model_turns(preview.snapshot.agent(agent), preview.snapshot.config):
-        raise UsageError(
-            f"{agent} has no prompt: it does not call a model", hint=f"see its messages with `lemming inbox {agent}`"
-        )
+        hint = f"see its messages with `lemming inbox {agent}`"
+        raise UsageError(f"{agent} has no prompt: it does not call a model", hint=hint)
     prompt_preview = preview.build_prompt(agent)
     inputs = prompt_preview.inputs
     sent = build_first_request(preview.snapshot, inputs)
@@ -97,11 +93,7 @@ def _print_size(sent: SentPrompt, size: PromptSize) -> None:
 
 
 def _request_to_json(sent: SentPrompt, size: PromptSize) -> dict[str, Any]:
-    counts = {
-        "all": size.tokens,
-        "parts": dict(size.parts),
-        "boilerplate": round(size.boilerplate, 3),
-    }
+    counts = {"all": size.tokens, "parts": dict(size.parts), "boilerplate": round(size.boilerplate, 3)}
     return {"tokens": counts, "body": sent.body}
 
 

@@ -211,10 +211,7 @@ def _print_surplus(items: list[PrunableItem], skipped: list[PrunableItem], *, is
         print_warning("an engine is running, so journals are kept; stop it first to remove them")
 
 
-def upgrade(
-    context: CommandContext,
-    yes: Apply = False,
-) -> None:
+def upgrade(context: CommandContext, yes: Apply = False) -> None:
     """Upgrade files to the current format; without --yes, list the changes.
 
     An upgrade is optional: organisations of every earlier version run unchanged. After an upgrade, "format"

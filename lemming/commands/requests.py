@@ -93,9 +93,8 @@ def _print_request(base: OrgPath, snapshot: RequestsSnapshot, request: RequestVi
     rows = [["id", f"{request.id} ({request.entry.file})"], ["asked", f"in tick {request.tick}"]]
     if request.is_open:
         age = format_count(request.age_ticks(requests.tick), "tick")
-        rows.append(
-            ["state", f"{describe_state(request, snapshot)} for {age}; {describe_deadline(request, requests.tick)}"]
-        )
+        state = describe_state(request, snapshot)
+        rows.append(["state", f"{state} for {age}; {describe_deadline(request, requests.tick)}"])
         rows += [["held by", f"{share.assignee} since tick {share.since}"] for share in request.open_assignments]
     else:
         closer = f" by {request.closed_by.agent}" if request.closed_by else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -107,9 +107,7 @@ def _prefix_names(names: list[str], text: str) -> str:
 
 def _print_status(context: CommandContext, org_status: OrgStatus, waiting_line: str, findings: int | None) -> None:
     print_data(f"{style_text(str(org_status.base), 'bold')}")
-    print_data(
-        _format_tick_position(org_status.tick, org_status.is_interrupted, org_status.engine, org_status.progress)
-    )
+    print_data(_format_tick_position(org_status))
     _print_pauses(org_status.survey, org_status.config)
     if org_status.last_commit:
         print_data(f"tick {org_status.last_commit.tick}: {describe_totals(org_status.last_commit.totals)}")
@@ -134,14 +132,13 @@ def _print_status(context: CommandContext, org_status: OrgStatus, waiting_line: 
         print_warning(one_line(str(problem), 400))
 
 
-def _format_tick_position(
-    tick: int, is_interrupted: bool, engine: dict[str, Any] | None, progress: dict[str, Any]
-) -> str:
-    if engine:
-        return f"tick {tick}; running: {describe_engine(engine)}"
-    if is_interrupted:
-        answers = format_count(progress["answers_kept"], "answer")
-        turns = format_count(len(progress["turns_left"]), "turn")
+def _format_tick_position(status: OrgStatus) -> str:
+    tick = status.tick
+    if status.engine:
+        return f"tick {tick}; running: {describe_engine(status.engine)}"
+    if status.is_interrupted:
+        answers = format_count(status.progress["answers_kept"], "answer")
+        turns = format_count(len(status.progress["turns_left"]), "turn")
         return f"tick {tick} was interrupted: {answers} kept, {turns} left; `lemming run-once` continues it"
     return f"tick {tick} is next; no engine is running"
 

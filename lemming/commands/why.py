@@ -86,9 +86,8 @@ def why(
 def _print_line_trace(trace: LineTrace) -> None:
     """Print the origin of a line: commit, turn, request and approval."""
     at, commit = trace.at[:19].replace("T", " "), trace.commit[:12]
-    print_data(
-        style_text(one_line(f"{trace.path}:{trace.line} of {trace.revision} in {trace.repository}", 400), "bold")
-    )
+    title = f"{trace.path}:{trace.line} of {trace.revision} in {trace.repository}"
+    print_data(style_text(one_line(title, 400), "bold"))
     print_wrapped("line", trace.content)
     if not trace.agent:
         print_wrapped("written by", f"{trace.author}, in commit {commit}, {at}; not by a worker of this organisation")

@@ -108,9 +108,8 @@ def _describe_turn(org: Organisation, turn: TurnRecord, call: ToolUse) -> Json:
     decision = find_entry(org, note.entry) if note else None
     snapshots = turn.started.given.values() if turn.started else ()
     snapshot: Json = next((values for values in snapshots if "harness" in values), {})
-    model = next((model_call.model for model_call in reversed(turn.calls)), "") or (
-        turn.report.model if turn.report else ""
-    )
+    reported = turn.report.model if turn.report else ""
+    model = next((model_call.model for model_call in reversed(turn.calls)), "") or reported
     return {
         "tick": tick,
         "harness": f"{snapshot.get('harness', '')} {snapshot.get('version', '')}".strip(),

@@ -99,9 +99,8 @@ def _build_columns(summaries: Iterable[TickSummary], time_zone: tzinfo | None) -
 
 def _columns_to_json(columns: Mapping[str, _Column]) -> list[dict[str, Any]]:
     """Return the columns as JSON values, naming only the agents and models with the highest total spending."""
-    names_by_group = {
-        group: _top_spenders(getattr(column, group) for column in columns.values()) for group in ("agents", "models")
-    }
+    groups = ("agents", "models")
+    names_by_group = {key: _top_spenders(getattr(column, key) for column in columns.values()) for key in groups}
     return [
         {
             "name": name,
