@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from approvals_org import ASK, LINE, Ring, by_hand, edit, finished, lemming, make, requests, ring, tick
 
-from lemming.testing import say
+from lemming.engine import ticks
+from lemming.testing import FrozenClock, say
 
 
 def test_an_edited_request_has_no_effect_on_the_call(tmp_path: Path) -> None:
@@ -205,6 +206,21 @@ def test_an_approval_in_advance_is_for_these_values_of_these_types(
     by_hand(base, "human", 1, "yes", target="ada", decision="approve", call=call)
     tick(base)
     assert Ring.rung == []
+
+
+def test_an_approval_in_advance_counts_that_takes_the_place_of_another_entry_while_an_engine_runs(
+    tmp_path: Path,
+) -> None:
+    script = [{"tick": 3, "step": 0, "reply": say("calling", tool_calls=[ring()])}, {"reply": say("seen")}]
+    base = make(tmp_path, script=script, schedule={"run_every_n_ticks": 1})
+    by_hand(base, "human", 1, "yes", kind="message", text="hello")
+    running = ticks(base, clock=FrozenClock(), interval_s=0, max_ticks=3)
+    next(running)
+    next(running)
+    call = {"tool": "ring", "args": {"text": "once"}}
+    by_hand(base, "human", 1, "yes", target="ada", decision="approve", call=call)
+    next(running)
+    assert Ring.rung == ["once"]
 
 
 def test_an_approval_in_advance_may_name_the_arguments_in_another_order(tmp_path: Path) -> None:

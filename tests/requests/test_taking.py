@@ -12,7 +12,7 @@ from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.queries.tick_preview import preview_tick
-from lemming.testing import resume, say
+from lemming.testing import journal_lines, resume, say
 
 ONE = {"turn": {"take": "one"}}
 
@@ -261,6 +261,24 @@ def test_an_agent_that_takes_all_finds_what_is_asked_of_it_in_a_section_until_it
     sections = [prompts(org, number)["ada"].partition("# Asked of you")[2] for number in (1, 2, 3)]
     assert ["how many?" in section for section in sections] == [True, True, False]
     assert answers(org, "ada")[request.id] == {"text": "here", "reply_to": request.id, "target": "human"}
+
+
+def test_an_agent_that_takes_all_keeps_what_it_leaves_open_once(tmp_path: Path) -> None:
+    org = org_of(tmp_path, resume("ada", turn={"take": "all"}), script=[{"reply": reply(entry("status", "busy"))}])
+    request = ask(org, "ada", "how many?")
+    for _ in range(3):
+        tick(org)
+    assert open_of(org, "ada") == [request.identity]
+
+
+def test_a_request_that_fails_has_the_time_of_the_models_last_answer(tmp_path: Path) -> None:
+    org = org_of(tmp_path, resume("ada", **ONE), script=[{"reply": reply()}])
+    ask(org, "ada")
+    for _ in range(3):
+        tick(org)
+    answered_at = [line["at"] for line in journal_lines(org, 3) if line["type"] == "model_replied"]
+    failure = read_outbox_entries(org, "ada")[-1]
+    assert (failure.payload["status"], failure.created_at) == ("failed", answered_at[-1])
 
 
 def test_an_agent_that_takes_all_is_not_asked_what_was_cancelled_before_it_answered(tmp_path: Path) -> None:
