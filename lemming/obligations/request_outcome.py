@@ -164,7 +164,7 @@ def _apply_event(request: RequestView, event: RequestEvent, facts: RequestEventC
     # Whoever was handed a second one of them owes one answer to both.
     assignments = [assignment for assignment in request.open_assignments if assignment.assignee == entry.agent]
     is_approval = is_approval_request(request.entry.payload)
-    if not assignments or (is_approval and not _is_decision(event)):
+    if not assignments or (is_approval and not (_is_decision(event) and _hears(request, entry.agent, facts))):
         return False
     if event.action == "answers" and _lacks_receipts(request, entry, facts):
         return False
@@ -190,11 +190,17 @@ def _is_decision(event: RequestEvent) -> bool:
     return event.action == "answers" and parse_decision(event.entry.payload) is not None
 
 
+def _hears(request: RequestView, person: str, facts: RequestEventContext) -> bool:
+    """Return True if the asker and a person read each other: the asker's turn sees no other decision."""
+    asker = request.asker
+    return asker not in facts.agents or (facts.may_read(asker, person) and facts.may_read(person, asker))
+
+
 def _can_cancel(request: RequestView, author: str, facts: RequestEventContext) -> bool:
     if author == request.asker:
         return True
     if is_approval_request(request.entry.payload):
-        return author in request.assignees
+        return author in request.assignees and _hears(request, author, facts)
     return author in facts.people and any(facts.may_read(holder, author) for holder in request.assignees)
 
 

@@ -27,6 +27,7 @@ from approvals_org import (
 from lemming.capabilities.approvals.pending_calls import MAX_REQUEST_BYTES
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import parse
+from lemming.kernel.files import fs
 from lemming.kernel.messages import read_outbox_entries
 from lemming.testing import say
 
@@ -158,6 +159,16 @@ def test_a_file_that_changed_since_is_asked_about_again(tmp_path: Path) -> None:
     assert Ring.rung == ["once"]
     assert "wrote 2 bytes" in shown(base, 4)  # nobody was shown it before
     assert [it.turns for it in replay_ticks(base, [1, 2, 4])] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("present", "before"), [(False, "/dev/null"), (True, "agents/ada/workspace/a.txt")])
+def test_a_request_says_whether_the_file_is_new(tmp_path: Path, present: bool, before: str) -> None:
+    base = make(tmp_path, write("a.txt", "two"))
+    if present:
+        fs.write_atomic(base, "agents/ada/workspace/a.txt", b"one")
+    tick(base)
+    head = f"--- {before}\n+++ agents/ada/workspace/a.txt\n"
+    assert requests(base)[0].payload["call"]["diff"].startswith(head)
 
 
 def test_the_request_shows_what_a_call_would_write(tmp_path: Path) -> None:

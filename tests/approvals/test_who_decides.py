@@ -96,10 +96,12 @@ def test_nobody_to_ask_is_a_no_that_says_why(tmp_path: Path) -> None:
     assert "there is no person here who could approve it" in output
 
 
-def test_a_person_who_cannot_be_reached_is_not_asked(tmp_path: Path) -> None:
-    base = make(tmp_path, ring(), permissions={"read_outboxes": [], "tools": ["ring"]})
+@pytest.mark.parametrize("named", [[], ["human"]])
+def test_a_person_who_cannot_be_reached_is_not_asked(tmp_path: Path, named: list[str]) -> None:
+    gates = [{**ASK, "persons": named}]
+    base = make(tmp_path, ring(), gates=gates, permissions={"read_outboxes": [], "tools": ["ring"]})
     tick(base)
-    assert "each of them and ada must read the other" in finished(base, 1)[0][1]
+    assert "human cannot be asked: each of them and ada must read the other" in finished(base, 1)[0][1]
 
 
 def test_a_yes_of_somebody_whom_the_agent_may_not_read_any_more_is_none(tmp_path: Path) -> None:
@@ -109,7 +111,7 @@ def test_a_yes_of_somebody_whom_the_agent_may_not_read_any_more_is_none(tmp_path
     edit(base, "agents/ada/resume.json", permissions={"read_outboxes": ["eve"], "tools": ["ring"]})
     tick(base)
     assert (Ring.rung, len(requests(base))) == ([], 1)
-    by_hand(base, "eve", 2, "yes", reply_to=requests(base)[0].id, target="ada", decision="approve")
+    assert lemming(base, "approve", "1/ada/0", "--as", "eve") == 0
     tick(base)
     assert Ring.rung == ["once"]
 
