@@ -348,6 +348,8 @@ def test_a_rule_looks_at_what_its_channel_makes_sure_of(base: Path) -> None:
     rule["when"]["field"] = "verified.secrt"
     (problem,) = problems_with(base, files)
     assert (problem.pointer, problem.hint) == ("/trust/rules/1/when", 'did you mean "verified.secret"?')
+    rule["when"]["field"] = "verified.zzzzzzzzzz"
+    assert problems_with(base, files)[0].hint == "verified fields: verified.secret, verified.token"
 
 
 def test_whom_nobody_knows_judges_nothing(base: Path) -> None:
