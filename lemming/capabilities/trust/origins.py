@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
+from urllib.parse import unquote_plus
 
 from lemming.capabilities.trust.trust_settings import TrustOrder
 
@@ -37,6 +38,7 @@ _SEPARATOR = re.compile(r"[,:']|\.(?!\d)")
 _AMOUNT = re.compile(r"(?:[a-z]{3})?[+-]?(\d[\d.,'_]*(?:e[+-]?\d{1,3})?)(?:[a-z]{3})?")
 _ENGLISH_NUMBER = re.compile(r"(?:\d{1,3}(?:[,'_]\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?")
 _GERMAN_NUMBER = re.compile(r"(?:\d{1,3}(?:[.']\d{3})+|\d+)(?:,\d+)?")
+_JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\"\\/]))")
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[t ].+)?")
 
 
@@ -167,6 +169,8 @@ class ValueFinder:
                 self._chars_left -= len(item)
                 if self._chars_left >= 0:
                     positions.update(self._find_in_text(item))
+                if (plain := _unescape(item)) != item:
+                    stack.append(plain)
             elif isinstance(item, (int, float)) and not isinstance(item, bool):
                 positions.update(self._whole_forms.get(_number_key(item), ()))
         return positions if self._chars_left >= 0 else {*range(self._count)}
@@ -200,6 +204,12 @@ class ValueFinder:
         for phrase, position in self._phrases:
             if _has_phrase(text, phrase):
                 yield position
+
+
+def _unescape(text: str) -> str:
+    """Return a text without the escapes that values have in addresses and in JSON."""
+    plain = unquote_plus(text) if "%" in text else text
+    return _JSON_ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else match[2], plain)
 
 
 def _normalize(text: str) -> str:
