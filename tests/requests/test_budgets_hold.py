@@ -101,6 +101,29 @@ def test_of_several_who_begins_later_may_spend_what_the_first_has_left(tmp_path:
     assert [read_state(org, name).credits for name in ("zoe", "bob")] == [1.0, 2.0]
 
 
+def test_of_several_who_begins_later_may_spend_nothing_while_the_first_is_at_work(tmp_path: Path) -> None:
+    team = [resume(name, **QUIET, **ONE) for name in ("zoe", "bob")]
+    org = org_of(tmp_path, *team, script=[{"reply": reply(entry("status", "busy"))}])
+    ask(org, ["zoe", "bob"], budget=3, join="first", within=1)
+    for _ in range(4):
+        tick(org)
+    assert sorted(read_state(org, name).credits for name in ("zoe", "bob")) == [0, 3]
+
+
+def test_who_was_asked_for_nothing_costs_nothing_of_the_budget(tmp_path: Path) -> None:
+    asks = {"text": "how many?", "target": ["bob", "cat"], "join": "first", "budget": 4}
+    script = [
+        {"agent": "ada", "tick": 1, "reply": reply({"kind": "request", "payload": asks, "tags": []})},
+        {"reply": say("three", kind="response")},
+    ]
+    team = [resume(name, **QUIET, **ONE) for name in ("ada", "bob", "cat")]
+    org = org_of(tmp_path, *team, script=script)
+    request = ask(org, "ada", budget=8)
+    for _ in range(4):
+        tick(org)
+    assert answers(org, "ada")[request.id]["spent"] == 3
+
+
 def test_several_who_are_asked_without_a_budget_have_none(tmp_path: Path) -> None:
     done = [{"reply": say("done", kind="response")}]
     org = org_of(tmp_path, *(resume(name, **QUIET, **ONE) for name in TEAM), script=done)
