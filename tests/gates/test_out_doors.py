@@ -98,3 +98,14 @@ def test_the_key_of_a_memory_is_no_way_past_a_gate(base: Path, gate: dict[str, A
     assert [*(base / "agents/ada/memory").glob("*.json")] == []
     assert turn.verdicts[0]["line"] == line(0)
     assert [replayed.turns for replayed in replay_ticks(base, [1])] == [1]
+
+
+def test_an_answer_to_a_request_that_nobody_knows_may_leave_through_a_channel(base: Path) -> None:
+    leaves = {"at": "out", "when": {"field": "leaves", "op": "is", "value": True}, "then": "ask"}
+    answer = {"kind": "response", "payload": {"text": "paid", "reply_to": "0123456789ab"}, "tags": []}
+    people = [resume(name, model={"key": name}) for name in ("human", "post")]
+    models = {"human": {"provider": "human"}, "post": {"provider": "folder", "options": {"path": "post"}}}
+    script = [{"tick": 1, "reply": {"outbox_entries": [answer]}}]
+    make_org(base, resume("ada"), *people, script=script, models=models, org={"gates": [leaves]})
+    turn_of(base)
+    assert [entry.kind for entry in read_outbox_entries(base, "ada")] == ["request"]

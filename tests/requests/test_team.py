@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,22 @@ def test_answers_come_back_as_results_of_the_calls_that_asked(tmp_path: Path) ->
     last = prompts(org, 2)["desk"]
     assert '"tool": "ask_ann", "args": {"message": "a?"}, "success": true, "output": "it is 7"' in last
     assert '"output": "it is 8"' in last
+
+
+def test_a_call_fails_whose_member_the_asker_may_not_read_any_more(tmp_path: Path) -> None:
+    script = [
+        {"agent": "desk", "contains": "FAILED", "reply": say("ann is gone", kind="response")},
+        {"agent": "desk", "reply": calls(("ask_ann", {"message": "a?"}))},
+        {"agent": "ann", "reply": calls(("list_agents", {}))},
+    ]
+    org = org_of(tmp_path, desk("ann"), resume("ann", **QUIET), script=script)
+    request = ask(org, "desk")
+    tick(org)
+    file = org / "agents/desk/resume.json"
+    plain = json.loads(file.read_text())
+    file.write_text(json.dumps({**plain, "permissions": {"read_outboxes": ["human"]}, "team": {}}))
+    tick(org)
+    assert answers(org, "desk")[request.id]["text"] == "ann is gone"
 
 
 def test_nobody_is_woken_twice_while_answers_come_in(tmp_path: Path) -> None:
