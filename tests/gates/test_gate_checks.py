@@ -119,6 +119,7 @@ BLOCKS_ALL = {"at": "call", "then": "block"}
         (BLOCKS_ALL, {"at": "call", "tool": "shell", "then": "ask"}),
         ({"at": "call", "then": "pass"}, {"at": "call", "deny": ["x"], "then": "block"}),
         ({"at": "call", "tool": "file_*", "then": "block"}, {"at": "call", "tool": "file_write", "then": "ask"}),
+        ({"at": "call", "tool": "file_*", "then": "block"}, {"at": "call", "tool": "file_*", "then": "ask"}),
         ({"at": "call", "class": ["read", "write"], "then": "stop"}, {"at": "call", "class": "read", "then": "ask"}),
         (
             {"at": "call", "when": OUTSIDE, "then": "block"},
