@@ -302,7 +302,7 @@ def align_columns(rows: Sequence[Sequence[str]], max_widths: Sequence[int] = (),
     By default, they fit into the terminal, unless the last column may be wider.
     """
     max_widths = max_widths or [_FILE_WIDTH] * len(rows[0])
-    cells = [[*map(one_line, row, max_widths)] for row in rows]
+    cells = [[*map(_clean_cell, row, max_widths)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if not width and sys.stdout.isatty() and max_widths[-1] <= _FILE_WIDTH:
         width = get_terminal_width(sys.stdout)
@@ -312,8 +312,12 @@ def align_columns(rows: Sequence[Sequence[str]], max_widths: Sequence[int] = (),
     return [f"{line[: width - 1]}…" if width and len(line) > width else line for line in lines]
 
 
+def _clean_cell(cell: str, width: int) -> str:
+    return " " * (len(cell) - len(cell.lstrip(" "))) + one_line(cell, width)  # the indent of a tree
+
+
 def _pad_cell(cell: str, width: int) -> str:
-    return (cell if len(cell) <= width else one_line(cell, width)).ljust(width)
+    return (cell if len(cell) <= width else f"{cell[: width - 1]}…").ljust(width)
 
 
 def describe_totals(totals: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ POLL_S = 1.0
 FINDINGS_INTERVAL_S = 20.0
 """Minimum seconds between two scans for findings, which read all turns of many ticks."""
 NEEDS_ALL_ENTRIES = frozenset({"waiting", "feed"})
-NEEDS_OLD_JOURNALS = frozenset({"past", "why", "findings", "money"})
+NEEDS_OLD_JOURNALS = frozenset({"past", "why", "findings", "money", "screen"})
 
 
 class OrgWorker:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from lemming.capabilities.plans.plan_format import AgentPlan, is_planner, plan_file
+from lemming.capabilities.plans.plan_format import is_planner, plan_file
 from lemming.capabilities.plans.plan_runs import (
-    describe_step,
     get_plan_status,
 )
-from lemming.capabilities.plans.plans_screen import PLANS, RUNS, describe_next_steps
+from lemming.capabilities.plans.plans_screen import PLANS, RUNS, STEPS, list_steps
 from lemming.commands.command_context import (
     AgentFallbackGroup,
     AgentName,
@@ -15,7 +14,7 @@ from lemming.commands.command_context import (
     make_command_group,
     require_agent_folder,
 )
-from lemming.commands.terminal import format_count, print_data, print_notice, print_table
+from lemming.commands.terminal import print_data
 from lemming.commands.trust import load_settings
 from lemming.ext import ConfigError
 from lemming.kernel.agents import survey_agents
@@ -57,18 +56,9 @@ def show_plan(context: CommandContext, name: AgentName) -> None:
         return
     if status.plan is None:
         raise ConfigError(status.problem, hint=f"run `lemming validate {name}`")
-    _print_steps(status.plan)
+    if status.plan.description:
+        print_data(status.plan.description)
+    context.print_screen(STEPS, list_steps(status.plan))
     if status.runs:
         print_data("")
         context.print_screen(RUNS, ScreenResult(status.runs))
-
-
-def _print_steps(plan: AgentPlan) -> None:
-    if plan.description:
-        print_data(plan.description)
-    rows = []
-    for number, step in enumerate(plan.steps, start=1):
-        rows.append([str(number), step.name, describe_step(step), describe_next_steps(plan, step)])
-        rows += [["", f"  {member.name}", describe_step(member), ""] for member in step.parallel]
-    print_table(["", "STEP", "DOES", "THEN"], rows)
-    print_notice(f"{format_count(len(plan.steps), 'step')}; a run starts at most {plan.max_steps}")

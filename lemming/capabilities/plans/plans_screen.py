@@ -8,7 +8,8 @@ from lemming.capabilities.plans.plan_format import END, AgentPlan, StepDefinitio
 from lemming.capabilities.plans.plan_runs import PlanStatus, RunStatus, describe_step, list_plan_statuses
 from lemming.capabilities.plans.step_graph import default_next_step, has_conditions
 from lemming.kernel.org.organisation import Organisation
-from lemming.queries.screens.screen import Column, Screen
+from lemming.libraries.wording import format_count
+from lemming.queries.screens.screen import Column, Note, Screen, ScreenResult
 
 
 def list_plans(org: Organisation) -> list[PlanStatus]:
@@ -16,7 +17,7 @@ def list_plans(org: Organisation) -> list[PlanStatus]:
     return list_plan_statuses(org)
 
 
-def describe_next_steps(plan: AgentPlan, step: StepDefinition) -> str:
+def _describe_next_steps(plan: AgentPlan, step: StepDefinition) -> str:
     """Return the steps that may come after a step, in words."""
     if not has_conditions(step):
         next_step = default_next_step(plan, step.name)
@@ -25,11 +26,17 @@ def describe_next_steps(plan: AgentPlan, step: StepDefinition) -> str:
     return " or ".join(dict.fromkeys(filter(None, targets)))
 
 
-def _list_steps(status: PlanStatus) -> list[dict[str, Any]]:
-    plan = status.plan or AgentPlan()
-    return [
-        {"name": step.name, "does": describe_step(step), "then": describe_next_steps(plan, step)} for step in plan.steps
-    ]
+def _step_to_json(plan: AgentPlan, step: StepDefinition) -> dict[str, Any]:
+    return {"name": step.name, "does": describe_step(step), "then": _describe_next_steps(plan, step)}
+
+
+def list_steps(plan: AgentPlan) -> ScreenResult:
+    """Return the steps of a plan, each followed by its parallel members."""
+    rows = list[dict[str, Any]]()
+    for number, step in enumerate(plan.steps, start=1):
+        rows.append({"number": str(number), **_step_to_json(plan, step)})
+        rows += [{"name": f"  {member.name}", "does": describe_step(member)} for member in step.parallel]
+    return ScreenResult(rows, [Note(f"{format_count(len(plan.steps), 'step')}; a run starts at most {plan.max_steps}")])
 
 
 def _format_purpose(status: PlanStatus) -> str:
@@ -40,6 +47,17 @@ def _format_ticks(run: RunStatus) -> str:
     return f"tick {run.began}" + (f" to {run.ended}" if run.ended is not None else "")
 
 
+STEPS = Screen(
+    "steps",
+    kind="step",
+    title="Steps of a plan",
+    columns=(
+        Column("", "", text=lambda row: row.get("number", "")),
+        Column("name", "STEP", "Name of the step."),
+        Column("does", "DOES", "Action of the step."),
+        Column("then", "THEN", "Steps that may come next.", text=lambda row: row.get("then", "")),
+    ),
+)
 RUNS = Screen(
     "runs",
     kind="run",
@@ -67,7 +85,8 @@ PLANS = Screen(
     columns=(
         Column("agent", "AGENT", "Agent that follows the plan.", shown="agent"),
         Column(
-            "steps", "STEPS", "Steps of the plan: name, action and next step.", list[dict[str, Any]], value=_list_steps,
+            "steps", "STEPS", "Steps of the plan: name, action and next step.", list[dict[str, Any]],
+            value=lambda status: [_step_to_json(status.plan, step) for step in status.plan.steps] if status.plan else [],
             text=lambda status: str(len(status.plan.steps)) if status.plan else "-",
         ),
         Column("", "RUNNING", text=lambda status: str(len(status.active_runs))),
