@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -25,9 +24,9 @@ from lemming.commands.command_context import (
 )
 from lemming.commands.new_agent import new_agent, read_resume_json, write_new_agent
 from lemming.commands.terminal import (
+    can_ask,
     format_count,
     format_usd,
-    has_person,
     one_line,
     print_data,
     print_json,
@@ -199,7 +198,7 @@ def _remove_references(context: CommandContext, name: str, referrers: dict[str, 
     """Remove a deleted agent's name from other resumes if requested; otherwise list the references."""
     for referrer, pointers in referrers.items():
         print_notice(f'{referrer} still names "{name}": {", ".join(pointers)} in agents/{referrer}/resume.json')
-    if referrers and not mend and has_person() and sys.stdin.isatty() and sys.stderr.isatty():
+    if referrers and not mend and can_ask():
         mend = typer.confirm(f'Remove "{name}" there?', err=True)
     if mend:
         for referrer in referrers:

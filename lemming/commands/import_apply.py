@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,15 @@ from lemming.commands.command_context import CommandContext, DryRun, argument, i
 from lemming.commands.error_reporting import print_problem
 from lemming.commands.import_preview import ChangePreview, preview_changes
 from lemming.commands.new_agent import forget_former_agents
-from lemming.commands.terminal import format_count, one_line, print_data, print_json, print_notice, print_warning
+from lemming.commands.terminal import (
+    can_ask,
+    format_count,
+    one_line,
+    print_data,
+    print_json,
+    print_notice,
+    print_warning,
+)
 from lemming.commands.trust import load_settings
 from lemming.import_export.apply_document import (
     PlannedWrite,
@@ -141,7 +148,7 @@ def _require_confirmation(
     changed_paths = [change.path for change in changes if change.kind == "changed"]
     if yes or not (changed_paths or preview.effects):
         return
-    if sys.stdin.isatty() and sys.stderr.isatty():
+    if can_ask():
         if typer.confirm("Write these files?", err=True):
             return
         raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +16,7 @@ from lemming.commands.command_context import (
     with_parameters_of,
 )
 from lemming.commands.terminal import (
+    can_ask,
     format_count,
     one_line,
     print_columns,
@@ -187,7 +187,7 @@ def _parse_field(request: RequestView, typed_field: str) -> tuple[str, Any]:
 
 def _prompt_for_answer(request: RequestView) -> tuple[str, dict[str, Any]]:
     """Prompt on the terminal for an answer: each field, or a text."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         raise UsageError("the answer is empty", hint=describe_fields(request))
     print_warning(f"{request.asker} asks: {request.text}", style="bold")
     properties = get_properties(get_answer_schema(request))

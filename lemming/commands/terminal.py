@@ -78,6 +78,11 @@ def has_person() -> bool:
     return not (_MODE.as_json or _MODE.quiet)
 
 
+def can_ask() -> bool:
+    """Return True if a person can answer a question here."""
+    return not _MODE.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def print_data(text: str = "") -> None:
     """Print a line of data for a person. Line breaks become spaces, except for leading empty lines."""
     if not _MODE.as_json:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from lemming.kernel.agents import require_agent_folder
 from lemming.kernel.base import paths
@@ -42,14 +42,15 @@ class LogReader:
             require_agent_folder(org, agent)
         self._file = Path(org) / (paths.activity_log(agent) if agent else paths.ENGINE_LOG)
         period = parse_duration(f"{since}s" if since.isdecimal() else since) if since else None
-        start_time = timestamp(SystemClock().now() - period) if period else ""
-        self._filter = _LineFilter(start_time, _LEVELS[_LEVELS.index(level or "debug") :], grep.casefold())
+        self._start_time = timestamp(SystemClock().now() - period) if period else ""
+        self._levels, self._text = _LEVELS[_LEVELS.index(level or "debug") :], grep.casefold()
+        self._matches_all = not (since or grep or level not in (None, "debug"))
         self._end = 0
 
     def read_newest(self, number: int) -> list[Line]:
         """Return the newest matching lines, at most `number`."""
         lines = self._read_lines()
-        lines = lines[-number:] if self._filter.matches_everything else lines
+        lines = lines[-number:] if self._matches_all else lines
         return self._select(lines)[-number:] if number else []
 
     def read_appended(self) -> list[Line]:
@@ -69,26 +70,13 @@ class LogReader:
         return whole.splitlines()
 
     def _select(self, lines: Iterable[bytes]) -> list[Line]:
-        return [line for raw in lines if self._filter.matches(raw, line := _parse_line(raw))]
+        return [line for raw in lines if self._is_match(raw, line := _parse_line(raw))]
 
-
-class _LineFilter(NamedTuple):
-    """Filter of log lines: start time, levels, text."""
-
-    start_time: str
-    levels: Sequence[str]
-    text: str
-
-    @property
-    def matches_everything(self) -> bool:
-        """True if every line matches."""
-        return not self.start_time and len(self.levels) == len(_LEVELS) and not self.text
-
-    def matches(self, raw: bytes, line: Line) -> bool:
+    def _is_match(self, raw: bytes, line: Line) -> bool:
         """Return True if a line matches; a line without a level or a time always passes both filters."""
-        matches_level = line.get("level") in self.levels or line.get("level") not in _LEVELS
-        matches_time = str(line.get("timestamp", "9")) >= self.start_time
-        return matches_level and matches_time and self.text in raw.decode("utf-8", "replace").casefold()
+        matches_level = line.get("level") in self._levels or line.get("level") not in _LEVELS
+        matches_time = str(line.get("timestamp", "9")) >= self._start_time
+        return matches_level and matches_time and self._text in raw.decode("utf-8", "replace").casefold()
 
 
 def _parse_line(raw: bytes) -> Line:
