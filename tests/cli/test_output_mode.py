@@ -49,3 +49,9 @@ def test_a_command_within_a_command_leaves_the_reader_as_before(capsys: pytest.C
             terminal.print_data("inner")
         terminal.print_data("outer")
     assert capsys.readouterr().out == "inner\n"
+
+
+def test_a_table_keeps_the_indent_of_a_tree_and_cuts_to_a_width() -> None:
+    rows = [["WHO", "TEXT"], ["  ada", "two  words\n and more"]]
+    assert terminal.align_columns(rows) == ["WHO    TEXT", "  ada  two words and more"]
+    assert terminal.align_columns(rows, width=12)[1] == "  ada  two …"
