@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -32,7 +33,7 @@ def map_chunks(
     with contextlib.suppress(BrokenExecutor, OSError, EOFError, ImportError, NotImplementedError):
         context = get_context("forkserver")
         context.set_forkserver_preload([_get_module(function)])
-        with ProcessPoolExecutor(workers, context) as pool:
+        with ProcessPoolExecutor(workers, context, _end_with_parent) as pool:
             for results in pool.map(partial(_list_results, function), chunks):
                 yield from results
                 done += 1
@@ -42,6 +43,18 @@ def map_chunks(
 
 def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _end_with_parent() -> None:
+    """End this process with the one that started it: a killed parent would leave it waiting for ever."""
+    from multiprocessing import parent_process
+
+    def wait() -> None:
+        if parent := parent_process():
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _get_module(function: Any) -> str:
