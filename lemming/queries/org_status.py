@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import CorruptState, LemmingError, Problem
 from lemming.kernel.inboxes.visibility import find_misplaced
@@ -28,7 +28,7 @@ from lemming.operations.engine_progress import find_running_engine, is_tick_inco
 from lemming.operations.next_tick import summarize_progress
 from lemming.queries.checks.check_registry import CheckRun
 from lemming.queries.checks.health_checks import find_health_issues, make_issue, seconds_since_tick
-from lemming.queries.next_turn import find_next_turn
+from lemming.queries.next_turn import NextTurn, find_next_turn
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.preparation import CapabilityStatus
@@ -38,21 +38,34 @@ if TYPE_CHECKING:
 class AgentStatus:
     """Status of an agent: its next turn, the outcome of its last turn, and its spending.
 
-    `next_tick` and `next_at` (for agents with a clock schedule) are None if the agent is never due. `reason_code`: the
-    reason for a turn, or for no turn, in the next tick; `reason` is the description, possibly empty. `has_issue`: a health
-    issue is about the agent.
+    `upcoming` is None if the agent takes no turns. `reason_code`: the reason for a turn, or for no turn, in the next
+    tick; `reason` is the description, possibly empty. `has_issue`: a health issue is about the agent.
     """
 
     agent: str
     model: str = ""
-    next_tick: int | None = None
-    next_at: str | None = None
+    upcoming: NextTurn | None = None
     state: AgentState = field(default_factory=AgentState)
     max_credits: float | None = None
     reason_code: ReasonCode = "broken"
     reason: str = ""
     problem: str = ""
     has_issue: bool = False
+
+    @property
+    def next_tick(self) -> int | None:
+        """The tick of the next turn, or None if no tick is known."""
+        return self.upcoming.tick if self.upcoming else None
+
+    @property
+    def next_at(self) -> str | None:
+        """The time of the next turn, or None without a clock schedule."""
+        return self.upcoming.as_text if self.upcoming else None
+
+    @property
+    def has_ledger(self) -> bool:
+        """True if the agent's ledger was read; totals without a ledger would look like a restart."""
+        return not self.problem or self.state.tick >= 0
 
 
 class TickStatus(NamedTuple):
@@ -168,39 +181,32 @@ def _build_agent_statuses(base: OrgPath, config: Config, survey: Survey, tick: i
 
         resting = find_skipped_agents(uses, TickView(org, config, survey, tick, at, since))
     plan = make_plan(tick, survey, config, at=at, since=since, skipped_agents=resting)
-    reasons = plan.turn_reasons
-    statuses = [_build_agent_status(base, agent, config, plan, reasons[agent.name]) for agent in survey.agents.values()]
-    statuses += [_build_broken_status(base, name, str(error)) for name, error in survey.broken.items()]
+    reasons, names = plan.turn_reasons, (*survey.agents, *survey.broken)
+    statuses = (build_agent_status(base, survey, config, plan, name, reasons.get(name)) for name in names)
     return sorted(statuses, key=lambda agent_status: agent_status.agent)
 
 
-def _build_broken_status(base: OrgPath, name: str, problem: str) -> AgentStatus:
-    """Return the status of an agent with a broken resume; the ledger still tells its turns and spending."""
-    state = AgentState()
-    with suppress(LemmingError, ValueError):  # a damaged ledger, a folder that no agent can be named like
-        state = read_state(base, name)
-    return AgentStatus(name, problem=problem, state=state)
-
-
-def _build_agent_status(base: OrgPath, agent: Agent, config: Config, plan: TickPlan, reason: TurnReason) -> AgentStatus:
-    upcoming = find_next_turn(base, agent, config, plan.tick, since=plan.since)
-    takes_no_turn = reason.code in ("person", "channel", "paused")
-    problem, state = "", AgentState()
+def build_agent_status(
+    base: OrgPath, survey: Survey, config: Config, plan: TickPlan, name: str, reason: TurnReason | None
+) -> AgentStatus:
+    """Return the status of an agent, with its reason in the plan. A broken agent's ledger still tells its spending."""
+    agent, state, problem = survey.agents.get(name), AgentState(), str(survey.broken.get(name, ""))
     try:
-        state = read_state(base, agent.name)
-        config.model(agent.model.key)
-    except LemmingError as error:
-        problem = str(error)
-    if reason.code == "broken":
-        problem = reason.text
+        state = read_state(base, name)
+        if agent:
+            config.model(agent.model.key)
+    except (LemmingError, ValueError) as error:  # a damaged ledger, a folder that no agent can be named like
+        problem = problem or str(error)
+    if agent is None or reason is None:
+        return AgentStatus(name, problem=problem, state=state)
+    takes_no_turn = reason.code in ("person", "channel", "paused")
     return AgentStatus(
-        agent=agent.name,
+        agent=name,
         model=agent.model.key,
-        next_tick=None if takes_no_turn else upcoming.tick,
-        next_at=None if takes_no_turn else upcoming.as_text,
+        upcoming=None if takes_no_turn else find_next_turn(base, agent, config, plan.tick, since=plan.since),
         reason_code=reason.code,
         reason=reason.text,
         state=state,
-        max_credits=resolve_credits(config, agent.name, agent.credits).max_credits,
-        problem=problem,
+        max_credits=resolve_credits(config, name, agent.credits).max_credits,
+        problem=reason.text if reason.code == "broken" else problem,
     )

@@ -16,7 +16,7 @@ from lemming.kernel.base.version import __version__
 from lemming.kernel.journal.turn_report import STATUSES, ReasonCode, TurnReport
 from lemming.kernel.org.organisation import Organisation
 from lemming.queries.checks.health_checks import seconds_since_tick
-from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
+from lemming.queries.org_status import OrgStatus, load_org_status
 from lemming.queries.screens.status_screen import STATUS
 from lemming.read_model.journal_ticks import started_journals
 from lemming.read_model.tick_facts import JournalTurn, corrupt_facts_error
@@ -77,13 +77,8 @@ def _iter_agent_metrics(status: OrgStatus) -> Iterator[MetricFamily]:
     yield MetricFamily("lemming_credits_limit", "gauge", "Credit limit of the agent.", limits)
     for column in STATUS.columns:
         if column.metric:
-            totals = ((line.agent, column.get(line)) for line in status.agent_statuses if _has_ledger(line))
+            totals = ((line.agent, column.get(line)) for line in status.agent_statuses if line.has_ledger)
             yield MetricFamily(column.metric, "counter", column.about, _make_samples(totals))
-
-
-def _has_ledger(line: AgentStatus) -> bool:
-    """Return True if the agent's ledger was read; totals without a ledger would look like a restart."""
-    return not line.problem or line.state.tick >= 0
 
 
 def _make_samples(values: Iterable[tuple[str, float | int | None]]) -> list[Sample]:

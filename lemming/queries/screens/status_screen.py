@@ -78,8 +78,8 @@ STATUS = Screen(
             "model_key", "MODEL", "Model key of the resume.", value=lambda status: status.model,
             text=lambda status: status.model or "-",
         ),
-        Column("next_tick", "NEXT", "Tick of the next turn, or null.", text=_format_next_turn),
-        Column("next_at", about="Time of the next turn, or null without a clock schedule."),
+        Column("next_tick", "NEXT", "Tick of the next turn, or null.", int | None, text=_format_next_turn),
+        Column("next_at", about="Time of the next turn, or null without a clock schedule.", type=str | None),
         Column(
             "why", about="Code of the reason for a turn, or for none, in the next tick.",
             value=lambda status: status.reason_code,

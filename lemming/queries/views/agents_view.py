@@ -13,14 +13,14 @@ from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.capability_usage import resolve_credits
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.operations.engine_progress import find_running_engine
 from lemming.operations.unsuccessful_turns import UnfinishedTurn
 from lemming.queries.capability_status import collect_capability_status
-from lemming.queries.next_turn import NextTurn, find_next_turn
+from lemming.queries.next_turn import NextTurn
+from lemming.queries.org_status import build_agent_status
 from lemming.queries.pending import describe_pending, find_stopped_agents, list_pending_questions
 from lemming.queries.sentences import AGENT_STATES, entry_to_message
 from lemming.queries.tick_preview import TickPreview, load_inspection_settings, preview_tick
@@ -105,7 +105,7 @@ class _AgentListBuilder:
         self._org, self._config, self._preview = org, config, preview
         self._survey: Survey = preview.survey
         self._activities = find_current_activities(org, preview.tick) if find_running_engine(org) else {}
-        self._stopped_turns = find_stopped_agents(org)
+        self._stopped_turns, self._reasons = find_stopped_agents(org), preview.plan.turn_reasons
         self._people = frozenset(find_people(self._survey, config))
         self.names = [*self._survey.agents, *self._survey.broken]
 
@@ -150,31 +150,26 @@ class _AgentListBuilder:
         return {**row, "label": AGENT_STATES.get(row["state"], row["state"])}
 
     def _build_row(self, name: str) -> Json:
-        try:
-            state = read_state(self._org, name)
-        except (LemmingError, ValueError) as error:  # a damaged ledger; a folder that no agent can be named like
-            return self._build_broken_row(name, self._survey.broken.get(name, error))
-        if name in self._survey.broken:
-            return {**self._build_broken_row(name, self._survey.broken[name]), **_spent_amounts(state)}
-        agent = self._survey.agents[name]
-        upcoming = find_next_turn(self._org, agent, self._config, self._preview.tick)
-        limit = resolve_credits(self._config, name, agent.credits).max_credits
+        status = build_agent_status(
+            self._org, self._survey, self._config, self._preview.plan, name, self._reasons.get(name)
+        )
+        agent = self._survey.agents.get(name)
+        if status.problem or agent is None:
+            current_state: Json = {"state": "broken", "text": status.problem, "since": ""}
+        else:
+            current_state = self._describe_state(agent, status.state)
         return {
             "name": name,
-            "title": agent.title,
-            "model": agent.model.key,
-            **(current_state := self._describe_state(agent, state)),
-            "next": _describe_next_turn(current_state["state"], upcoming, self._preview.tick),
-            "next_tick": upcoming.tick,
-            "next_at": upcoming.as_text,
-            **_spent_amounts(state),
-            "max_credits": limit,
+            "title": agent.title if agent else "",
+            "model": status.model,
+            **current_state,
+            "next": _describe_next_turn(current_state["state"], status.upcoming, self._preview.tick),
+            "next_tick": status.next_tick,
+            "next_at": status.next_at,
+            **(_spent_amounts(status.state) if status.has_ledger else {}),
+            "max_credits": status.max_credits,
             "last": self._build_last_entry(name),
         }
-
-    def _build_broken_row(self, name: str, error: Exception) -> Json:
-        base_row = {"name": name, "title": "", "state": "broken", "text": str(error), "since": ""}
-        return {**base_row, "next": "once its file is fixed", "last": self._build_last_entry(name)}
 
     def _is_working(self, name: str) -> bool:
         return name in self._activities and not self._activities[name].is_over
@@ -232,6 +227,7 @@ def _describe_work(activity: CurrentActivity) -> Json:
 
 
 _UNTIL = {
+    "broken": "once its file is fixed",
     "person": "",
     "channel": "",
     "working": "now",
@@ -243,10 +239,10 @@ _UNTIL = {
 }
 
 
-def _describe_next_turn(state: str, upcoming: NextTurn, tick: int) -> str:
+def _describe_next_turn(state: str, upcoming: NextTurn | None, tick: int) -> str:
     """Return a description of an agent's next turn, or of the event the agent waits for."""
-    if state in _UNTIL:
-        return _UNTIL[state]
+    if state in _UNTIL or upcoming is None:
+        return _UNTIL.get(state, "")
     if upcoming.tick is not None:
         return "next tick" if upcoming.tick <= tick else f"tick {upcoming.tick}"
     return upcoming.description
