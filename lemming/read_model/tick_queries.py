@@ -35,6 +35,20 @@ def load_ticks(
     return [*ticks.values()]
 
 
+def list_newest_ticks(base: OrgPath, count: int, *, before: int | None = None) -> list[int]:
+    """Return the numbers of the newest ticks that have started, oldest first, optionally of those before a tick."""
+    sql = "SELECT tick FROM tick WHERE facts != '{}' AND tick < ? ORDER BY tick DESC LIMIT ?"
+    bounds = LAST_TICK + 1 if before is None else before, count
+    return [tick for (tick,) in reversed(_model(base).query(sql, bounds))]
+
+
+def load_newest_ticks(base: OrgPath, count: int, *, before: int | None = None) -> list[JournalTick]:
+    """Return the newest ticks that have started, with turns, oldest first, optionally only ticks before a tick."""
+    with _model(base).hold():
+        numbers = list_newest_ticks(base, count, before=before)
+        return load_ticks(base, numbers[0], numbers[-1]) if numbers else []
+
+
 class TickRow(NamedTuple):
     """A tick with a journal: the predecessor, and True for a readable, unbroken journal."""
 

@@ -18,9 +18,8 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.queries.checks.health_checks import seconds_since_tick
 from lemming.queries.org_status import OrgStatus, load_org_status
 from lemming.queries.screens.status_screen import STATUS
-from lemming.read_model.journal_ticks import started_journals
 from lemming.read_model.tick_facts import JournalTurn, corrupt_facts_error
-from lemming.read_model.tick_queries import load_ticks
+from lemming.read_model.tick_queries import load_newest_ticks
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
 """Number of journals for durations, or fewer if they hold as many answers."""
@@ -134,8 +133,8 @@ def _iter_recent_metrics(org: Organisation) -> Iterator[MetricFamily]:
 
 def _load_recent_turns(org: Organisation) -> Iterator[JournalTurn]:
     """Yield the turns of the newest ticks, newest first, until there are enough answers."""
-    numbers, answers = started_journals(org, RECENT_TICKS), 0
-    for tick in reversed(load_ticks(org, numbers[0], numbers[-1]) if numbers else []):
+    answers = 0
+    for tick in reversed(load_newest_ticks(org, RECENT_TICKS)):
         if tick.problem:
             raise corrupt_facts_error(tick)
         if answers >= RECENT_ANSWERS:

@@ -24,8 +24,8 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import has_model_turns, is_person_model
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.obligations.request_outcome import get_targets
-from lemming.queries.views.tick_summaries import summarize_ticks
-from lemming.read_model.journal_ticks import started_journals
+from lemming.queries.views.tick_summaries import TickSummary, summarize_newest_ticks
+from lemming.read_model.tick_queries import list_newest_ticks
 
 Kind = Literal["reads", "asks", "hands"]
 Pair = tuple[str, str]
@@ -77,7 +77,7 @@ def build_map_view(
     positions, layout = layout_nodes(visible, weights)
     return {
         "agent": agent,
-        "ticks": started_journals(org, min(max(ticks, 1), MAX_TICKS)),
+        "ticks": list_newest_ticks(org, min(max(ticks, 1), MAX_TICKS)),
         "form": layout,
         "nodes": [{**visible[name], "x": positions[name][0], "y": positions[name][1]} for name in visible],
         "arrows": [arrow.as_json() for arrow in visible_arrows],
@@ -93,7 +93,7 @@ def build_graph(org: OrgPath, *, ticks: int = DEFAULT_TICKS) -> tuple[dict[str, 
     """
     org = Organisation.from_path(org)
     survey, config = load_validated_survey(org), load_config(org)
-    traffic = _Traffic(org, survey, config, started_journals(org, min(max(ticks, 1), MAX_TICKS)))
+    traffic = _Traffic(org, survey, config, summarize_newest_ticks(org, min(max(ticks, 1), MAX_TICKS)))
     arrows = [*_iter_read_arrows(survey, traffic.read_counts), *_iter_ask_arrows(survey, traffic)]
     arrows.sort(key=lambda arrow: (-arrow.traffic, arrow.source, arrow.target, arrow.kind))
     return {
@@ -126,10 +126,9 @@ def _classify_speaker(agent: Agent | None, config: Config) -> str:
 class _Traffic:
     """Counts of entries written (by author), read (author, reader) and requested (requester, target) in some ticks."""
 
-    def __init__(self, org: Organisation, survey: Survey, config: Config, ticks: list[int]) -> None:
+    def __init__(self, org: Organisation, survey: Survey, config: Config, summaries: list[TickSummary]) -> None:
         self._index, self._agent_names = (org.get_cache(EntryIndex), frozenset((*survey.agents, *survey.broken)))
         self.request_counts, self.handoff_counts = Counter[Pair](), Counter[Pair]()
-        summaries = summarize_ticks(org, ticks)
         author_by_entry = {
             entry: written_entry.author for summary in summaries for entry, written_entry in summary.wrote.items()
         }
@@ -137,7 +136,7 @@ class _Traffic:
         non_model_agents = [name for name, agent in survey.agents.items() if not has_model_turns(agent, config)]
         for name in non_model_agents:  # messages of people and channels are in no journal
             outbox = self._index.list_outbox(name)
-            own_entries = outbox.all[outbox.next_index(ticks[0] - 1) :] if ticks else []
+            own_entries = outbox.all[outbox.next_index(summaries[0].facts.tick - 1) :] if summaries else []
             self.written_counts[name] += len(own_entries)
             author_by_entry |= {entry.id: name for entry in outbox.all}
             self._add_requests(own_entries)

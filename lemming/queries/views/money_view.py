@@ -16,8 +16,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.queries.credit_accounts import load_accounts, load_removed_accounts, sum_accounts
-from lemming.queries.views.tick_summaries import TickSummary, TurnSpending, summarize_ticks
-from lemming.read_model.journal_ticks import started_journals
+from lemming.queries.views.tick_summaries import TickSummary, TurnSpending, summarize_newest_ticks
 
 DEFAULT_TICKS = 120
 MAX_TICKS = 2000
@@ -64,10 +63,11 @@ def build_money_view(org: OrgPath, *, by: str = "tick", ticks: int = DEFAULT_TIC
     org = Organisation.from_path(org)
     config, survey = load_config(org), survey_agents(org)
     ticks = min(max(ticks, 1), MAX_TICKS)
-    numbers = started_journals(org, ticks + 1)
-    older, numbers = len(numbers) > ticks, numbers[-ticks:]
+    summaries = summarize_newest_ticks(org, ticks + 1)
+    older, summaries = len(summaries) > ticks, summaries[-ticks:]
+    numbers = [summary.facts.tick for summary in summaries]
     time_zone = get_zone(config.org.timezone) if config.org.timezone else UTC
-    columns = _build_columns(summarize_ticks(org, numbers), time_zone if by == "day" else None)
+    columns = _build_columns(summaries, time_zone if by == "day" else None)
     account_list, damaged = load_accounts(org, survey, config)
     account_list += load_removed_accounts(org)
     account_list.sort(key=lambda account: (-account.spent, account.agent))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.libraries.wording import shorten_line
 from lemming.queries.sentences import summarize_report
 from lemming.read_model.tick_facts import JournalTick
-from lemming.read_model.tick_queries import load_latest_reports, load_ticks, load_turn_report
+from lemming.read_model.tick_queries import load_latest_reports, load_newest_ticks, load_ticks, load_turn_report
 
 UNNAMED_MODEL = "(a model without a name)"
 MAX_TURNS_SCANNED = 50
@@ -95,13 +94,9 @@ def _get_spending(report: Json) -> TurnSpending:
     return TurnSpending._make([report.get("model") or UNNAMED_MODEL, *amounts])
 
 
-def summarize_ticks(org: OrgPath, ticks: Iterable[int]) -> list[TickSummary]:
-    """Return the summaries of ticks, in the order of `ticks`."""
-    numbers = [*ticks]
-    if not numbers:
-        return []
-    facts_by_tick = {facts.tick: facts for facts in load_ticks(org, min(numbers), max(numbers))}
-    return [TickSummary(facts_by_tick.get(tick) or JournalTick(tick)) for tick in numbers]
+def summarize_newest_ticks(org: OrgPath, count: int, *, before: int | None = None) -> list[TickSummary]:
+    """Return the summaries of the newest ticks that have started, oldest first, optionally of those before a tick."""
+    return [*map(TickSummary, load_newest_ticks(org, count, before=before))]
 
 
 def count_consecutive_failures(org: Organisation, agent: str, tick: int) -> int:

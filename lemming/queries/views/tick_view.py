@@ -17,7 +17,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.operations.engine_progress import find_running_engine
 from lemming.operations.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
 from lemming.queries.sentences import describe_call, describe_effects, describe_payload, entry_text
-from lemming.queries.views.tick_summaries import TickSummary, summarize_ticks
+from lemming.queries.views.tick_summaries import TickSummary, summarize_newest_ticks
 from lemming.read_model.journal_ticks import started_journals
 
 MAX_ROWS = 100
@@ -289,14 +289,13 @@ def build_ticks_view(org: OrgPath, *, before: int | None = None, count: int = DE
     `quiet_before` is the number of ticks directly before the tick without any turn, or with a removed journal.
     """
     org, count = Organisation.from_path(org), min(max(count, 1), MAX_STRIP_TICKS)
-    numbers = started_journals(org, count + 1, before_tick=before)
-    older, numbers = len(numbers) > count, numbers[-count:]
+    summaries = summarize_newest_ticks(org, count + 1, before=before)
     is_running = find_running_engine(org) is not None
     return {
         "next_tick": load_tick(org),
         "is_running": is_running,
-        "older": older,
-        "ticks": [_summary_to_json(org, summary, is_running) for summary in summarize_ticks(org, numbers)],
+        "older": len(summaries) > count,
+        "ticks": [_summary_to_json(org, summary, is_running) for summary in summaries[-count:]],
     }
 
 
