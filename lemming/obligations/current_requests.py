@@ -23,7 +23,7 @@ from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import ConfigError, NotAnOrg, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.files import fs
-from lemming.kernel.files.stat_cache import has_stable_mtime, open_folder, to_identity
+from lemming.kernel.files.stat_cache import file_identity, has_stable_mtime, open_folder, to_identity
 from lemming.kernel.inboxes.entry_index import NO_NAMES, EntryIndex, EntryNames
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, parse_file_names
 from lemming.kernel.obligations.request_deadlines import get_extended_last_tick
@@ -56,12 +56,13 @@ class RequestEntryIndex:
         old_scans, is_new = self._outboxes, False
         self._outboxes = {}
         for author in valid_authors:
-            names, scan = self._index.list_outbox(author), old_scans.get(author)
-            if scan and scan.is_cached and decides:
+            scan = old_scans.get(author)
+            if scan and scan.is_cached:
+                if not (decides or scan.unusable) and scan.folder and folder_state(self._base, author) == scan.folder:
+                    self._outboxes[author] = scan
+                    continue
                 scan = None
-            if scan and scan.stamp:  # its names were not looked at yet
-                is_same = outbox_stamp(self._base, author) == scan.stamp
-                scan = scan.with_file_names(names) if is_same else None
+            names = self._index.list_outbox(author)
             if scan is None or scan.names is not names or scan.unusable:
                 new_scan = self._read_outbox(author, names, scan)
                 is_new = is_new or scan is None or new_scan.entries != scan.entries
@@ -82,11 +83,11 @@ class RequestEntryIndex:
         # the time before the scan: later changes must count as doubtful
         started_ns, cache, rescanned = time.time_ns(), model.load_outboxes(), list[str]()
         for author in authors:
+            folder = folder_state(self._base, author)
             digest = outbox_stamp(self._base, author) if author in cache else ""
             if digest and cache[author][0] == digest:
-                self._outboxes[author] = self._add_entries(
-                    parse_file_names(author, cache[author][1]), _OutboxScan(NO_NAMES, digest)
-                )
+                names = parse_file_names(author, cache[author][1])
+                self._outboxes[author] = self._add_entries(names, _OutboxScan(NO_NAMES, folder, is_cached=True))
             else:
                 self._outboxes[author] = self._read_outbox(author, self._index.list_outbox(author), None)
                 rescanned.append(author)
@@ -101,7 +102,6 @@ class RequestEntryIndex:
         previous_names = frozenset(previous.names.all) if previous and previous.names.all != names.all else frozenset()
         previous_entries = previous.entries if previous else {}
         scan, to_read = _OutboxScan(names), list[EntryName]()
-        scan.is_cached = previous is not None and previous.is_cached
         for name in names.all:
             if not (name in previous_names and previous and name not in previous.unusable):
                 to_read.append(name)
@@ -144,12 +144,12 @@ def _decode_entry(name: EntryName, raw: bytes) -> OutboxEntry | None:
 class _OutboxScan:
     """The scan of an outbox with these names.
 
-    Each scan retries `unusable` entries, because their files may be repaired. `stamp`: a digest of the outbox's files,
-    if the names were not listed. `is_kept`: the relevant entries came from the cache, not from a scan.
+    Each scan retries `unusable` entries, because their files may be repaired. `is_cached`: the relevant entries came
+    from the cache, no names were listed, and this holds while the outbox's folder has the state `folder`.
     """
 
-    def __init__(self, names: EntryNames, stamp: str = "") -> None:
-        self.names, self.stamp, self.is_cached = names, stamp, bool(stamp)
+    def __init__(self, names: EntryNames, folder: str = "", *, is_cached: bool = False) -> None:
+        self.names, self.folder, self.is_cached = names, folder, is_cached
         self.entries: dict[EntryName, OutboxEntry] = {}
         self.unusable: set[EntryName] = set()
 
@@ -157,13 +157,6 @@ class _OutboxScan:
     def relevant_files(self) -> list[str]:
         """The files that are relevant, or may be."""
         return [name.file_name for name in (*self.entries, *self.unusable)]
-
-    def with_file_names(self, names: EntryNames) -> _OutboxScan:
-        """Return the same scan with the names listed now."""
-        scan = _OutboxScan(names)
-        scan.is_cached = self.is_cached
-        scan.entries, scan.unusable = self.entries, self.unusable
-        return scan
 
 
 # --- which entries matter, kept -------------------------------------------------------------------
@@ -184,6 +177,18 @@ def outbox_stamp(base: Path, author: str, *, since_ns: int | None = None) -> str
     if since_ns is not None and not all(has_stable_mtime(identity, since_ns) for identity in identities):
         return ""
     return sha256(marshal.dumps((files, identities), 2)).hexdigest()  # version 2 has the same bytes for the same values
+
+
+def folder_state(base: Path, author: str) -> str:
+    """Return the state of an outbox's folder, or an empty text in doubt.
+
+    A file that comes, goes or is replaced changes the state; an edit in place does not.
+    """
+    try:
+        identity = file_identity(f"{base}/{paths.outbox_folder(author)}")
+    except OSError:
+        return ""
+    return repr(identity) if has_stable_mtime(identity, time.time_ns()) else ""
 
 
 SHOWN_WHEN_AMBIGUOUS = 10

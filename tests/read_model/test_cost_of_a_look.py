@@ -14,9 +14,12 @@ from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.journal_sealing import seal_old_journals
+from lemming.obligations import current_requests
+from lemming.obligations.current_requests import load_requests
 from lemming.queries.views.change_token import compute_change_token
 from lemming.queries.views.view_registry import VIEWS, build_view
 from lemming.read_model import read_model
+from lemming.read_model.read_model import ReadModel
 from lemming.read_model.tick_queries import load_ticks
 from lemming.testing import make_org, resume
 
@@ -87,6 +90,23 @@ def test_a_page_costs_the_same_beside_ten_times_the_entries(tmp_path: Path, coun
     many = count_views(org_with(tmp_path / "many", 2000), counted)
     assert sum(few.values()) > 50
     assert many == few
+
+
+def test_who_looks_at_requests_again_looks_at_folders_alone(
+    tmp_path: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(current_requests, "MIN_ENTRIES_TO_CACHE", 1)
+    found = []
+    for entries in (200, 2000):
+        load_requests(org_with(tmp_path / f"{entries}", entries))
+        org = rested(tmp_path / f"{entries}")
+        assert org.get_cache(ReadModel).load_outboxes().keys() == {"ada", "bob"}
+        load_requests(org)
+        counted.calls = 0
+        load_requests(org)
+        found.append(counted.calls)
+    assert found[0] == found[1]
+    assert 0 < found[0] < 100
 
 
 def test_a_look_costs_a_stat_for_each_hundred_ticks(tmp_path: Path, counted: Counted) -> None:
