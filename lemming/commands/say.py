@@ -17,7 +17,7 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_entries import choose_person, write_urgent_message
-from lemming.queries.views.tick_summaries import find_current_activities
+from lemming.queries.views.tick_summaries import find_working_turns
 
 
 def say(
@@ -43,8 +43,7 @@ def say(
     snapshot = load_requests(base)
     entry = write_urgent_message(base, snapshot, agent, message, person=choose_person(snapshot, person))
     context.print_entry(entry)
-    activity = find_current_activities(base, load_tick(base)).get(agent) if find_running_engine(base) else None
-    if activity and not activity.is_over:
+    if find_running_engine(base) and agent in find_working_turns(base, load_tick(base)):
         print_notice(f"{agent} is working: its next step shows it, or else its next turn")
     else:
         print_notice(f"the next turn of {agent} shows it")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import SystemClock, timestamp
@@ -68,14 +68,15 @@ class AgentStatus:
         return not self.problem or self.state.tick >= 0
 
 
-class TickStatus(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class TickStatus:
     """The next tick and its progress, the running engine, the last committed tick, and the health issues."""
 
     tick: int
     config: Config
     survey: Survey
     engine: dict[str, Any] | None
-    is_begun: bool
+    is_interrupted: bool
     last_commit: TickCommitted | None
     issues: list[Problem]
 
@@ -83,9 +84,15 @@ class TickStatus(NamedTuple):
 def load_tick_status(base: OrgPath) -> TickStatus:
     """Load the status of an organisation without its agents. Raises `ConfigError` and `CorruptState`."""
     tick, config, survey = load_tick(base), load_config(base), load_validated_survey(base)
-    engine, is_begun = find_running_engine(base), is_tick_incomplete(base, tick)
-    issues = find_health_issues(CheckRun(base, lambda _: config))
-    return TickStatus(tick, config, survey, engine, is_begun, _load_last_commit(base), issues)
+    return TickStatus(
+        tick=tick,
+        config=config,
+        survey=survey,
+        engine=find_running_engine(base),
+        is_interrupted=is_tick_incomplete(base, tick),
+        last_commit=_load_last_commit(base),
+        issues=find_health_issues(CheckRun(base, lambda _: config)),
+    )
 
 
 def _load_last_commit(base: OrgPath) -> TickCommitted | None:
@@ -101,23 +108,16 @@ def _load_last_commit(base: OrgPath) -> TickCommitted | None:
     )
 
 
-@dataclass(frozen=True)
-class OrgStatus:
-    """Status of an organisation. `progress`: progress of an interrupted tick. `engine`: the running engine.
+@dataclass(frozen=True, kw_only=True)
+class OrgStatus(TickStatus):
+    """Status of an organisation with its agents. `progress`: progress of an interrupted tick.
 
     `capability_status`: status lines of capabilities, by name.
     """
 
     base: OrgPath
-    tick: int
-    is_interrupted: bool
     progress: dict[str, Any]
-    engine: dict[str, Any] | None
-    last_commit: TickCommitted | None
-    config: Config
-    survey: Survey
     agent_statuses: list[AgentStatus]
-    issues: list[Problem]
     waiting: list[PersonInboxItem]
     misplaced: list[Problem]
     capability_status: dict[str, list[CapabilityStatus]]
@@ -135,9 +135,9 @@ def load_org_status(
 
     Raises `ConfigError` and `CorruptState` if the organisation cannot be read.
     """
-    tick, config, survey, engine, is_interrupted, last_commit, issues = load_tick_status(base)
+    status = load_tick_status(base)
+    tick, config, survey, issues = status.tick, status.config, status.survey, [*status.issues, *extra_issues]
     agent_statuses = _build_agent_statuses(base, config, survey, tick)
-    issues += extra_issues
     if (age := seconds_since_tick(base)) is not None and max_age_s is not None and age > max_age_s:
         text = f"the last tick ended {age:.0f} s ago"
         issues.append(make_issue("tick", text, "start the engine if it is not running"))
@@ -147,16 +147,10 @@ def load_org_status(
     subjects = {issue.about for issue in issues}
     agent_statuses = [replace(status, has_issue=status.agent in subjects) for status in agent_statuses]
     return OrgStatus(
+        **{**vars(status), "issues": issues},
         base=base,
-        tick=tick,
-        is_interrupted=is_interrupted,
-        progress=summarize_progress(read_journal(base, tick)) if is_interrupted else {},
-        engine=engine,
-        last_commit=last_commit,
-        config=config,
-        survey=survey,
+        progress=summarize_progress(read_journal(base, tick)) if status.is_interrupted else {},
         agent_statuses=agent_statuses,
-        issues=issues,
         waiting=list_person_inbox(base),
         misplaced=list(find_misplaced(Path(base), [*survey.agents, *survey.broken], tick)),
         capability_status=_load_capability_status(base, config, survey),

@@ -27,9 +27,8 @@ from lemming.queries.tick_preview import TickPreview, load_inspection_settings, 
 from lemming.queries.views.feed_view import build_feed_view
 from lemming.queries.views.tick_summaries import (
     MAX_TURNS_SCANNED,
-    CurrentActivity,
     count_consecutive_failures,
-    find_current_activities,
+    find_working_turns,
 )
 
 Json = dict[str, Any]
@@ -104,7 +103,7 @@ class _AgentListBuilder:
     def __init__(self, org: Organisation, config: Config, preview: TickPreview) -> None:
         self._org, self._config, self._preview = org, config, preview
         self._survey: Survey = preview.survey
-        self._activities = find_current_activities(org, preview.tick) if find_running_engine(org) else {}
+        self._working_turns = find_working_turns(org, preview.tick) if find_running_engine(org) else {}
         self._stopped_turns, self._reasons = find_stopped_agents(org), preview.plan.turn_reasons
         self._people = frozenset(find_people(self._survey, config))
         self.names = [*self._survey.agents, *self._survey.broken]
@@ -120,7 +119,7 @@ class _AgentListBuilder:
             return "failing"
         if name in self._people:
             return "people"
-        if self._is_working(name):
+        if name in self._working_turns:
             return "working"
         if agent.paused:
             return "paused"
@@ -171,14 +170,11 @@ class _AgentListBuilder:
             "last": self._build_last_entry(name),
         }
 
-    def _is_working(self, name: str) -> bool:
-        return name in self._activities and not self._activities[name].is_over
-
     def _describe_state(self, agent: Agent, state: AgentState) -> Json:
         """Return an agent's state as code and description: working, failing, waiting, or the reason for idling."""
         name = agent.name
-        if self._is_working(name):
-            return _describe_work(self._activities[name])
+        if turn := self._working_turns.get(name):
+            return {"state": "working", "text": f"calls {turn.tool}" if turn.tool else "", "since": turn.since}
         if (failed_turn := self._stopped_turns.get(name)) and not agent.paused:
             return self._describe_failure(failed_turn)
         if pending := describe_pending(state):
@@ -219,11 +215,6 @@ def _spent_amounts(state: AgentState) -> Json:
     """Return the turns and spending of an agent from its ledger."""
     last = state.tick if state.status else None
     return {"turns": state.turns, "last_tick": last, "credits": state.consumed_credits, "cost_usd": state.cost_usd}
-
-
-def _describe_work(activity: CurrentActivity) -> Json:
-    text = f"calls {activity.tool}" if activity.tool else ""
-    return {"state": "working", "text": text, "since": activity.since}
 
 
 _UNTIL = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -32,21 +33,16 @@ def is_scan_long_enough(scan: FindingScan) -> bool:
 
 
 class _FindingsCache:
-    """Cache of the findings, with the tick of the last scan."""
+    """Cache of the findings of the last scan."""
 
     def __init__(self, org: Organisation) -> None:
-        self._org = org
-        self._scanned_state: object = None
-        self._findings: Json = {}
+        self._org, self._load = org, lru_cache(1)(self._compute_findings)
 
     def get_findings(self) -> Json:
         """Return the findings in the newest ticks, from the cache unless a new tick has begun."""
-        current_state = load_tick(self._org), newest_journals(self._org, 1)
-        if current_state != self._scanned_state:
-            self._findings, self._scanned_state = self._compute_findings(), current_state
-        return self._findings
+        return self._load(load_tick(self._org), *newest_journals(self._org, 1))
 
-    def _compute_findings(self) -> Json:
+    def _compute_findings(self, *_: int) -> Json:
         scan = scan_ticks(self._org)
         titles = {check.name: {"title": check.title, "means": check.meaning} for check in CHECKS}
         return {

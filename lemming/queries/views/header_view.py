@@ -18,8 +18,8 @@ from lemming.kernel.tick.firing_plan import format_pause, has_model_turns
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.queries.checks.health_checks import group_issues, make_issue
 from lemming.queries.credit_accounts import Account, load_accounts, load_removed_accounts, sum_accounts
-from lemming.queries.org_status import load_tick_status
-from lemming.queries.views.tick_summaries import find_current_activities
+from lemming.queries.org_status import TickStatus, load_tick_status
+from lemming.queries.views.tick_summaries import find_working_turns
 
 Json = dict[str, Any]
 
@@ -50,11 +50,12 @@ def build_broken_status(org: OrgPath, error: LemmingError) -> Json:
 
 
 def _build_valid_status(org: OrgPath, removed: Sequence[Account]) -> Json:
-    tick, config, survey, engine, is_begun, last_commit, issues = load_tick_status(org)
+    status = load_tick_status(org)
+    tick, config, survey = status.tick, status.config, status.survey
     next_due_tick = _find_next_due_tick(tick, config, survey)
-    state, explanation = _describe_state(org, tick, config, engine, next_due_tick, is_begun=is_begun)
+    state, explanation = _describe_state(org, status, next_due_tick)
     account_list, damaged = load_accounts(org, survey, config)
-    reported = " ".join(issue.message for issue in issues)
+    reported = " ".join(issue.message for issue in status.issues)
     ledger_issues = [
         make_issue(ledger_error.where, f"{ledger_error.where}: {ledger_error.message}", ledger_error.hint)
         for ledger_error in damaged
@@ -66,33 +67,30 @@ def _build_valid_status(org: OrgPath, removed: Sequence[Account]) -> Json:
         "tick": tick,
         "state": state,
         "why": explanation,
-        "engine": engine,
-        "last": {"tick": last_commit.tick, "totals": last_commit.totals} if last_commit else None,
+        "engine": status.engine,
+        "last": status.last_commit and {"tick": status.last_commit.tick, "totals": status.last_commit.totals},
         "next_tick": next_due_tick,
-        "next_at": _estimate_tick_time(org, tick, config, next_due_tick)
-        if engine and not is_begun and next_due_tick
-        else None,
+        "next_at": _estimate_tick_time(org, status, next_due_tick),
         "agents": len(survey.agents) + len(survey.broken),
         "spent": _sum_spending([*account_list, *removed]),
-        "troubles": [issue.as_json("issue") for issue in group_issues([*issues, *ledger_issues])],
+        "troubles": [issue.as_json("issue") for issue in group_issues([*status.issues, *ledger_issues])],
     }
 
 
-def _describe_state(
-    org: OrgPath, tick: int, config: Config, engine: Json | None, next_due_tick: int | None, *, is_begun: bool
-) -> tuple[str, str]:
+def _describe_state(org: OrgPath, status: TickStatus, next_due_tick: int | None) -> tuple[str, str]:
     """Return the state of the organisation as a code, and a sentence with the reason."""
-    if config.org.paused:
-        return "paused", f"{format_pause(config.org.paused)}; `lemming unpause` ends it"
-    if engine and is_begun:
-        working = [name for name, activity in find_current_activities(org, tick).items() if not activity.is_over]
+    tick, paused = status.tick, status.config.org.paused
+    if paused:
+        return "paused", f"{format_pause(paused)}; `lemming unpause` ends it"
+    if status.engine and status.is_interrupted:
+        working = [*find_working_turns(org, tick)]
         names = ", ".join(working[:3]) + (f" and {len(working) - 3} more" if len(working) > 3 else "")
         return "working", f"{names or 'no agent yet'} working on tick {tick}"
-    if engine:
+    if status.engine:
         if next_due_tick:
             return "idle", f"no agent is working, and none is due until tick {next_due_tick}"
         return "idle", "no agent is working or due; the engine waits for new entries or the clock"
-    if is_begun:
+    if status.is_interrupted:
         return "interrupted", f"tick {tick} was interrupted; `lemming run-once` continues it"
     return "stopped", "no engine runs; `lemming run-forever` starts one"
 
@@ -107,14 +105,17 @@ def _find_next_due_tick(tick: int, config: Config, survey: Survey) -> int | None
     return min((due_tick for due_tick in due_ticks if due_tick is not None), default=None)
 
 
-def _estimate_tick_time(org: OrgPath, tick: int, config: Config, next_due_tick: int) -> str | None:
-    """Return the start time of the next due tick, estimated from the interval in the settings."""
+def _estimate_tick_time(org: OrgPath, status: TickStatus, next_due_tick: int | None) -> str | None:
+    """Return the start time of the next due tick, estimated from the interval in the settings, while an engine waits."""
+    if not (status.engine and next_due_tick) or status.is_interrupted:
+        return None
     try:
         last_end = (org / paths.TICK_FILE).stat().st_mtime  # the engine writes it as the last tick ends
     except FileNotFoundError:
         return None
     last_start = datetime.fromtimestamp(last_end, UTC)
-    return timestamp(last_start + timedelta(seconds=config.org.tick_interval_s * (next_due_tick - tick + 1)))
+    wait_s = status.config.org.tick_interval_s * (next_due_tick - status.tick + 1)
+    return timestamp(last_start + timedelta(seconds=wait_s))
 
 
 def _sum_spending(account_list: Sequence[Account]) -> Json:

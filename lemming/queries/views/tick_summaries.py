@@ -13,7 +13,7 @@ from lemming.kernel.journal.turn_report import USUAL_ENDS
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.libraries.wording import shorten_line
 from lemming.queries.sentences import summarize_report
-from lemming.read_model.tick_facts import JournalTick
+from lemming.read_model.tick_facts import JournalTick, JournalTurn
 from lemming.read_model.tick_queries import load_latest_reports, load_newest_ticks, load_ticks, load_turn_report
 
 UNNAMED_MODEL = "(a model without a name)"
@@ -114,20 +114,7 @@ def describe_outcome(org: Organisation, tick: int, agent: str) -> Json:
     return {"reason": str(report.get("reason") or ""), "did": did}
 
 
-@dataclass(frozen=True)
-class CurrentActivity:
-    """The current activity of a turn.
-
-    `since` is a lower bound of its start; `tool` is the running tool, or empty. `is_over`: the turn has ended, while
-    other turns of the tick continue.
-    """
-
-    since: str
-    tool: str = ""
-    is_over: bool = False
-
-
-def find_current_activities(org: OrgPath, tick: int) -> dict[str, CurrentActivity]:
-    """Return the current activities in a tick, by agent; the result is empty for a tick without a journal."""
+def find_working_turns(org: OrgPath, tick: int) -> dict[str, JournalTurn]:
+    """Return the turns of a tick that have begun and not ended, by agent."""
     turns = [turn for facts in load_ticks(org, tick, tick) for turn in facts.turns.values()]
-    return {turn.agent: CurrentActivity(turn.since, turn.tool, turn.report is not None) for turn in turns}
+    return {turn.agent: turn for turn in turns if turn.report is None}

@@ -5,7 +5,7 @@ The context shows, in a few lines, the entries and results the requesting turn h
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from functools import lru_cache
 from typing import Any
 
 from lemming.journal_tools.provenance.prompt_parser import parse_prompt
@@ -197,22 +197,15 @@ class _TurnContextCache:
     """Cache of turn contexts, valid while the journal of the turn remains the same file."""
 
     def __init__(self, org: Organisation) -> None:
-        self._org = org
-        self._contexts: OrderedDict[tuple[int, str, Identity | None], Json] = OrderedDict()
+        self._org, self._load = org, lru_cache(MAX_TURNS_CACHED)(self._load_context)
 
     def get_context(self, tick: int, agent: str) -> Json:
-        key = tick, agent, _load_journal_identity(self._org, tick)
-        if key not in self._contexts:
-            record = load_tick_record(self._org, tick)
-            turn = record.find_turn(agent)
-            context = _build_turn_context(turn, record.plan.all_agents) if turn else _NOTHING
-            if turn is None or turn.report is None:
-                return context
-            self._contexts[key] = context
-        self._contexts.move_to_end(key)
-        while len(self._contexts) > MAX_TURNS_CACHED:
-            self._contexts.popitem(last=False)
-        return self._contexts[key]
+        return self._load(tick, agent, _load_journal_identity(self._org, tick))
+
+    def _load_context(self, tick: int, agent: str, _: Identity | None) -> Json:
+        record = load_tick_record(self._org, tick)
+        turn = record.find_turn(agent)
+        return _build_turn_context(turn, record.plan.all_agents) if turn else _NOTHING
 
 
 _NOTHING: Json = {"entries": [], "results": [], "notes": "", "request": ""}
