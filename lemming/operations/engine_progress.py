@@ -8,7 +8,6 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.org.organisation import OrgPath
-from lemming.read_model.journal_ticks import newest_journals
 
 
 def find_running_engine(base: OrgPath) -> dict[str, Any] | None:
@@ -25,15 +24,6 @@ def describe_engine(holder: dict[str, Any]) -> str:
     """Describe the running engine in a line."""
     command = holder.get("command") or "an engine"
     return f"{command}, pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
-
-
-def load_last_committed_tick(base: OrgPath) -> TickCommitted | None:
-    """Return the last record of the newest completed tick: number and totals."""
-    for tick in reversed(newest_journals(base, 2)):
-        record = last_record(base, tick)
-        if isinstance(record, TickCommitted):
-            return record
-    return None
 
 
 def is_tick_incomplete(base: OrgPath, tick: int) -> bool:

@@ -12,7 +12,7 @@ from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import CorruptState, LemmingError, Problem
 from lemming.kernel.inboxes.visibility import find_misplaced
-from lemming.kernel.journal.journal_file import load_plan, read_journal
+from lemming.kernel.journal.journal_file import last_record, load_plan, read_journal
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.turn_report import ReasonCode, TurnReason
@@ -24,11 +24,12 @@ from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses, uses_clock
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
-from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete, load_last_committed_tick
+from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete
 from lemming.operations.next_tick import summarize_progress
 from lemming.queries.checks.check_registry import CheckRun
 from lemming.queries.checks.health_checks import find_health_issues, make_issue, seconds_since_tick
 from lemming.queries.next_turn import NextTurn, find_next_turn
+from lemming.read_model.journal_ticks import newest_journals
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.preparation import CapabilityStatus
@@ -97,15 +98,14 @@ def load_tick_status(base: OrgPath) -> TickStatus:
 
 def _load_last_commit(base: OrgPath) -> TickCommitted | None:
     """Return the last committed tick with the totals of `run-once`: people take no turns and are not skipped."""
-    if (last_commit := load_last_committed_tick(base)) is None:
-        return None
-    plan = None
-    with suppress(CorruptState):
-        plan = load_plan(base, last_commit.tick)
-    skipped = last_commit.totals["skipped"] - len(plan.skipped if plan else ())
-    return TickCommitted(
-        tick=last_commit.tick, advanced=last_commit.advanced, totals={**last_commit.totals, "skipped": skipped}
-    )
+    for tick in reversed(newest_journals(base, 2)):
+        if isinstance(record := last_record(base, tick), TickCommitted):
+            plan = None
+            with suppress(CorruptState):
+                plan = load_plan(base, tick)
+            skipped = record.totals["skipped"] - len(plan.skipped if plan else ())
+            return TickCommitted(**{**vars(record), "totals": {**record.totals, "skipped": skipped}})
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -15,7 +15,7 @@ CHUNK = 500
 
 
 def map_chunks(
-    function: Callable[[Sequence[T]], Iterable[R]], items: Sequence[T], *, in_processes: bool, size: int = CHUNK
+    function: partial[Iterator[R]], items: Sequence[T], *, in_processes: bool, size: int = CHUNK
 ) -> Iterator[R]:
     """Yield the results of a function for consecutive chunks of items, in order; with processes, on all cores.
 
@@ -32,7 +32,7 @@ def map_chunks(
     # A process may be killed, for want of memory, and some systems start none: the rest is read here.
     with contextlib.suppress(BrokenExecutor, OSError, EOFError, ImportError, NotImplementedError):
         context = get_context("forkserver")
-        context.set_forkserver_preload([_get_module(function)])
+        context.set_forkserver_preload([function.func.__module__])
         with ProcessPoolExecutor(workers, context, _end_with_parent) as pool:
             for results in pool.map(partial(_list_results, function), chunks):
                 yield from results
@@ -57,9 +57,5 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _get_module(function: Any) -> str:
-    return str((function.func if isinstance(function, partial) else function).__module__)
-
-
-def _list_results(function: Callable[[Sequence[T]], Iterable[R]], chunk: Sequence[T]) -> list[R]:
+def _list_results(function: partial[Iterator[R]], chunk: Sequence[T]) -> list[R]:
     return [*function(chunk)]

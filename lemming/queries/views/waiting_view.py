@@ -5,6 +5,7 @@ The context shows, in a few lines, the entries and results the requesting turn h
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -185,14 +186,6 @@ def _mark_quoted(line: Json, references: set[str]) -> Json:
     }
 
 
-def _load_journal_identity(org: Organisation, tick: int) -> Identity | None:
-    """Return the identity of a tick's journal file, or None if the tick has no file of its own."""
-    try:
-        return file_identity(f"{org.base}/{paths.journal_file(tick)}")
-    except OSError:
-        return None
-
-
 class _TurnContextCache:
     """Cache of turn contexts, valid while the journal of the turn remains the same file."""
 
@@ -200,7 +193,10 @@ class _TurnContextCache:
         self._org, self._load = org, lru_cache(MAX_TURNS_CACHED)(self._load_context)
 
     def get_context(self, tick: int, agent: str) -> Json:
-        return self._load(tick, agent, _load_journal_identity(self._org, tick))
+        identity = None
+        with suppress(OSError):  # a sealed journal has no file of its own, and does not change
+            identity = file_identity(f"{self._org.base}/{paths.journal_file(tick)}")
+        return self._load(tick, agent, identity)
 
     def _load_context(self, tick: int, agent: str, _: Identity | None) -> Json:
         record = load_tick_record(self._org, tick)
