@@ -8,6 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from lemming.kernel.turn.effect_chain import EffectChain
 from lemming.kernel.turn.preparation_chain import NO_CHAIN
 from lemming.kernel.turn.turn_effects import Effect
 from lemming.kernel.turn.turn_hooks import Capability
+from lemming.kernel.turn.turn_state import TurnState
 from lemming.testing import FrozenClock, make_org, resume, say
 
 MOST_HOOKS = 12
@@ -140,6 +142,28 @@ def test_what_changes_no_turn_is_not_found(line: str) -> None:
 
 def test_no_capability_changes_a_turn_but_by_effects_and_the_verbs_of_its_view() -> None:
     assert [f"{name}:{place}" for name in CAPABILITIES for place in changes_of_turns(TREES[name])] == []
+
+
+OWNERS = {f"kernel/turn/{name}.py" for name in ("turn_state", "turn_state_values", "turn_writes", "turn_view")}
+"""The state of a turn, and the verbs by which capabilities add to its records."""
+MOST_FIELDS = 47
+
+
+def changes_of_states(tree: ast.Module) -> Iterator[str]:
+    """Yield the places where a module changes the state of a turn, which is called `turn_state` or `_state`."""
+    text = ast.unparse(tree).replace("turn_state.", "turn.").replace("self._state.", "turn.")
+    text = re.sub(r"\bstate = self\._state\b", "state: TurnView = turn", text)
+    return changes_of_turns(ast.parse(text))
+
+
+def test_no_other_module_of_the_kernel_assigns_to_the_state_of_a_turn() -> None:
+    states = {STATE, f"{STATE}_values"}
+    modules = [name for name in TREES if states & (imports(name) | imports(name, types_only=True))]
+    modules = [name for name in modules if name.startswith("kernel/") and name not in OWNERS]
+    assert len(modules) > 5
+    assert [f"{name}:{place}" for name in modules for place in changes_of_states(TREES[name])] == []
+    assert [*changes_of_states(ast.parse("turn_state.entries = []\nself._state.remarks.append('x')"))] != []
+    assert len(fields(TurnState)) <= MOST_FIELDS
 
 
 def test_no_capability_knows_the_state_of_a_turn() -> None:

@@ -17,6 +17,7 @@ from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Agent, AgentCredits
 from lemming.kernel.turn.dialogue import MAX_DIALOGUE_BYTES, TOO_LONG_REMARK, make_dialogue, shorten_messages
+from lemming.kernel.turn.strategy import Turn
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.testing import resume, say
@@ -133,7 +134,8 @@ def test_all_requests_of_an_agent_share_the_room_in_its_ledger(others: int, *, i
         state=AgentState(requests=waiting),
     )  # fmt: skip
     draft = TurnState(inputs, NoAnswers())
-    draft.conversation = [*inputs.prompt, {"role": "assistant", "content": "y" * 20_000}]
+    draft.strategy_turn = Turn(draft)
+    draft.strategy_turn.conversation = [*inputs.prompt, {"role": "assistant", "content": "y" * 20_000}]
     kept = make_dialogue(draft)
     assert (kept is not None) == is_kept
     assert draft.remarks == ([] if is_kept else [TOO_LONG_REMARK])

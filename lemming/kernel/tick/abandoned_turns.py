@@ -97,6 +97,10 @@ class _PastTurn:
     trust_label: str = ""
     report_fields: dict[str, Any] = field(default_factory=dict)
 
+    def report(self, key: str, value: Any) -> None:
+        """Note a field of the report."""
+        self.report_fields[key] = value
+
 
 def _label_results(
     capabilities: Iterable[Capability],

@@ -84,7 +84,7 @@ class Readers:
 
 def complete_entry(turn_state: TurnStateValues, new_entry: NewEntry, *, alone: bool) -> NewEntry | Rejected:
     """Return an entry with the `reply_to` or parent request filled in; reject a cycle of requests."""
-    inputs, current = turn_state.inputs, turn_state.task
+    inputs, current = turn_state.inputs, turn_state.inputs.task
     if new_entry.kind == "request" and "hands_on" in new_entry.payload:
         return _check_handoff(turn_state, new_entry)
     if current and not alone:
@@ -111,7 +111,7 @@ def _check_handoff(turn_state: TurnStateValues, new_entry: NewEntry) -> NewEntry
     of this turn, at most once, to an agent listed in `hand_to`. The entry may come from a call of
     `hand_to_*`, from the approval of such a call, or from the model's own text.
     """
-    inputs, current, payload = turn_state.inputs, turn_state.task, new_entry.payload
+    inputs, current, payload = turn_state.inputs, turn_state.inputs.task, new_entry.payload
     team, text, target = inputs.agent.extensions.get("team"), payload.get("text"), payload.get("target")
     is_own = current and current.request and payload["hands_on"] == current.reference
     is_own = is_own and not has_handoff(turn_state.entries)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,14 +21,11 @@ VALUES_LIMIT_BYTES = 64 << 20
 def store_results(turn_state: TurnState, earlier_results: Sequence[Json], numbers: Mapping[int, int]) -> None:
     """Put the results into their slots among the results of earlier, unseen calls."""
     results = [*earlier_results]
-    entries_by_number = {number: entry for entry, number in turn_state.pending_indexes.items()}
     for index, number in numbers.items():
         results[index] = turn_state.results[number]
-        if number + 1 in entries_by_number:
-            turn_state.pending_indexes[entries_by_number[number + 1]] = index + 1
-    ids = list_call_ids(turn_state.task.begun) if turn_state.task else []
-    turn_state.results, turn_state.shown_count = results, 0
-    turn_state.call_ids = [*[""] * (len(results) - len(ids)), *ids]
+    turn_state.move_awaited({number + 1: index + 1 for index, number in numbers.items()})
+    ids = list_call_ids(turn_state.inputs.task.begun) if turn_state.inputs.task else []
+    turn_state.set_results(results, [*[""] * (len(results) - len(ids)), *ids])
 
 
 def insert_results(turn_state: TurnState, earlier_results: Sequence[Json], numbers: Mapping[int, int]) -> None:
@@ -48,8 +44,8 @@ def insert_results(turn_state: TurnState, earlier_results: Sequence[Json], numbe
         failed = [
             (item, "") for number, item in enumerate(results) if number not in made_numbers and not item["success"]
         ]
-        turn_state.inputs = replace(inputs, dialogue=_continue_dialogue(turn_state, numbers, earlier_results, failed))
-    turn_state.shown_count = len(turn_state.results)
+        turn_state.set_prompt(inputs.prompt, _continue_dialogue(turn_state, numbers, earlier_results, failed))
+    turn_state.mark_results_shown()
 
 
 def _continue_dialogue(
@@ -70,7 +66,7 @@ def _continue_dialogue(
 
 def _pair_results(turn_state: TurnState, numbers: Mapping[int, int], earlier_results: Sequence[Json]) -> CallResults:
     """Return all pending results, with the results of the calls just made in their slots."""
-    open_request = turn_state.task.begun if turn_state.task else None
+    open_request = turn_state.inputs.task.begun if turn_state.inputs.task else None
     dialogue = open_request.dialogue if open_request else None
     assert open_request, "a turn that goes on is for something"
     assert dialogue, "it goes on with what was said"

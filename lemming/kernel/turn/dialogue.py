@@ -73,17 +73,18 @@ def make_dialogue(turn_state: TurnState) -> Dialogue | None:
     inputs = turn_state.inputs
     if inputs.model.prompt == "values" or inputs.agent.turn.strategy:
         return None
-    if turn_state.conversation is not None:
+    if conversation := turn_state.strategy_turn.conversation:
         # A request is shown again from its entry. Inbox entries are marked as read and never shown again.
         start = len(inputs.prompt) - (inputs.task is None)
-        messages = drop_unanswered(turn_state.conversation[start:])
+        messages = drop_unanswered(conversation[start:])
     else:  # no model was called: approved calls need another approval
         messages = drop_unanswered(inputs.dialogue)
     if not messages:
         return None
     short = shorten_messages(messages, _find_room(turn_state))
     if short is None:
-        turn_state.remarks += [] if TOO_LONG_REMARK in turn_state.remarks else [TOO_LONG_REMARK]
+        if TOO_LONG_REMARK not in turn_state.remarks:
+            turn_state.remark(TOO_LONG_REMARK)
         return None
     unique, renamed = make_ids_unique(short)
     hidden = (
@@ -111,7 +112,7 @@ def drop_unanswered(messages: Sequence[Message]) -> Sequence[Message]:
 
 def _find_room(turn_state: TurnState) -> int:
     """Return the number of bytes left for the dialogue in the ledger."""
-    own_key = turn_state.task.begun.key if turn_state.task else ""
+    own_key = turn_state.inputs.task.begun.key if turn_state.inputs.task else ""
     other_dialogues = (
         request.dialogue for request in turn_state.inputs.state.requests if request.key != own_key and request.dialogue
     )

@@ -121,6 +121,10 @@ MAX_STORED_COUNTS = 64
 """Maximum calls remembered from turn to turn, with their results."""
 
 
+DEFAULT_LIMITS = LoopSettings()
+"""Limits for records without them."""
+
+
 class RepeatDetector:
     """Counts of a turn's calls. Equal calls of one reply count once, because the model had not seen a result.
 
@@ -128,8 +132,8 @@ class RepeatDetector:
     `entries`: entries of replies by id, as the model wrote them.
     """
 
-    def __init__(self, earlier_counts: Mapping[str, int] | None = None, stop_after: int = 4) -> None:
-        self._stop_after = stop_after
+    def __init__(self, earlier_counts: Mapping[str, int] | None = None, limits: LoopSettings | None = None) -> None:
+        self.limits = limits or DEFAULT_LIMITS
         self._repeat_counts: dict[str, int] = {**(earlier_counts or {})}
         self._counts = {**self._repeat_counts}
         self._earlier_keys = frozenset(self._repeat_counts)
@@ -164,7 +168,9 @@ class RepeatDetector:
         else: an agent may read the same file in every turn of a longer task.
         """
         repeated_keys = [
-            key for key in self._failed_by_key if self._counts[key] >= self._stop_after and key in self._earlier_keys
+            key
+            for key in self._failed_by_key
+            if self._counts[key] >= self.limits.stop_after and key in self._earlier_keys
         ]
         if any(self._failed_by_key[key] for key in repeated_keys):
             return True

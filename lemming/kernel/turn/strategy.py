@@ -56,8 +56,14 @@ class Turn:
     beforehand.
     """
 
-    def __init__(self, state: TurnState) -> None:
-        self._state = state
+    def __init__(self, state: TurnState, plugins: tuple[str, ...] | None = None) -> None:
+        self._state, self.plugins = state, plugins
+        self.conversation: list[Message] = []
+        """Messages at the latest model call for a reply; empty before the first call."""
+        self.note = ""
+        """Description of the work left for the agent's next turn."""
+        self.told_entries: list[str] = []
+        """Identities of urgent entries that a model has seen."""
         self.options: Any = None
         self.snapshot: Mapping[str, Any] = {}
         self.replies_left = state.inputs.max_steps
@@ -72,11 +78,6 @@ class Turn:
         return [*self._state.inputs.first_messages]
 
     @property
-    def conversation(self) -> list[Message]:
-        """Messages at the latest model call for a reply; empty before the first call."""
-        return self._state.conversation or []
-
-    @property
     def max_steps(self) -> int:
         """Maximum number of replies, without corrections."""
         return self._state.inputs.max_steps
@@ -84,7 +85,7 @@ class Turn:
     @property
     def request(self) -> str:
         """Id of the turn's request, or an empty string for an inbox turn."""
-        return self._state.task.reference if self._state.task and self._state.task.request else ""
+        return self._state.inputs.task.reference if self._state.inputs.task and self._state.inputs.task.request else ""
 
     @property
     def results(self) -> Sequence[Mapping[str, Any]]:
@@ -128,7 +129,7 @@ class Turn:
             except ContractError as error:
                 if not corrections_left or answer.acted:
                     raise
-                self._state.remarks.append(f"asked again: {error}"[:500])
+                self._state.remark(f"asked again: {error}"[:500])
                 messages.append(correction_message(str(error)[:2000]))
             else:
                 return value
@@ -147,7 +148,7 @@ class Turn:
         if tool in turn_tool_names(state.inputs.agent):
             raise ValueError(f"{tool} asks another agent and must be called from a reply")
         index, used_index = len(state.results), len(state.tools_used)
-        state.hidden_indexes.add(index)
+        state.hide_result(index)
         yield Act(TurnReply(tool_calls=(ToolCall(tool, args),)), has_seen=False)
         tool_use = state.tools_used[used_index]  # further results are of calls by other parts of the turn
         return CallResult(tool_use["success"], state.results[index]["output"], tool_use.get("outcome", "failed"))
@@ -158,11 +159,11 @@ class Turn:
 
     def remark(self, text: str) -> None:
         """Put a remark into the report of the turn."""
-        self._state.remarks.append(text[:500])
+        self._state.remark(text[:500])
 
     def leave_note(self, text: str) -> None:
         """Describe the work left for the agent's next turn, which then happens in any case."""
-        self._state.remaining_work = text
+        self.note = text
 
     def ask_reply(self, messages: list[Message]) -> Generator[Step, Any, TurnReply]:
         """Ask for a reply in the contract's format, with corrections within the limits.
@@ -172,7 +173,7 @@ class Turn:
         if not self.replies_left:
             raise NoMoreReplies
         self.replies_left -= 1
-        self._state.conversation = messages
+        self.conversation = messages
         # Not only for unshown results: a provider requires a result for each of its calls.
         if self._state.has_unshown_results or self._has_continuation:
             found_tools = self._state.found_tools
@@ -192,7 +193,7 @@ class Turn:
                 # An answer with mistakes is paid for: its correct part is better than nothing.
                 return self._salvage_reply(messages, f"; no correction: {error.message}")
             if urgent:  # no earlier: without an answer they are unread
-                self._state.told_entries += urgent
+                self.told_entries += urgent
                 urgent = ()
             try:
                 reply = self._read_reply(answer)
@@ -200,7 +201,7 @@ class Turn:
                 if not corrections_left or answer.acted:
                     return self._salvage_reply(messages)
                 problem = error
-                self._state.remarks.append(f"asked again: {error}"[:500])
+                self._state.remark(f"asked again: {error}"[:500])
                 if form:
                     base_prompt = self._narrow_prompt(messages)
                     prompt = correct_prompt(form, base_prompt, schema, answer.text, error.message[:2000])
@@ -222,7 +223,7 @@ class Turn:
         lines = state.source.take_urgent(state.call_count, state.trust_label)
         if lines:
             messages.append(urgent_message(lines.values(), messages, is_contract=state.inputs.form is None))
-            state.remarks.append(f"told while it worked: {', '.join(lines)}"[:500])
+            state.remark(f"told while it worked: {', '.join(lines)}"[:500])
         return lines.keys()
 
     def ask_harness(self, messages: list[Message]) -> Generator[Step, Any, Answer]:
@@ -230,7 +231,7 @@ class Turn:
 
         `messages`: the messages up to now; new results and the answer are appended.
         """
-        self._state.conversation = messages
+        self.conversation = messages
         messages += self.append_new_results(messages)
         if self._state.answers:
             self._append_urgent(messages)
@@ -246,7 +247,7 @@ class Turn:
     def _read_reply(self, answer: Answer) -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
         if self._is_empty(answer):
-            if not self._state.task and self._state.accepted_count:  # nobody waits for an answer
+            if not self._state.inputs.task and self._state.accepted_count:  # nobody waits for an answer
                 return TurnReply()
             if self._has_continuation:  # the text came with the memory calls before
                 answer = replace(answer, text=self._last_text)

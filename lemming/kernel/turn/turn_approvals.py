@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
@@ -45,7 +44,7 @@ class TurnApprovals:
     def start(self) -> End | None:
         """Make the approved calls. Each is recorded like any call, and so never made twice."""
         if self.snapshot.get("only"):
-            self.turn_state.only_asks = True
+            self.turn_state.show_nothing()
             return "waits"
         decided = self.snapshot.get("decided")
         return self._make_approved_calls(decided) if decided else None
@@ -57,7 +56,7 @@ class TurnApprovals:
         the results of the other calls.
         """
         turn_state, numbers = self.turn_state, dict[int, int]()
-        turn_state.remarks += decided.get("remarks", ())
+        turn_state.remark(*decided.get("remarks", ()))
         for item in decided.get("calls", ()):
             call, index, number = _to_approved_call(item), item["place"], len(turn_state.results)
             if call.tool == PUBLISH:
@@ -66,7 +65,7 @@ class TurnApprovals:
             else:
                 turn_state.call_tool(call, decided["at"])
             numbers[index] = number
-            turn_state.hidden_indexes.discard(number)
+            turn_state.hide_result(number, is_hidden=False)
         self.bind_entries(0, decided["at"])
         if turn_state.pending_indexes and not turn_state.forced_end:
             store_results(turn_state, decided["results"], numbers)
@@ -99,7 +98,7 @@ class TurnApprovals:
         if entry := turn_state.stage_entry(written, at, grant=grant, changed_files=changed):
             if changed:  # and no gate asks again: it goes out as it is now
                 (carried,) = turn_state.bind_files([entry.payload], at)
-                turn_state.entries[-1] = replace(entry, payload=carried.payload)
+                turn_state.set_payload(-1, carried.payload)
             description = {**describe_entry(new), WRITTEN_ENTRY_KEY: entry.identity}
             turn_state.add_result(OUTBOX_ENTRIES, description, ToolResult(True, f"written: {entry.identity}"))
 
@@ -110,17 +109,16 @@ class TurnApprovals:
         """
         turn_state, states = self.turn_state, self.turn_state.pending_states
         pending = [
-            (index, entry)
+            (index, entry.payload)
             for index, entry in enumerate(turn_state.entries[first:], first)
             if states.get(entry.identity, {}).get(DECISION_RULES, {}).get("tool") == PUBLISH
         ]
-        payloads = [entry.payload["call"]["args"]["payload"] for _, entry in pending]
-        bound_payloads = turn_state.bind_files(payloads, at) if pending else ()
-        for (index, entry), carried in zip(pending, bound_payloads, strict=True):
+        if not pending:
+            return
+        bound_payloads = turn_state.bind_files([payload["call"]["args"]["payload"] for _, payload in pending], at)
+        for (index, payload), carried in zip(pending, bound_payloads, strict=True):
             if carried.files:
-                payload = {**entry.payload, "call": {**entry.payload["call"], "binds": {**carried.files}}}
-                turn_state.entries[index] = replace(entry, payload=payload)
-                states[entry.identity] = {DECISION_RULES: parse_pending_action(payload)}
+                turn_state.set_payload(index, {**payload, "call": {**payload["call"], "binds": {**carried.files}}})
 
     def record_result(self, result: ToolResult, *, had_side_effects: bool) -> None:
         """Record the grant of an approved call."""

@@ -15,7 +15,6 @@ from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import ENTRIES_PER_TURN, OutboxEntry, to_file_effect
 from lemming.kernel.plugins.capability_table import DECISION_RULES, REQUEST_RULES
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.addressing import has_handoff
 from lemming.kernel.turn.loop_breaker import (
     MISADDRESSED,
     REFUSED,
@@ -27,7 +26,7 @@ from lemming.kernel.turn.loop_breaker import (
     requests_loop,
     select_request_counts,
 )
-from lemming.kernel.turn.tool_results import RESULTS_CHARS, render_result, without_notices
+from lemming.kernel.turn.tool_results import RESULTS_CHARS, without_notices
 from lemming.kernel.turn.turn_effects import EndTurn
 from lemming.kernel.turn.turn_obligations import is_applied, list_awaited, record_open_requests
 from lemming.kernel.turn.turn_state import TurnState
@@ -40,8 +39,8 @@ def end_repeating_turn(turn_state: TurnState, end: End) -> End:
     """End a turn whose calls only repeat earlier ones, so that no further turn is taken for their results."""
     if turn_state.get_status(end) != "waiting" or turn_state.pending_indexes or not turn_state.repeats.is_cycling:
         return end
-    turn_state.shown_count = len(turn_state.results)  # no news for its next turn
-    turn_state.remarks.append(REPETITION_REMARK)
+    turn_state.mark_results_shown()  # no news for its next turn
+    turn_state.remark(REPETITION_REMARK)
     return "repeats"
 
 
@@ -49,16 +48,16 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     """Return the outcome. A failed turn writes nothing except costs and messages for the next turn."""
     if turn_state.has_withdrawn:
         turn_state.restore_entry_order()
-    if turn_state.task and turn_state.task.request:
-        turn_state.is_handed_off = has_handoff(turn_state.entries)
+    if turn_state.inputs.task and turn_state.inputs.task.request:
+        turn_state.note_handoff()
     else:
         end = end_repeating_turn(turn_state, end)
     if turn_state.chain and EndTurn in turn_state.chain:
         ended = turn_state.chain.decide(EndTurn(end=end, error=error, entries=(*turn_state.entries,)))
         end = ended.end if isinstance(ended, EndTurn) else end
-    if turn_state.remaining_work and not (turn_state.task or turn_state.pending_indexes):
+    if turn_state.strategy_turn.note and not (turn_state.inputs.task or turn_state.pending_indexes):
         # For the agent's next turn, as a result.
-        turn_state.results.append(render_result("strategy", {}, ToolResult(True, turn_state.remaining_work)))
+        turn_state.leave_result("strategy", ToolResult(True, turn_state.strategy_turn.note))
     status = turn_state.get_status(end)
     is_written = is_applied(status)
     # Also for a failed turn: its last entries and the results it leaves carry their trust labels.
@@ -72,8 +71,8 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     effects = (*staged, *map(to_file_effect, entries))
     usage, (loops, stop_reason) = (spending_fields(turn_state.answers), _count_loops(turn_state, status, end, error))
     if stop_reason:
-        turn_state.report_fields["stopped"] = stop_reason
-        turn_state.remarks.append(f"paused: {stop_reason}")
+        turn_state.report("stopped", stop_reason)
+        turn_state.remark(f"paused: {stop_reason}")
     return TurnOutcome(
         report=_report(turn_state, status, end, error, entries, staged, effects, usage),
         state=_next_state(turn_state, status, end, error, usage, loops),
@@ -116,7 +115,7 @@ def _report(
         written_ahead=sorted(turn_state.written_ahead),
         remarks=turn_state.remarks,
         notes=turn_state.notes,
-        request=turn_state.task.request if turn_state.task else "",
+        request=turn_state.inputs.task.request if turn_state.inputs.task else "",
         turn=turn_state.inputs.turn,
         verdicts=cast(list[VerdictJson], turn_state.verdicts),
         lost=turn_state.write_off.as_json() if turn_state.write_off.calls else None,
@@ -138,10 +137,10 @@ def _waiting_reason(turn_state: TurnState) -> str:
         return f"waits for {', '.join(names)}"
     if turn_state.approvals and (reason := turn_state.approvals.wait_reason()):
         return str(reason)
-    if turn_state.pause_reason or turn_state.remaining_work:
-        return turn_state.pause_reason or turn_state.remaining_work
+    if turn_state.pause_reason or turn_state.strategy_turn.note:
+        return turn_state.pause_reason or turn_state.strategy_turn.note
     if not turn_state.unshown_results:
-        return "the request is not answered yet" if turn_state.task else "its credits are used up"
+        return "the request is not answered yet" if turn_state.inputs.task else "its credits are used up"
     if not (count := len(without_notices(turn_state.unshown_results))):
         return "its last reply was unusable"
     return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
@@ -175,7 +174,8 @@ def _next_state(
         return state
     if is_written:
         state.turns += 1
-        state.read = inputs.read.with_entries(turn_state.told_entries) if turn_state.told_entries else inputs.read
+        told_entries = turn_state.strategy_turn.told_entries
+        state.read = inputs.read.with_entries(told_entries) if told_entries else inputs.read
         state.results = (*turn_state.unshown_results,)
         state.in_vain = {**turn_state.repeats.repeat_counts} if state.results else {}
         state.serving = ""
@@ -253,7 +253,7 @@ def _count_loops(
         return {}, ""
     if not (old_counts or turn_state.entries) or _has_answer(turn_state) or _has_progress(turn_state):
         return {}, ""
-    if not turn_state.entries or (turn_state.task and turn_state.task.request):
+    if not turn_state.entries or (turn_state.inputs.task and turn_state.inputs.task.request):
         return select_request_counts(old_counts), ""  # says nothing about requests of the agent's own
     request_loop = requests_loop(turn_state.entries)
     return count_request(turn_state.inputs, request_loop) if request_loop else ({}, "")

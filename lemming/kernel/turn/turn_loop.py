@@ -34,21 +34,15 @@ MAX_ANSWERS = 1000
 """Maximum number of answers for a strategy: one that asks for more would never end."""
 
 
-def run_strategy(
-    turn_state: TurnState, strategy: Strategy | None = None, plugins: tuple[str, ...] | None = None
-) -> End:
-    """Run a strategy to the end and return the end of the turn. Lets errors of the strategy through.
-
-    Without `strategy`, the agent's own strategy is used, from these plugins.
-    """
-    if turn_state.task and (reason := turn_state.task.failure_reason):  # no reply could change the outcome
+def run_strategy(turn_state: TurnState, strategy: Strategy | None = None) -> End:
+    """Run a strategy, or without one the agent's own, to the end. Lets errors of the strategy through."""
+    task = turn_state.inputs.task
+    if task and (reason := task.failure_reason):  # no reply could change the outcome
         turn_state.fail_request(reason)
         return "done"
     if turn_state.approvals and (end := turn_state.approvals.start()):
         return _parse_end(end)
-    turn = turn_state.strategy_turn = Turn(turn_state)
-    turn_state.plugins = plugins
-
+    turn = turn_state.strategy_turn
     chosen: list[Steps] = []  # by a capability, in place of `react`
 
     def run_innermost(steps: Steps | None = None) -> End:
@@ -138,18 +132,18 @@ def finish_turn(
 
     Raises `ConfigError` if a capability of the turn is missing: the turn does not run without the capability.
     """
-    turn_state.capabilities = find_turn_capabilities(turn_state, plugins)
-    turn_state.chain = turn_state.capabilities.chain
-    turn_state.has_requests = turn_state.capabilities is not NO_CAPABILITIES and has_requests(turn_state.inputs)
-    if DECISION_RULES in turn_state.inputs.given:
-        turn_state.approvals = TurnApprovals(turn_state)
+    capabilities = find_turn_capabilities(turn_state, plugins)
+    approvals = TurnApprovals(turn_state) if DECISION_RULES in turn_state.inputs.given else None
+    is_plain = capabilities is NO_CAPABILITIES
+    with_requests = not is_plain and has_requests(turn_state.inputs)
+    turn_state.begin(capabilities, Turn(turn_state, plugins), approvals, has_requests=with_requests)
     try:
-        end = run_strategy(turn_state, strategy, plugins)
+        end = run_strategy(turn_state, strategy)
         return build_outcome(turn_state, end, turn_state.stop_error if end == "failed" else None)
     except OutOfCredits as error:
         is_late, is_paused = isinstance(error, TurnTooLong), isinstance(error, Paused)
         end = "deadline" if is_late else "paused" if is_paused else "out_of_credits"
-        turn_state.stop_error = error
+        turn_state.stop(error)
         if turn_state.only_asks:
             return build_outcome(turn_state, "waits")
         # Nothing to record.
@@ -158,7 +152,7 @@ def finish_turn(
         # Only questions of capabilities were answered: the agent's own model was not called.
         if len(turn_state.answers) == sum(map(len, turn_state.auxiliary_answers.values())):
             return build_outcome(turn_state, "no_answer", error)
-        turn_state.remarks.append(str(error))
+        turn_state.remark(str(error))
         return build_outcome(turn_state, end)
     except ContractError as error:
         is_cut_off = bool(turn_state.answers) and turn_state.answers[-1].finish == "length"

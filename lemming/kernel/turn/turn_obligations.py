@@ -31,7 +31,7 @@ def record_open_requests(
     turn_state: TurnState, state: AgentState, status: Status, end: End, error: LemmingError | None
 ) -> None:
     """Record the current request of the turn, and the open requests after a turn with this end."""
-    current = turn_state.task
+    current = turn_state.inputs.task
     if is_applied(status):
         state.serving, state.requests = _find_open_requests(turn_state, end)
         if current or turn_state.pending_indexes:  # the results are stored with the open request
@@ -55,7 +55,7 @@ def is_fruitless(task: CurrentRequest, error: LemmingError | None, answer_count:
 
 def turn_cost(turn_state: TurnState) -> float:
     """Return the cost of the turn so far, in the unit of the current request's budget."""
-    current = turn_state.task
+    current = turn_state.inputs.task
     if current is None:
         return 0.0
     write_off = turn_state.write_off if current.counts_open_budgets else NO_WRITE_OFF
@@ -70,7 +70,7 @@ def list_awaited(turn_state: TurnState) -> list[str]:
 
 def _find_open_requests(turn_state: TurnState, end: End) -> tuple[str, tuple[OpenRequest, ...]]:
     """Return the request of the turn, and the open requests after the turn."""
-    current, entries, earlier_requests = turn_state.task, turn_state.entries, turn_state.inputs.state.requests
+    current, entries, earlier_requests = turn_state.inputs.task, turn_state.entries, turn_state.inputs.state.requests
     calls = {  # by entry with an awaited answer: the number, from 1, among the unshown results
         entry: sum(number < position for number in turn_state.unshown_indexes)
         for entry, position in turn_state.pending_indexes.items()
@@ -95,7 +95,7 @@ def _find_open_requests(turn_state: TurnState, end: End) -> tuple[str, tuple[Ope
         failed_attempts=turn_state.repeats.repeat_counts,
         model_calls=len(turn_state.answers),
     )
-    is_stuck = end == "unanswered" and not (turn_state.may_skip_response or turn_state.remaining_work)
+    is_stuck = end == "unanswered" and not (turn_state.may_skip_response or turn_state.strategy_turn.note)
     is_stuck = is_stuck and not (updated.open_sub_requests or updated.results or turn_state.repeats.has_learned)
     return current.request, (*other_requests, replace(updated, stands_still=is_stuck))
 

@@ -80,7 +80,7 @@ class TurnState(TurnWrites):
         self, messages: Sequence[Message], model: str, schema: dict[str, Any] | None, asked_by: str
     ) -> Answer:
         """Ask a question that all capabilities agreed to."""
-        if self.task and (reason := self.task.over_budget_reason(self.answers, self.write_off)):
+        if self.inputs.task and (reason := self.inputs.task.over_budget_reason(self.answers, self.write_off)):
             raise RequestOverLimit(reason)
         try:
             answer = self.source.ask(self.call_count, [*messages], model, schema)
@@ -117,17 +117,17 @@ class TurnState(TurnWrites):
         if not isinstance(question.subject, CallTool):
             return Rejected(f"{question.reason}: a person must approve, and nothing here asks persons")
         effect = question.subject
-        self.call_questions = (*self.call_questions, question)
+        self.call_numbers.questions = (*self.call_numbers.questions, question)
         number, staged = self.call_numbers.peek(len(self.results)), self.stage_labels()
-        if self.source.is_approved(number, effect.call, effect.at, staged, self.call_questions):
-            self.approved_questions += 1
+        if self.source.is_approved(number, effect.call, effect.at, staged, self.call_numbers.questions):
+            self.call_numbers.approved += 1
             return Allowed(question)
         return Suspended(question)
 
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
         found_tools = [*list_earlier_found_tools(self.inputs), *self.found_tools]
-        needs_answer = bool(self.task and self.task.request) and not self.may_skip_response
+        needs_answer = bool(self.inputs.task and self.inputs.task.request) and not self.may_skip_response
         return ReplyReader(self.inputs, self.chain, needs_answer, bool(self.entries), found_tools).read(answer, keep)
 
     def stage_reply(self, reply: TurnReply, *, has_seen: bool = True) -> None:
@@ -244,16 +244,15 @@ class TurnState(TurnWrites):
 
     def call_tool(self, call: ToolCall, at: str, number: int | None = None) -> None:
         """Call a tool and stage the file effects. `number`: number of the call in the reply."""
-        self.call_numbers.set_pending(number)
+        self.call_numbers.begin_call(number)
         chain = self.chain
         if chain is None or CallTool not in chain:
             self._take_result(call, self._make_call(call, at), at)
             return
-        self.call_questions, self.approved_questions = (), 0
         number, before = self.call_numbers.peek(len(self.results)), (len(self.results), len(self.entries))
         match chain.dispatch(CallTool.from_call(call, at)):
             case Suspended(AskPerson(subject=CallTool() as waiting) as question):
-                if question in self.call_questions:
+                if question in self.call_numbers.questions:
                     self._take_result(waiting.call, self._make_call(waiting.call, at), at)
                 else:  # without its question the call would be made at once
                     reason = f"{question.reason}: a person must approve, and nobody was asked"
@@ -262,7 +261,7 @@ class TurnState(TurnWrites):
                 if isinstance(answer, ToolResult):
                     if number != self.call_numbers.last:  # a capability answered, and no tool was called
                         number = self.call_numbers.assign(len(self.results))
-                        self.source.refuse(number, effect.call, answer, self.approved_questions)
+                        self.source.refuse(number, effect.call, answer, self.call_numbers.approved)
                     self._take_result(effect.call, answer, at)
                 elif before == (len(self.results), len(self.entries)):  # neither a result nor a question to others
                     self.refuse_call(call, ToolResult(False, "a capability gave no result of the call"))
@@ -275,13 +274,14 @@ class TurnState(TurnWrites):
     def _make_call(self, call: ToolCall, at: str) -> ToolResult:
         """Return the result of a call, recorded or live. Until persons approve, that of a call that waits."""
         staged, number = self.stage_labels(), self.call_numbers.assign(len(self.results))
-        if self.call_questions:
-            result = self.source.call_tool(number, call, at, staged, self.call_questions, self.approved_questions)
+        if self.call_numbers.questions:
+            result = self.source.call_tool(
+                number, call, at, staged, self.call_numbers.questions, self.call_numbers.approved
+            )
         else:
             result = self.source.call_tool(number, call, at, staged)
-        if self.source.had_side_effects(number):  # they are written: a later change is not the tool's
-            self.written_ahead.update(staged)
-            self.staged.clear()
+        if self.source.had_side_effects(number):
+            self.mark_written_ahead(staged)
         return result
 
     def _take_result(self, call: ToolCall, result: ToolResult, at: str) -> None:
@@ -325,7 +325,7 @@ class TurnState(TurnWrites):
     def refuse_call(self, call: ToolCall, refusal: ToolResult) -> None:
         """Record a refused call, and inform the model and the observers of the turn."""
         number = self.call_numbers.assign(len(self.results))
-        self.source.refuse(number, call, refusal, self.approved_questions)
+        self.source.refuse(number, call, refusal, self.call_numbers.approved)
         self.add_result(call.tool, call.args, refusal, call.id)
         self.remarks.append(f"{call.tool}: {refusal.output}"[:500])
         self._handle_result(len(self.results) - 1, call, refusal)

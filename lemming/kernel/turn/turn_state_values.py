@@ -12,15 +12,16 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.turn_report import STATUS_OF, End, Status, ToolUseJson
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.settings_blocks import LoopSettings
+from lemming.kernel.obligations.pending_approvals import parse_pending_action
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.providers import Message
+from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.loop_breaker import RepeatDetector
-from lemming.kernel.turn.tool_results import Notices, without_notices
+from lemming.kernel.turn.tool_results import Notices, render_result, without_notices
 from lemming.kernel.turn.turn_effects import AskPerson, Event, ShowResult
 from lemming.kernel.turn.turn_values import Answer, AnswerSource, TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.kernel.obligations.current_request import CurrentRequest
     from lemming.kernel.turn.effect_chain import EffectChain
 
 
@@ -28,10 +29,12 @@ class CallNumbers:
     """Numbers of a turn's calls. `result_count` is the number of results up to now.
 
     `last`: number of the current or most recent call. `is_recorded` returns True if the journal has a call
-    with the number.
+    with the number. `questions`: to persons, about the current call, of which `approved` have their approval.
     """
 
     last = -1
+    questions: tuple[AskPerson, ...] = ()
+    approved = 0
     _pending: int | None = None
 
     def __init__(self, is_recorded: Callable[[int], bool]) -> None:
@@ -57,9 +60,9 @@ class CallNumbers:
         """Return the number of the call at index `count` of the reply."""
         return self._first + index
 
-    def set_pending(self, number: int | None) -> None:
+    def begin_call(self, number: int | None) -> None:
         """Set the number of the call under inspection, or None for a call outside a reply."""
-        self._pending = number
+        self._pending, self.questions, self.approved = number, (), 0
 
     def assign(self, result_count: int) -> int:
         """Assign a number to a call that runs or is finally refused, and return the journal's number."""
@@ -85,8 +88,6 @@ class CallNumbers:
         return result_count if is_old_journal else number
 
 
-DEFAULT_LOOP_SETTINGS = LoopSettings()
-"""Default limits of the loop breaker, for records without them."""
 PAUSING_ERRORS = (LimitReached, Paused, TurnTooLong)
 
 
@@ -97,26 +98,22 @@ class TurnStateValues:
     `answers`: the answers of models. `staged`: files to write, by path. `written_ahead`: files already
     written before a call with side effects. `results`: results of tool calls. The model has seen the first
     `shown_count`, and never sees the ones in `hidden_indexes`. `accepted_count`: number of applied replies.
-    `forced_end`: end of the turn regardless of the strategy. `remaining_work`: description of the work left
-    for the next turn.
+    `forced_end`: end of the turn regardless of the strategy.
     """
 
     inputs: TurnInputs
     source: AnswerSource
-    task: CurrentRequest | None = field(init=False)
     capabilities: Any = None  # `TurnCapabilities`, once the turn is taken
     chain: EffectChain | None = None  # of the capabilities that handle effects
     approvals: Any = None  # `TurnApprovals`, where persons are asked, or have approved something
     has_requests: bool = False  # it serves, shows or can create requests: `turn_obligations`
-    plugins: tuple[str, ...] | None = None
-    strategy_turn: Any = None  # the turn as strategies see it, once it runs
+    strategy_turn: Any = None  # the `Turn` that strategies see: its conversation and its note
     events: list[Event] = field(default_factory=list)  # of turns with capabilities
     check_count: int = 0  # of check functions called
     accepted_count: int = 0
     shown_count: int = 0
     failed_attempts: int = 0
     notes: str = ""
-    remaining_work: str = ""
     forced_end: End | None = None
     stop_error: LemmingError | None = None
     is_handed_off: bool = False
@@ -137,18 +134,13 @@ class TurnStateValues:
     # Results of its calls.
     results: list[dict[str, Any]] = field(default_factory=list)
     call_ids: list[str] = field(default_factory=list)  # ids of the results at the provider
-    conversation: list[Message] | None = None  # with the model, since it was asked for a reply
     found_tools: list[Mapping[str, Any]] = field(default_factory=list)  # by the calls, as models are told of them
     call_numbers: CallNumbers = field(init=False)
-    call_questions: tuple[AskPerson, ...] = ()  # to persons, about the current call
-    approved_questions: int = 0  # of these
     hidden_indexes: set[int] = field(default_factory=set)
     tools_used: list[ToolUseJson] = field(default_factory=list)
     external_results: list[dict[str, Any]] = field(default_factory=list)
     notices: Notices = field(default_factory=Notices)  # of the current reply
-    loops: LoopSettings = field(init=False)
     repeats: RepeatDetector = field(init=False)
-    told_entries: list[str] = field(default_factory=list)  # identities of urgent entries that a model has seen
     trust_label: str = ""  # of the turn so far; empty without tracking
     # For the report.
     remarks: list[str] = field(default_factory=list)
@@ -162,10 +154,9 @@ class TurnStateValues:
     pending_states: dict[str, dict[str, Any]] = field(default_factory=dict)  # of capabilities, by entry that asks
 
     def __post_init__(self) -> None:
-        inputs, self.task = self.inputs, self.inputs.task
-        self.call_numbers, self.loops = CallNumbers(self.source.has_call), inputs.loops or DEFAULT_LOOP_SETTINGS
-        failed_calls = (self.task.begun if self.task else inputs.state).in_vain
-        self.repeats = RepeatDetector(failed_calls, self.loops.stop_after)
+        inputs, self.call_numbers = self.inputs, CallNumbers(self.source.has_call)
+        failed_calls = (inputs.task.begun if inputs.task else inputs.state).in_vain
+        self.repeats = RepeatDetector(failed_calls, inputs.loops)
 
     @property
     def unshown_results(self) -> list[dict[str, Any]]:
@@ -193,7 +184,8 @@ class TurnStateValues:
     @property
     def is_answered(self) -> bool:
         """True if the turn's task has an answer."""
-        return self.task is not None and self.task.is_answered(self.entries)
+        task = self.inputs.task
+        return task is not None and task.is_answered(self.entries)
 
     @property
     def pause_reason(self) -> str:
@@ -216,6 +208,74 @@ class TurnStateValues:
         shown = self.chain.decide(ShowResult(result=result))
         return shown.result if isinstance(shown, ShowResult) else {**result, "output": f"[withheld: {shown.reason}]"}
 
-    def set_prompt(self, prompt: list[Message]) -> None:
-        """Replace the prompt of the turn."""
-        self.inputs = replace(self.inputs, prompt=prompt)
+    # --- changes, also by other modules of the turn: none of them assigns to the state ------------------
+
+    def begin(self, capabilities: Any, strategy_turn: Any, approvals: Any, *, has_requests: bool) -> None:
+        """Set the parts of the turn."""
+        self.capabilities, self.chain, self.approvals = capabilities, capabilities.chain, approvals
+        self.strategy_turn, self.has_requests = strategy_turn, has_requests
+
+    def remark(self, *remarks: str) -> None:
+        """Add remarks to the report of the turn."""
+        self.remarks += remarks
+
+    def report(self, key: str, value: Any) -> None:
+        """Set a field of the turn's report."""
+        self.report_fields[key] = value
+
+    def set_prompt(self, prompt: list[Message], dialogue: Sequence[Message] | None = None) -> None:
+        """Replace the prompt of the turn, and the messages behind it unless `dialogue` is None."""
+        self.inputs = replace(
+            self.inputs, prompt=prompt, dialogue=self.inputs.dialogue if dialogue is None else dialogue
+        )
+
+    def leave_result(self, tool: str, result: ToolResult) -> None:
+        """Add a result that no call gave."""
+        self.results.append(render_result(tool, {}, result))
+        self.call_ids.append("")
+
+    def set_results(self, results: list[dict[str, Any]], call_ids: list[str]) -> None:
+        """Replace the results, of which the model has seen none."""
+        self.results, self.call_ids, self.shown_count = results, call_ids, 0
+
+    def mark_results_shown(self, count: int | None = None) -> int:
+        """Count results as shown to the model, all or the first `count`. Return the number that counted before."""
+        before, self.shown_count = self.shown_count, len(self.results) if count is None else count
+        return before
+
+    def hide_result(self, index: int, *, is_hidden: bool = True) -> None:
+        """Hide the result at an index from the model, or show it."""
+        (self.hidden_indexes.add if is_hidden else self.hidden_indexes.discard)(index)
+
+    def set_payload(self, index: int, payload: dict[str, Any]) -> None:
+        """Change the payload of an entry, and the action that waits for its answer."""
+        entry = self.entries[index]
+        self.entries[index] = replace(entry, payload=payload)
+        if entry.identity in self.pending_states:
+            self.pending_states[entry.identity] = {DECISION_RULES: parse_pending_action(payload)}
+
+    def move_awaited(self, positions: Mapping[int, int]) -> None:
+        """Let entries wait for results at other positions, by the position up to now."""
+        self.pending_indexes = {entry: positions.get(at, at) for entry, at in self.pending_indexes.items()}
+
+    def mark_written_ahead(self, files: Mapping[str, FileEffect]) -> None:
+        """Note that files are on the disk: a later change is not the tools'."""
+        self.written_ahead.update(files)
+        self.staged.clear()
+
+    def take_check_number(self) -> int:
+        """Return the number of the next check function of the turn."""
+        self.check_count += 1
+        return self.check_count - 1
+
+    def show_nothing(self) -> None:
+        """Let the turn only ask persons: it shows no agent anything."""
+        self.only_asks = True
+
+    def note_handoff(self) -> None:
+        """Note if an entry hands the request of the turn to another agent."""
+        self.is_handed_off = any(entry.kind == "request" and "hands_on" in entry.payload for entry in self.entries)
+
+    def stop(self, error: LemmingError) -> None:
+        """Note the error because of which the turn makes no further calls of models."""
+        self.stop_error = error

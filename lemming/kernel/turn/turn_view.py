@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.addressing import has_handoff
 from lemming.kernel.turn.live_phase import LivePhase, ObjectCache
-from lemming.kernel.turn.tool_results import render_result
 from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
 from lemming.kernel.turn.turn_obligations import turn_cost
 
@@ -70,7 +68,7 @@ class TurnView(ObjectCache):
     @property
     def request(self) -> CurrentRequest | None:
         """The request that the turn serves, or None."""
-        return self._state.task
+        return self._state.inputs.task
 
     @property
     def remaining_entries(self) -> int:
@@ -139,7 +137,7 @@ class TurnView(ObjectCache):
     @property
     def plugins(self) -> tuple[str, ...] | None:
         """The plugins that may bring strategies; None: any of the process."""
-        return self._state.plugins
+        return self.strategy_turn.plugins
 
     @property
     def answers(self) -> Sequence[Answer]:
@@ -207,7 +205,7 @@ class TurnView(ObjectCache):
 
     def remark(self, text: str) -> None:
         """Add a remark, of at most 500 characters, to the turn's report."""
-        self._state.remarks.append(text[:500])
+        self._state.remark(text[:500])
 
     def set_trust_label(self, label: str) -> None:
         """Record the turn's current trust label, for gates and for texts that the turn leaves."""
@@ -215,7 +213,7 @@ class TurnView(ObjectCache):
 
     def report(self, key: str, value: Any) -> None:
         """Set a field of the turn's report."""
-        self._state.report_fields[key] = value
+        self._state.report(key, value)
 
     def get_report(self, key: str) -> Any:
         """Return a field of the turn's report, or None."""
@@ -243,10 +241,10 @@ class TurnView(ObjectCache):
         state = self._state
         entry = state.stage_entry(new, at)
         if "hands_on" in new.payload:
-            state.is_handed_off = has_handoff(state.entries)
+            state.note_handoff()
         if entry is not None and asked_by is not None:
             state.add_result(asked_by.tool, asked_by.args, ToolResult(True), asked_by.id, is_entry=True)
-            state.pending_indexes[entry.identity] = len(state.results)
+            state.await_answer(entry)
         return entry
 
     def remember(self, key: str, value: Any, at: str) -> None:
@@ -268,8 +266,7 @@ class TurnView(ObjectCache):
 
     def leave_result(self, tool: str, text: str) -> None:
         """Leave a text for the next turn for the same request, as the result of a call that failed."""
-        self._state.results.append(render_result(tool, {}, ToolResult(False, text)))
-        self._state.call_ids.append("")
+        self._state.leave_result(tool, ToolResult(False, text))
 
     def insert_message(self, message: Message) -> None:
         """Insert a message before the last one of the turn's prompt."""
@@ -278,8 +275,7 @@ class TurnView(ObjectCache):
 
     def mark_results_shown(self, count: int | None = None) -> int:
         """Count results as shown to the model, all or the first `count`. Return the number that counted before."""
-        before, self._state.shown_count = self._state.shown_count, len(self._state.results) if count is None else count
-        return before
+        return self._state.mark_results_shown(count)
 
     def report_answer_violation(self, reason: str) -> None:
         """Note why the answer in the last reply is not what was asked for; an empty string if it is."""
@@ -292,7 +288,7 @@ class TurnView(ObjectCache):
         state.call_tool(call, at)
         result = state.source.call_tool(state.call_numbers.last, call, at, {})
         if state.results[index]["success"] and not has_more_to_show:
-            state.shown_count = len(state.results)  # nothing to tell: it is no reason to ask the model once more
+            state.mark_results_shown()  # nothing to tell: it is no reason to ask the model once more
         return result
 
     def allow_silence(self) -> None:
@@ -303,8 +299,7 @@ class TurnView(ObjectCache):
 
     def call_function(self, name: str, content: Json, functions: CheckFunctions) -> CheckFinding | None:
         """Return the finding of a check function. Raises `CheckFunctionError`."""
-        number, self._state.check_count = self._state.check_count, self._state.check_count + 1
-        return self._state.source.call_function(number, name, content, functions)
+        return self._state.source.call_function(self._state.take_check_number(), name, content, functions)
 
     def run_check(self, name: str, run: Callable[[ToolContext], CheckFinding]) -> CheckFinding:
         """Return the finding of a program, recorded or live. The turn's files are on the disk while it runs.
@@ -312,11 +307,9 @@ class TurnView(ObjectCache):
         A run that a kill cut off is made again.
         """
         state, staged = self._state, self._state.stage_labels()
-        number, state.check_count = state.check_count, state.check_count + 1
         at = state.answers[-1].at if state.answers else ""
-        finding = state.source.run_check(number, name, run, at, staged)
-        state.written_ahead.update(staged)  # they are on the disk: a later change is not the tools'
-        state.staged.clear()
+        finding = state.source.run_check(state.take_check_number(), name, run, at, staged)
+        state.mark_written_ahead(staged)
         return finding
 
     def ask(

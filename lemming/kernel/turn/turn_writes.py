@@ -123,7 +123,7 @@ class TurnWrites(TurnStateValues):
         if request and isinstance(stopped, Suspended):
             self.await_answer(request, stopped.by)
 
-    def await_answer(self, request: OutboxEntry, asked_by: str) -> None:
+    def await_answer(self, request: OutboxEntry, asked_by: str = "") -> None:
         """Let the last result wait for the answer to an entry, and the pending action of the capability that asks."""
         self.has_requests = True
         self.pending_indexes[request.identity] = len(self.results)
@@ -151,10 +151,10 @@ class TurnWrites(TurnStateValues):
 
     def fail_request(self, reason: str) -> None:
         """Add the entry that answers the request of the turn with the reason for its failure."""
-        assert self.task, "only a request is given up"
-        at = self.answers[-1].at if self.answers else self.task.at
+        assert self.inputs.task, "only a request is given up"
+        at = self.answers[-1].at if self.answers else self.inputs.task.at
         self.remarks.append(f"the request has failed: {reason}"[:500])
-        self.entries.append(self.to_entry(self.task.make_failure(reason), self.next_id(self.entries), at))
+        self.entries.append(self.to_entry(self.inputs.task.make_failure(reason), self.next_id(self.entries), at))
 
     def next_id(self, entries: Sequence[OutboxEntry], first: int = 0) -> str:
         """Return the id of the next entry after these. Ids of withdrawn entries are free."""
@@ -304,9 +304,9 @@ class TurnWrites(TurnStateValues):
                 is_gates = any(verdict.then == "stop" for verdict in result.verdicts)
                 reason = f"{call.tool} ends the turn when it fails: {result.output}"[:2000]
                 self.fail(StoppedByGate(reason) if is_gates else ToolError(reason))
-        elif (count := self.repeats.count(call, result)) == self.loops.warn_after:
+        elif (count := self.repeats.count(call, result)) == self.repeats.limits.warn_after:
             self.notices.add(repetition_hint(call.tool, count))
-        elif count >= self.loops.stop_after and self._can_continue:
+        elif count >= self.repeats.limits.stop_after and self._can_continue:
             self.forced_end, self.shown_count = ("repeats", len(self.results))  # no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
 
