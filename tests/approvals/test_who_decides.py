@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approvals_org import ASK, LINE, Ring, by_hand, edit, finished, lemming, make, requests, ring, tick
+from approvals_org import ASK, LINE, Ring, by_hand, edit, finished, lemming, make, requests, ring, shown, tick
 
 from lemming.engine import ticks
 from lemming.testing import FrozenClock, say
@@ -187,6 +187,16 @@ def test_of_two_decisions_in_one_tick_the_one_made_first_counts(
     assert f"by {first[0]}" in capsys.readouterr().out
     tick(base)
     assert Ring.rung == []
+
+
+def test_a_no_with_an_empty_reason_is_told_with_its_text(tmp_path: Path) -> None:
+    base = make(tmp_path, ring())
+    tick(base)
+    by_hand(
+        base, "human", 1, "no", reply_to=requests(base)[0].id, target="ada", decision="deny", reason="", text="later"
+    )
+    tick(base)
+    assert "DENIED by human: later" in shown(base, 2)
 
 
 def test_a_no_that_comes_later_takes_no_yes_back(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from approvals_org import edit, finished, lemming, make, requests, tick
 
 from lemming.kernel.base.invisible_text import find_suspicious_text
-from lemming.kernel.obligations.file_bindings import MAX_LISTED_FILES
+from lemming.kernel.obligations.file_bindings import MAX_LISTED_FILES, find_unbindable_effects
 from lemming.kernel.obligations.pending_approvals import INSPECT_NOTE, describe_call
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 
@@ -197,6 +197,20 @@ def test_words_that_name_no_file_are_not_said_to_be_missing_files(tmp_path: Path
     edit(base, "agents/ada/resume.json", permissions={"read_outboxes": ["human"], "tools": ["runs"]})
     tick(base)
     assert requests(base)[0].payload["call"]["binds"] == {}
+
+
+def test_a_file_that_a_command_names_is_no_folder_whose_content_may_change(tmp_path: Path) -> None:
+    base = org(tmp_path, "sh run.sh", "ls sub")
+    tick(base)
+    of_file, of_folder = (request.payload["call"]["unbound"] for request in requests(base))
+    assert not any("folder" in line for line in of_file)
+    assert any("what is in the folder" in line for line in of_folder)
+
+
+def test_a_program_that_runs_others_is_told_of_by_any_path() -> None:
+    assert "make: what it runs, or is told to run, beyond the files named here" in find_unbindable_effects(
+        "/usr/bin/make"
+    )
 
 
 def test_a_line_about_a_command_shows_its_other_arguments_too() -> None:
