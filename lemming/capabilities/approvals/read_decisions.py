@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from lemming.capabilities.gates.gate_settings import find_approvers
 from lemming.ext import render_result
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.jsontext import is_equal_json
@@ -42,13 +43,9 @@ def refresh_sub_requests(mail: MailView, agent: Agent, sub_requests: Sequence[Su
             if isinstance(entry := mail.read(name), OutboxEntry):
                 yield entry
 
-    def is_authorized(person: str) -> bool:
-        resume = mail.resumes.get(person)
-        is_read = resume is not None and resume.may_read(agent.name) and agent.may_read(person)
-        return person in mail.persons and is_read
-
+    authorized = frozenset(find_approvers(mail.persons, mail.resumes, agent.name, None))
     outcomes = find_approval_outcomes(
-        open_request, mail.tick, mail.at, partial(read_entry, mail), read_author_entries, is_authorized
+        open_request, mail.tick, mail.at, partial(read_entry, mail), read_author_entries, authorized.__contains__
     )
     decisions = {request: _approval_status(mail, end) for (request, _), end in outcomes.items() if end[1]}
     edited_amounts = {request: _parse_amounts(mail, end[1]) for (request, _), end in outcomes.items() if end[1]}
@@ -109,9 +106,7 @@ def find_preapprovals(mail: MailView, agent: Agent, used: Sequence[str]) -> tupl
     """
     preapprovals: list[Any] = []
     still_used: list[Any] = []
-    for person in sorted(mail.persons):
-        if not (agent.may_read(person) and mail.resumes[person].may_read(agent.name)):
-            continue
+    for person in find_approvers(mail.persons, mail.resumes, agent.name, None):
         earlier_names = (
             mail.org.get_cache(EntryClassifier).classify(mail, person).unsolicited
         )  # other entries approve nothing in advance

@@ -103,7 +103,7 @@ class OutputGates:
             tags_result = self._evaluate(effect.tags, lambda _: build_facts(payload), about, text_rules)
             passed, verdicts = replace(effect, tags=tags_result.content), verdicts + tags_result.approval_verdicts
             if tags_result.then not in ("pass", "ask"):
-                result = tags_result._replace(content=payload)
+                result = tags_result
         passed = replace(passed, payload=result.content)
         if result.then not in ("pass", "ask"):
             return Rejected(result.explain_to_model(), is_final=result.then == "stop")
