@@ -271,6 +271,13 @@ def test_an_agent_that_takes_all_keeps_what_it_leaves_open_once(tmp_path: Path) 
     assert open_of(org, "ada") == [request.identity]
 
 
+def test_an_agent_that_takes_all_keeps_nothing_of_what_it_has_answered(tmp_path: Path) -> None:
+    org = org_of(tmp_path, resume("ada", turn={"take": "all"}), script=[{"reply": say("here", kind="response")}])
+    request = ask(org, "ada", "how many?")
+    tick(org)
+    assert (open_of(org, "ada"), answers(org, "ada").keys()) == ([], {request.id})
+
+
 def test_a_request_that_fails_has_the_time_of_the_models_last_answer(tmp_path: Path) -> None:
     org = org_of(tmp_path, resume("ada", **ONE), script=[{"reply": reply()}])
     ask(org, "ada")
