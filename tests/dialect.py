@@ -12,9 +12,11 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from package import nodes_of
 
 
 def _words(text: str) -> frozenset[str]:
@@ -95,7 +97,7 @@ def measure(package: Path) -> Dialect:
     """Return the figures of all modules below a folder."""
     counts = _Counts()
     for path in sorted(package.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes_of(path):
             _count_node(node, str(path), counts)
     return Dialect(
         {
@@ -144,9 +146,9 @@ def _count_docstring(text: str, place: str, counts: _Counts) -> None:
     counts.counter[PRONOUN_DENSITY] += sum(word in PRONOUNS for word in words)
 
 
-def attribute_docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
+def attribute_docstrings(nodes: Iterable[ast.AST]) -> Iterator[ast.Constant]:
     """Yield the strings below assignments, which describe constants and fields."""
-    for node in ast.walk(tree):
+    for node in nodes:
         body = getattr(node, "body", None) if isinstance(node, ast.Module | ast.ClassDef) else None
         for before, after in zip(body or (), (body or ())[1:], strict=False):
             is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)

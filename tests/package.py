@@ -34,9 +34,13 @@ TREES = Trees()
 
 
 @cache
-def nodes(name: str) -> tuple[ast.AST, ...]:
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
     """Return all that stands in a file; going through its tree takes far longer."""
-    return tuple(ast.walk(TREES[name]))
+    return tuple(ast.walk(parsed(path)))
+
+
+def nodes(name: str) -> tuple[ast.AST, ...]:
+    return nodes_of(FILES[name])
 
 
 @cache

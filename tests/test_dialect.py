@@ -107,7 +107,7 @@ def test_no_pronoun_participle_or_adverb_is_a_name() -> None:
 
 
 def test_a_docstring_of_a_constant_opens_with_no_wh_clause() -> None:
-    strings = [(name, text) for name in TREES for text in attribute_docstrings(TREES[name])]
+    strings = [(name, text) for name in TREES for text in attribute_docstrings(nodes(name))]
     assert len(strings) > 100
     assert [f"{name}:{it.lineno}: {it.value}" for name, it in strings if WH_OPENING.match(str(it.value))] == []
 

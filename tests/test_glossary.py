@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from package import FILES, PACKAGE, nodes_of, parsed
 
-REPOSITORY = Path(__file__).parents[1]
-PACKAGE = REPOSITORY / "lemming"
+REPOSITORY = PACKAGE.parent
 CONCEPTS, _, GLOSSARY = (REPOSITORY / "docs/concepts.md").read_text("utf-8").partition("\n## Glossary\n")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")] for line in GLOSSARY.splitlines() if line.startswith("| **")
@@ -32,13 +32,11 @@ class SharedType(NamedTuple):
 
 
 @cache
-def trees() -> dict[str, ast.Module]:
-    """Return the syntax tree of each module of the package, by its dotted name."""
+def modules() -> dict[str, Path]:
+    """Return the file of each module of the package, by its dotted name."""
     return {
-        ".".join(file.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
-            file.read_bytes()
-        )
-        for file in sorted(PACKAGE.rglob("*.py"))
+        ".".join(file.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): file
+        for file in FILES.values()
     }
 
 
@@ -47,15 +45,15 @@ def shared_types() -> tuple[SharedType, ...]:
     """Return the classes that modules share."""
     imported = {
         (node.module, alias.name)
-        for tree in trees().values()
-        for node in ast.walk(tree)
+        for file in modules().values()
+        for node in nodes_of(file)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
     return tuple(
         SharedType(module, node.name, ast.get_docstring(node) or "")
-        for module, tree in trees().items()
-        for node in tree.body
+        for module, file in modules().items()
+        for node in parsed(file).body
         if isinstance(node, ast.ClassDef) and (module, node.name) in imported
     )
 
@@ -63,12 +61,12 @@ def shared_types() -> tuple[SharedType, ...]:
 @cache
 def defined_names() -> frozenset[str]:
     """Return the names of all modules, classes, functions, fields and type aliases of the package."""
-    return frozenset(part for module in trees() for part in module.split(".")) | frozenset(_definitions())
+    return frozenset(part for module in modules() for part in module.split(".")) | frozenset(_definitions())
 
 
 def _definitions() -> Iterator[str]:
-    for tree in trees().values():
-        for node in ast.walk(tree):
+    for file in modules().values():
+        for node in nodes_of(file):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node.name
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
