@@ -39,11 +39,13 @@ run: $(VENV)/run ## Run two ticks of a newsroom in news/ on the embedded model
 	@echo "  lemming status"
 
 # Types are checked while tests wait; what is wrong with them is said as soon as it is found, and at the end.
-# In a fresh clone one process compiles all tests; workers that begin together would each do it.
+# In a fresh clone one process compiles all tests; workers that begin together would each do it. A model is fetched
+# meanwhile.
 test: $(VENV)/dev style ## Lint, types and tests
-	@$(BIN)/lemming models pull --if-missing
-	@$(BIN)/mypy >$(VENV)/types.txt 2>&1 || { echo; cat $(VENV)/types.txt; exit 1; } & types=$$!; \
+	@$(BIN)/lemming models pull --if-missing & model=$$!; \
+	$(BIN)/mypy >$(VENV)/types.txt 2>&1 || { echo; cat $(VENV)/types.txt; exit 1; } & types=$$!; \
 	test -d tests/__pycache__ || $(BIN)/python -m pytest --collect-only >/dev/null; \
+	wait $$model || exit 1; \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal; tests=$$?; \
 	wait $$types || { tail -n 1 $(VENV)/types.txt; exit 1; }; exit $$tests
 
