@@ -52,9 +52,10 @@ def list_places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
 
 def test_whatever_a_hand_edit_leaves_in_a_line_can_be_looked_at(journal: bytes) -> None:
     connection, choice, problems = read_model._connect(":memory:"), random.Random(4), 0
+    whole = f"[{','.join(journal.decode().splitlines())}]"
+    places = [place for place in list_places(json.loads(whole)) if 1 < len(place) < 5]
     for _ in range(400):
-        lines = [json.loads(line) for line in journal.splitlines()]
-        place = choice.choice([place for place in list_places(lines) if 1 < len(place) < 5])
+        lines, place = json.loads(whole), choice.choice(places)
         target = lines
         for key in place[:-1]:
             target = target[key]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from harness_programs import make_home, make_variables, require_program
 from model_servers import ModelServer
+from patience import PATIENCE_S
 
 from lemming.capabilities.workers.harnesses.acp_client import run_acp
 from lemming.capabilities.workers.harnesses.harness_table import build_invocation, load_harness, with_command
@@ -68,7 +69,7 @@ def run_script(folder: Path, *, session: str = "", permit: Permit | None = None,
     with subprocess.Popen(
         build_invocation(harness, model="m", session=session).command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as process:  # fmt: skip
-        guard = threading.Timer(30, process.kill)
+        guard = threading.Timer(PATIENCE_S, process.kill)
         guard.start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -265,7 +266,7 @@ def run_real(
         [program, *command[1:]], cwd=run.clone, env=make_variables(harness, home, "stand-in", base_url),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
-        guard = threading.Timer(90, process.kill)
+        guard = threading.Timer(PATIENCE_S, process.kill)
         guard.start()
         assert process.stdin is not None
         assert process.stdout is not None

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from harness_programs import make_home, make_variables, require_program
 from model_servers import ModelServer
+from patience import PATIENCE_S
 
 from lemming.capabilities.workers.harnesses.harness_readers import LATER_MESSAGE, ClaudeReader
 from lemming.capabilities.workers.harnesses.harness_table import build_invocation, load_harness
@@ -134,7 +135,7 @@ def run_claude(folder: Path, base_url: str, reader: ClaudeReader, session: str =
         command, cwd=folder / "tree", env=make_variables(harness, home, "stand-in", base_url), stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
-        guard = threading.Timer(60, process.kill)
+        guard = threading.Timer(PATIENCE_S, process.kill)
         guard.start()
         assert process.stdin is not None
         assert process.stdout is not None

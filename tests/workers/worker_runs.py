@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_S
+
 from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessRun, ModelApi, RunTokens
 
 KEY = "sk-the-real-key-0123456789"
@@ -42,6 +44,6 @@ def make_run(folder: Path, prompt: str = "", *, api: ModelApi = "none", **change
     )  # fmt: skip
     run = HarnessRun(
         harness=harness, model=MODEL, prompt=prompt, clone=folder / "clone", home=folder / "home",
-        folder=folder / "attempt", key=KEY, deadline_s=60.0, silence_s=60.0,
+        folder=folder / "attempt", key=KEY, deadline_s=PATIENCE_S, silence_s=PATIENCE_S,
     )  # fmt: skip
     return replace(run, **changes)
