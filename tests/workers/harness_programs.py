@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from lemming.capabilities.workers.harnesses.harness_table import (
     build_invocation,
@@ -45,7 +46,7 @@ def make_variables(harness: Harness, home: Path, model: str, base_url: str) -> d
 
 def run_program(
     name: str, prompt: str, *, folder: Path, base_url: str, model: str = "stand-in", session: str = "",
-    max_cost_usd: float | None = None, max_turns: int | None = None, timeout_s: float = 120,
+    max_cost_usd: float | None = None, max_turns: int | None = None, timeout_s: float = PATIENCE_S,
 ) -> subprocess.CompletedProcess[bytes]:  # fmt: skip
     """Run a harness once, as its file says, with HOME and work tree in a folder. A second run uses both again."""
     harness = load_harness(name)
