@@ -156,8 +156,7 @@ def run_claude(folder: Path, base_url: str, reader: ClaudeReader, session: str =
 @pytest.mark.long
 def test_a_real_question_waits_for_a_person_and_the_session_goes_on(harness_folder: Path) -> None:
     script = [
-        {"say": "I write.", "write": ["a.txt", "one\n"]},
-        {"say": "Denied."},
+        {"say": "I write.", "write": ["a.txt", "one\n"]},  # the denial interrupts: the model is not asked again
         {"write": ["a.txt", "one\n"]},  # a question that was denied is not asked again: the model repeats the call
         {"say": "Written."},
     ]
