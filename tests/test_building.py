@@ -15,7 +15,7 @@ from lemming.capabilities.plans.plan_builder import call, plan
 from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import LemmingError
-from lemming.kernel.tools.tool_decorator import get_declaration, tool
+from lemming.libraries.tool_decorator import get_declaration, tool
 from lemming.testing import say, tree, write_script
 
 SCRIPTED = {"provider": "scripted", "tools": "native", "options": {"file": "config/answers.jsonl"}}

@@ -35,8 +35,8 @@ LONG_TESTS = {
 DOORS = {"agents", "errors", "ext", "logging_config", "memory", "messages", "providers", "tools"}
 FLOORS = (
     {"kernel"},
-    {"libraries"} | DOORS,
-    {"read_model"},
+    {"libraries"},
+    {"read_model"} | DOORS,
     {"obligations"},
     {"import_export", "git_history", "strategies", "testing"},
     {"builder", "operations"},

@@ -25,8 +25,8 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.tools import SHIPPED
-from lemming.kernel.tools.tool_decorator import get_declaration, tool
 from lemming.libraries.atomic_folder import finish_staging
+from lemming.libraries.tool_decorator import get_declaration, tool
 
 __all__ = ["Organisation", "build", "make_tool_file"]
 Shorthand = Mapping[str, Any]

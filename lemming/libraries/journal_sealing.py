@@ -5,13 +5,13 @@ Packing is safe to repeat: the segment is published whole before its journals ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.integers import LAST_TICK, bounded_int
-from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import lstat, path_exists
 from lemming.kernel.journal.journal_packing import (
@@ -22,8 +22,10 @@ from lemming.kernel.journal.journal_packing import (
     segment_path,
     segments,
 )
-from lemming.kernel.journal.segments import JOURNAL_LIMIT_BYTES, pack
+from lemming.kernel.journal.segments import BLOCK_BYTES, JOURNAL_LIMIT_BYTES
 from lemming.kernel.org.organisation import OrgPath
+
+_FAST_PRESET = 1  # a tenth of the time of the usual 6, for a quarter more bytes
 
 REMOVED_FILE = f"{SEALED_FOLDER}/removed.json"
 """Holds the last tick whose journals were removed on purpose."""
@@ -121,3 +123,30 @@ def _iter_journals(base: OrgPath, first: int, unpacked_ticks: list[int]) -> Iter
             yield tick, fs.read_bytes(f"{base}/{paths.journal_file(tick)}", JOURNAL_LIMIT_BYTES)
         elif raw := load_sealed_journal(base, tick):
             yield tick, raw
+
+
+def pack(journals: Iterable[tuple[int, bytes]]) -> bytes:
+    """Return a segment with the given journals: pairs of tick and bytes, ascending."""
+    index, streams = [], []
+    for block in _group_blocks(journals):
+        stream = _compress(b"".join(block.values()))
+        index.append({"bytes": len(stream), "journals": {f"{tick:08d}": len(raw) for tick, raw in block.items()}})
+        streams.append(stream)
+    return b"".join([_compress(dump_compact({"type": "segment", "blocks": index}) + b"\n"), *streams])
+
+
+def _group_blocks(journals: Iterable[tuple[int, bytes]]) -> Iterator[dict[int, bytes]]:
+    block: dict[int, bytes] = {}
+    for tick, raw in journals:
+        block[tick] = raw
+        if sum(map(len, block.values())) >= BLOCK_BYTES:
+            yield block
+            block = {}
+    if block:
+        yield block
+
+
+def _compress(raw: bytes) -> bytes:
+    import lzma  # not for a command that has no old journal to look at
+
+    return lzma.compress(raw, preset=_FAST_PRESET)

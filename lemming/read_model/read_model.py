@@ -26,11 +26,11 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
 from lemming.kernel.files.org_lock import lock_folder
 from lemming.kernel.files.stat_cache import file_identity, has_stable_mtime, path_exists
-from lemming.kernel.files.user_state import get_state_folder
 from lemming.kernel.journal.journal_file import raw_journal
 from lemming.kernel.journal.journal_packing import SEALED_FOLDER, TICKS_PER_SEGMENT, plain_ticks, segments
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.libraries.concurrency.process_chunks import map_chunks
+from lemming.libraries.user_state import get_state_folder
 from lemming.read_model.build_options import BuildOptions
 from lemming.read_model.tick_rows import SCHEMA, TickRows, fold_tick_rows, insert_tick, remove_source
 

@@ -19,8 +19,7 @@ from lemming.kernel.base.errors import CorruptState, TickAlreadyCommitted, Usage
 from lemming.kernel.journal.journal_file import Journal, journal_ticks, read_journal
 from lemming.kernel.journal.journal_packing import load_sealed_journal, plain_ticks, sealed_ticks
 from lemming.kernel.journal.journal_records import Record
-from lemming.kernel.journal.segments import pack
-from lemming.libraries.journal_sealing import seal_old_journals
+from lemming.libraries.journal_sealing import pack, seal_old_journals
 from lemming.read_model.journal_ticks import newest_journals
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 

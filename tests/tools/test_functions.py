@@ -11,7 +11,7 @@ from workshop import Workshop, call
 
 from lemming.kernel.memory import load_memory
 from lemming.kernel.tools import ToolRegistry
-from lemming.kernel.tools.tool_decorator import tool
+from lemming.libraries.tool_decorator import tool
 from lemming.testing import tree
 
 pytestmark = pytest.mark.usefixtures("untried")

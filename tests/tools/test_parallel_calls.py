@@ -17,7 +17,7 @@ from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.parallel_calls import ParallelCalls
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.tools.tool_decorator import tool
+from lemming.libraries.tool_decorator import tool
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
 pytestmark = pytest.mark.usefixtures("untried")

@@ -23,7 +23,7 @@ from lemming.capabilities.plans.reference_validation import find_named_step
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty
-from lemming.kernel.tools.tool_decorator import get_declaration
+from lemming.libraries.tool_decorator import get_declaration
 from lemming.obligations.answer_fields import make_answer_parser
 
 Json = dict[str, Any]

@@ -142,7 +142,7 @@ _KEYWORDS = {
 _MOVED = _pairs(
     "approvals=capabilities.approvals arguments=kernel.tools.arguments channels=capabilities.channels "
     "clock=kernel.base.clock config=kernel.org.config contract=kernel.base.contract "
-    "declared=kernel.tools.tool_decorator events=kernel.journal.engine_events gates=capabilities.gates "
+    "declared=libraries.tool_decorator events=kernel.journal.engine_events gates=capabilities.gates "
     "turn.draft=ext turn.moments=ext turn.places=ext turn.preparing=ext turn.seams=ext "
     "kinds=kernel.base.entry_kinds mcp=capabilities.mcp models=kernel.org.model_entries "
     "organisation=kernel.org.organisation paths=kernel.base.paths plans=capabilities.plans "

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import IO, NamedTuple
 
-from lemming.kernel.base.jsontext import dump_compact, parse
+from lemming.kernel.base.jsontext import parse
 
 JOURNAL_LIMIT_BYTES = 192 << 20
 """Larger journals are refused: looking at an organisation must not exhaust the memory."""
-_BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20
 _KEPT_BYTES = 8 << 20  # cached of the last block: readers mostly go on to the next tick
 _INDEX_LIMIT_BYTES = 64 << 10  # ten times the index of a hundred journals
 _MEMORY_LIMIT_BYTES = 64 << 20  # for unpacking; our own segments need two MiB
-_FAST_PRESET = 1  # a tenth of the time of the usual 6, for a quarter more bytes
 
 
 class InvalidSegment(Exception):
@@ -35,33 +33,6 @@ class _Block(NamedTuple):
     packed_bytes: int
     journals: dict[int, slice]
     size: int
-
-
-def pack(journals: Iterable[tuple[int, bytes]]) -> bytes:
-    """Return a segment with the given journals: pairs of tick and bytes, ascending."""
-    index, streams = [], []
-    for block in _group_blocks(journals):
-        stream = _compress(b"".join(block.values()))
-        index.append({"bytes": len(stream), "journals": {f"{tick:08d}": len(raw) for tick, raw in block.items()}})
-        streams.append(stream)
-    return b"".join([_compress(dump_compact({"type": "segment", "blocks": index}) + b"\n"), *streams])
-
-
-def _group_blocks(journals: Iterable[tuple[int, bytes]]) -> Iterator[dict[int, bytes]]:
-    block: dict[int, bytes] = {}
-    for tick, raw in journals:
-        block[tick] = raw
-        if sum(map(len, block.values())) >= _BLOCK_BYTES:
-            yield block
-            block = {}
-    if block:
-        yield block
-
-
-def _compress(raw: bytes) -> bytes:
-    import lzma  # not for a command that has no old journal to look at
-
-    return lzma.compress(raw, preset=_FAST_PRESET)
 
 
 class Segment:
@@ -117,7 +88,7 @@ def _parse_blocks(head: bytes, file_bytes: int) -> list[_Block]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidSegment(f"the first line must be that of a segment: {error}") from error
     # A forged first line could have a small file unpack to any size.
-    if (largest_block := max((block.size for block in blocks), default=0)) > JOURNAL_LIMIT_BYTES + _BLOCK_BYTES:
+    if (largest_block := max((block.size for block in blocks), default=0)) > JOURNAL_LIMIT_BYTES + BLOCK_BYTES:
         raise InvalidSegment(f"a stream holds {largest_block} bytes of journals, more than the engine packs")
     if offset != file_bytes:
         raise InvalidSegment(f"the file must have {offset} bytes by its first line, got {file_bytes}")

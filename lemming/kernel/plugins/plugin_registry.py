@@ -26,7 +26,7 @@ from lemming.kernel.plugins.provider_errors import describe_exception, locate_er
 
 PLUGIN_GROUP = "lemming.plugins"
 MARK = "__lemming_tool__"
-"""The attribute that `@tool` sets on a function (`lemming.kernel.tools.tool_decorator`)."""
+"""The attribute that `@tool` sets on a function (`lemming.libraries.tool_decorator`)."""
 EVERYBODY = ""
 """Stands for a plugin's name for items of every organisation."""
 

@@ -6,6 +6,7 @@ A custom tool derives from `Tool` and is registered with `ToolRegistry.register`
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +32,7 @@ from lemming.kernel.plugins.capability_loader import (
     server_capability,
 )
 from lemming.kernel.plugins.capability_table import PREFIXES, provided
-from lemming.kernel.plugins.plugin_registry import collect_items, register, unregister
+from lemming.kernel.plugins.plugin_registry import MARK, collect_items, register, unregister
 from lemming.kernel.tools.arguments import Arguments, get_arguments
 from lemming.kernel.tools.tool_definition import ANYWHERE as ANYWHERE
 from lemming.kernel.tools.tool_definition import NOWHERE as NOWHERE
@@ -195,9 +196,7 @@ class ToolRegistry:
         whole process. Raises `TypeError` for an unusable tool, and `ValueError` for the name of a shipped
         tool.
         """
-        from lemming.kernel.tools.tool_decorator import get_declaration
-
-        if get_declaration(tool) is not None:
+        if inspect.isfunction(tool) and MARK in vars(tool):
             tool = load_provided("function_tools", "function")(tool)
         if not isinstance(tool, Tool):
             raise TypeError(f"register expects an instance of a Tool, got {tool!r}")

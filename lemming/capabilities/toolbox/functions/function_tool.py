@@ -39,8 +39,8 @@ from lemming.kernel.org.resume import FileAccess
 from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult
 from lemming.kernel.tools.arguments import make_arguments_hint
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.tools.tool_decorator import TOOL_NAME, TOOL_NAME_RULE, get_declaration
 from lemming.kernel.tools.tool_definition import require_writable as require_granted_or_memory
+from lemming.libraries.tool_decorator import TOOL_NAME, TOOL_NAME_RULE, get_declaration
 
 
 class FunctionTool(Tool):

@@ -26,8 +26,8 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import capture_registrations
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tools import Tool
-from lemming.kernel.tools.tool_decorator import get_declaration
 from lemming.kernel.tools.toolset import OrgTools, ToolSource
+from lemming.libraries.tool_decorator import get_declaration
 from lemming.libraries.tool_file_search import (
     add_neighbour_modules,
     find_empty_patterns,

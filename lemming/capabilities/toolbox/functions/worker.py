@@ -28,7 +28,7 @@ from lemming.ext import LemmingError
 from lemming.kernel.base.errors import DiskError, ToolError
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import RequestedEffects
-from lemming.kernel.tools.tool_decorator import get_declaration
+from lemming.libraries.tool_decorator import get_declaration
 
 
 def main() -> None:
