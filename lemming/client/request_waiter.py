@@ -17,7 +17,6 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline
 from lemming.kernel.base.clock import Clock, SystemClock, timestamp
 from lemming.kernel.base.errors import LemmingError, OrgBusy, UsageError
-from lemming.kernel.inboxes.answer_payload import parse_answer
 from lemming.kernel.journal.engine_events import Event, Observer, TickBegins
 from lemming.kernel.journal.journal_records import TurnEnded, TurnStarted
 from lemming.kernel.journal.ledger import read_state
@@ -31,6 +30,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.preparation import SkipReason
 from lemming.kernel.turn.preparation_chain import load_capabilities
+from lemming.obligations.answer_fields import parse_answer
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.operations.engine_progress import find_running_engine

@@ -27,9 +27,14 @@ from lemming.commands.terminal import (
     to_text,
 )
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.inboxes.answer_payload import parse_answer
 from lemming.kernel.org.organisation import OrgPath
-from lemming.obligations.answer_fields import describe_field, get_answer_schema, get_properties, parse_field
+from lemming.obligations.answer_fields import (
+    describe_field,
+    get_answer_schema,
+    get_properties,
+    parse_answer,
+    parse_field,
+)
 from lemming.obligations.current_requests import (
     RequestsSnapshot,
     find_request,

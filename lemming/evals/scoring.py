@@ -13,7 +13,6 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import ContractError, ProviderError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_compact, parse
 from lemming.kernel.files import fs
-from lemming.kernel.inboxes.answer_payload import parse_answer
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import require_fact
@@ -22,6 +21,7 @@ from lemming.kernel.turn.guards import VERDICT_SCHEMA
 from lemming.libraries.conditions import predicates
 from lemming.libraries.conditions.regex_search import compile_regex
 from lemming.libraries.wording import shorten_line
+from lemming.obligations.answer_fields import parse_answer
 from lemming.obligations.current_requests import load_requests
 from lemming.operations.alerts import run_command
 from lemming.queries.case_format import (

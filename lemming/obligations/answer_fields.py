@@ -5,12 +5,13 @@ A pydantic model, a dataclass or a TypedDict defines the fields for a program.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lemming.kernel.base.errors import ContractError, UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse, to_line
+from lemming.kernel.inboxes.answer_payload import ANSWER_KEY, ENVELOPE, collect_properties, needs_answer_key
 from lemming.obligations.request_view import RequestView
 
 Json = dict[str, Any]
@@ -164,3 +165,18 @@ def _describe_error(item: Any) -> str:
     """
     pointer = "".join(f"/{part}" for part in item["loc"])
     return f"{pointer and pointer + ': '}{item['msg']}, found {to_line(item['input'])[:100]}"
+
+
+def parse_answer(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Any:
+    """Return the answer in a payload: the text alone if there is nothing else, or an object.
+
+    If the schema does not declare `text`, the text is a comment and not part of the answer. A nested answer
+    is under one key; earlier versions wrote the fields beside the other keys.
+    """
+    if needs_answer_key(schema) and isinstance(nested := payload.get(ANSWER_KEY), Mapping):
+        return {**nested}
+    properties = collect_properties(schema)
+    fields = {key: value for key, value in payload.items() if key not in ENVELOPE or key in properties}
+    if not properties and not isinstance(schema and schema.get("properties"), Mapping):
+        return fields["text"] if fields.keys() == {"text"} else fields
+    return {key: value for key, value in fields.items() if key != "text" or key in properties}

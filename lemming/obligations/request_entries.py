@@ -21,7 +21,7 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.base.times import Expiry, expiry_payload
 from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
-from lemming.kernel.inboxes.answer_payload import REQUEST_KEYS, needs_answer_key, nest_answer, parse_answer
+from lemming.kernel.inboxes.answer_payload import REQUEST_KEYS, needs_answer_key, nest_answer
 from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.messages import OutboxEntry, parse_identities, read_outbox_entries
@@ -32,7 +32,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.obligations.answer_fields import get_answer_schema, get_properties
+from lemming.obligations.answer_fields import get_answer_schema, get_properties, parse_answer
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.request_view import RequestView
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from lemming.kernel.inboxes.answer_payload import parse_answer
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.obligations.request_payloads import get_count
 from lemming.kernel.org.organisation import OrgPath
+from lemming.obligations.answer_fields import parse_answer
 from lemming.obligations.current_requests import RequestsSnapshot, find_unreachable_assignees
 from lemming.obligations.request_costs import RequestCostJson, RequestCosts
 from lemming.obligations.request_view import RequestView

@@ -16,8 +16,9 @@ from test_team import QUIET
 from lemming.client.ask_client import ask
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.inboxes.answer_payload import REQUEST_KEYS, parse_answer
+from lemming.kernel.inboxes.answer_payload import REQUEST_KEYS
 from lemming.libraries.conditions.predicates import get_field
+from lemming.obligations.answer_fields import parse_answer
 from lemming.obligations.current_requests import find_request, load_requests
 from lemming.obligations.request_entries import write_answer
 from lemming.testing import FrozenClock, make_org, resume

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.kernel.access.agent_files import FILE_LIMIT_BYTES, LISTING_LIMIT, read_allowed_text
+from lemming.kernel.access.agent_files import FILE_LIMIT_BYTES
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.tools import ToolRegistry
 from lemming.kernel.tools.tool_call import call_tool
+from lemming.libraries.agent_folders import LISTING_LIMIT, read_allowed_text
 
 SECRET = "sk-do-not-show"
 

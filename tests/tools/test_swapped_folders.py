@@ -14,11 +14,11 @@ from unittest import mock
 import pytest
 from tool_desk import Desk
 
-from lemming.kernel.access.agent_files import read_allowed_text
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import DiskError, ToolError
 from lemming.kernel.files.effects import FileEffect, apply_effect
 from lemming.kernel.tools import ToolRegistry
+from lemming.libraries.agent_folders import read_allowed_text
 
 SECRET = "not yours"
 CALLS = ("open", "stat", "lstat", "fstat", "mkdir", "rename", "link", "unlink", "listdir", "scandir", "write")

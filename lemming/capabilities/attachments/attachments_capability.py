@@ -27,7 +27,7 @@ from lemming.ext import (
     TurnView,
     describe_field,
 )
-from lemming.kernel.access.agent_files import compute_file_digest, read_raw
+from lemming.kernel.access.agent_files import read_raw
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.grant_syntax import grant_error
 from lemming.kernel.agents import Agent
@@ -41,6 +41,7 @@ from lemming.kernel.providers import Image, get_provider_class
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.guards import PayloadWithDigests
+from lemming.libraries.agent_folders import compute_file_digest
 
 
 class AttachmentsCapability(Capability):

@@ -30,13 +30,13 @@ from lemming.kernel.base.errors import PermissionDenied, RateLimited, RequestRej
 from lemming.kernel.base.integers import parse_int
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact, redact_json, redacted_excerpt
-from lemming.kernel.inboxes.answer_payload import parse_answer
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 from lemming.libraries.concurrency.http_server import App, bind_port, serve_in_thread
 from lemming.libraries.optional_packages import require_server
+from lemming.obligations.answer_fields import parse_answer
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_view import RequestView
 

@@ -28,11 +28,11 @@ from lemming.kernel.inboxes.answer_payload import (
     collect_properties,
     needs_answer_key,
     nest_answer,
-    parse_answer,
 )
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.reply_schemas import PayloadSchema
 from lemming.libraries.conditions import predicates
+from lemming.obligations.answer_fields import parse_answer
 
 
 class RepairedAnswer(NamedTuple):

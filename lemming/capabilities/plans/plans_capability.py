@@ -28,7 +28,6 @@ from lemming.ext import (
     SkipReason,
     TurnView,
 )
-from lemming.kernel.access.agent_files import readable_digest
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
@@ -41,6 +40,7 @@ from lemming.kernel.memory import list_memories, load_memories
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.agent_folders import readable_digest
 
 
 class PlansCapability(Capability):

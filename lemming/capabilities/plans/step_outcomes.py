@@ -15,8 +15,9 @@ from lemming.capabilities.output_schemas.payload_validation import (
 from lemming.capabilities.plans.plan_format import ChoiceSettings, StepAction, StepDefinition, VerifySettings
 from lemming.capabilities.plans.value_paths import value_to_text
 from lemming.ext import VERDICT_SCHEMA
-from lemming.kernel.inboxes.answer_payload import ENGINE_KEYS, ENVELOPE, REQUEST_KEYS, needs_answer_key, parse_answer
+from lemming.kernel.inboxes.answer_payload import ENGINE_KEYS, ENVELOPE, REQUEST_KEYS, needs_answer_key
 from lemming.libraries.conditions import predicates
+from lemming.obligations.answer_fields import parse_answer
 
 Json = dict[str, Any]
 

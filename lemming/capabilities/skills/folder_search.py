@@ -10,10 +10,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lemming.ext import Problem, make_warning
-from lemming.kernel.access.agent_files import LISTING_LIMIT, is_readable, list_folder
 from lemming.kernel.access.allowed_paths import AllowedPath, resolve_org_path
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
+from lemming.libraries.agent_folders import LISTING_LIMIT, is_readable, list_folder
 
 MAX_DEPTH = 4
 MAX_FOLDERS = 2000

@@ -34,7 +34,7 @@ from lemming.ext import (
     has_model_turns,
     make_warning,
 )
-from lemming.kernel.access.agent_files import is_readable, read_text
+from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_org_path
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
@@ -43,6 +43,7 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.libraries.agent_folders import is_readable
 
 _STANDARD_FOLDERS = ("agents", "config", "shared", "trust")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from lemming.ext import describe_field
-from lemming.kernel.access.agent_files import list_folder, read_text, remove_effect, target_exists, write_effect
+from lemming.kernel.access.agent_files import read_text, write_effect
 from lemming.kernel.access.allowed_paths import NEVER_OPEN, granted_folders, resolve_path
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
@@ -16,6 +16,7 @@ from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import EngineTool, Places, ToolClass, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.libraries.agent_folders import list_folder, remove_effect, target_exists
 
 Path = Annotated[str, describe_field("A file: notes.txt in your workspace, shared/notes.txt in the shared folder.")]
 

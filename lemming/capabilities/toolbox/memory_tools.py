@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from lemming.capabilities.toolbox.file_tools import make_write_effect
 from lemming.ext import describe_field
-from lemming.kernel.access.agent_files import read_text, scan_folder, target_exists
+from lemming.kernel.access.agent_files import read_text, scan_folder
 from lemming.kernel.access.allowed_paths import Access, resolve_path
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
@@ -17,6 +17,7 @@ from lemming.kernel.memory import decode_memory, list_memories, load_memory, mak
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import EngineTool, Places, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.libraries.agent_folders import target_exists
 from lemming.libraries.store_values import StoredValue, encode_stored_value, get_store_path, parse_stored_value
 
 _ABSENT = object()

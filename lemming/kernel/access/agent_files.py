@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import heapq
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
-from hashlib import file_digest, sha256
-from pathlib import Path
 
-from lemming.kernel.access.allowed_paths import AllowedPath, resolve_path
+from lemming.kernel.access.allowed_paths import AllowedPath
 from lemming.kernel.access.write_refusals import (
     ROOT,
     forbidden_folders,
@@ -24,29 +21,22 @@ from lemming.kernel.access.write_refusals import (
     refuse_identity,
     refuse_other_name,
 )
-from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.files import quota
 from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.quota import FolderSize
-from lemming.kernel.files.stat_cache import lstat, path_exists
+from lemming.kernel.files.stat_cache import lstat
 
 Removed = Collection[str]
 """Paths (`FileEffect.path_key`) of files that this turn removes."""
 NOTHING_REMOVED: Removed = ()
 
 FILE_LIMIT_BYTES = 256 << 10
-LISTING_LIMIT = 1000
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: a pipe that somebody made in a workspace must not make the engine wait.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-
-def read_allowed_text(agent: Agent, base: Path, path: str, *, caller: str = "context") -> str:
-    """Return the text of a file the agent may read. Raise `PermissionDenied` or `ToolError`."""
-    return read_text(resolve_path(agent, base, path, "read", caller=caller), {})
 
 
 def read_text(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> str:
@@ -56,12 +46,6 @@ def read_text(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise target.attempt.to_tool_error(f"is not UTF-8 text (at byte {error.start})") from error
-
-
-def is_readable(target: AllowedPath, staged: Mapping[str, bytes]) -> bool:
-    """Return True if a path of the organisation exists, as this turn sees it."""
-    is_staged = any(f"{path}/".startswith(f"{target.path_key}/") for path in staged)
-    return is_staged or path_exists(f"{target.base}/{target.relative}")
 
 
 def read_raw(
@@ -80,38 +64,6 @@ def read_raw(
     return raw
 
 
-def readable_digest(target: AllowedPath, staged: Mapping[str, bytes]) -> str | None:
-    """Return the SHA-256 of a file, in hex, or None if the agent cannot read it."""
-    with contextlib.suppress(ToolError):
-        return compute_file_digest(target, staged)
-    return None
-
-
-def compute_file_digest(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> str:
-    """Return the SHA-256 of a file of any size, in hex, as this turn sees it.
-
-    Raises the errors of `read_text`.
-    """
-    if target.path_key in removed:
-        raise target.attempt.missing()
-    if target.path_key in staged:
-        return sha256(staged[target.path_key]).hexdigest()
-    with _open_file(target) as descriptor, open(descriptor, "rb", closefd=False) as file:
-        return file_digest(file, "sha256").hexdigest()
-
-
-def list_folder(
-    target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED
-) -> tuple[list[str], int]:
-    """Return the first names of a folder, sorted, and the number of omitted names, as this turn sees it.
-
-    Folders end with `/`, symbolic links with `@`. Raises `PermissionDenied` or `ToolError`.
-    """
-    names = {_printable(name) + mark for name, mark in scan_folder(target, staged, removed).items()}
-    first_names = heapq.nsmallest(LISTING_LIMIT, names)
-    return first_names, len(names) - len(first_names)
-
-
 def scan_folder(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> dict[str, str]:
     """Return the names in a folder, each with the mark: `/` for a folder, `@` for a link, else empty.
 
@@ -119,7 +71,7 @@ def scan_folder(target: AllowedPath, staged: Mapping[str, bytes], removed: Remov
     """
     names = _staged_names(target, staged)
     try:
-        with _open_folder(target, target.parts) as folder:
+        with open_target_folder(target, target.parts) as folder:
             marks = _list_marked(folder)
             names |= {name: mark for name, mark in marks.items() if f"{target.path_key}/{name}" not in removed}
     except FileNotFoundError as error:
@@ -154,7 +106,7 @@ def write_effect(
         raise target.attempt.to_tool_error("is a folder")
     if any(target.path_key.startswith(f"{key}/") for key in staged):
         raise target.attempt.to_tool_error("lies below a file, not a folder")
-    with contextlib.suppress(FileNotFoundError), _open_folder(target, folders) as folder:
+    with contextlib.suppress(FileNotFoundError), open_target_folder(target, folders) as folder:
         status = lstat(name, folder)
         _refuse_target(target, status)
         refuse_identity(target, status, forbidden_folders(target))
@@ -162,30 +114,6 @@ def write_effect(
     if not target.effect_root:
         _enforce_quota(target, {**staged, effect.path_key: content}, limits, removed)
     return effect
-
-
-def remove_effect(target: AllowedPath, staged: Mapping[str, bytes]) -> FileEffect:
-    """Return an effect removing a previously read file. Raises the same errors as `read_text`."""
-    seen_digests = (readable_digest(target, staged), readable_digest(target, {}))
-    digests = tuple(sorted({digest for digest in seen_digests if digest is not None}))
-    if not digests:
-        raise target.attempt.missing()
-    return FileEffect(target.relative, b"", target.effect_root, digests)
-
-
-def target_exists(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> bool:
-    """Return True if a path exists, as this turn sees it. Raises the same errors as `read_text`."""
-    if target.path_key in removed:
-        return False
-    if target.path_key in staged:
-        return True
-    *folders, name = target.parts or ["."]
-    try:
-        with _open_folder(target, folders) as folder:
-            lstat(name, folder)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _enforce_quota(target: AllowedPath, staged: Mapping[str, bytes], limits: FolderSize, removed: Removed) -> None:
@@ -228,7 +156,7 @@ def _measure_folder(folder: str) -> FolderSize:
 
 
 @contextlib.contextmanager
-def _open_folder(target: AllowedPath, folders: list[str]) -> Iterator[int]:
+def open_target_folder(target: AllowedPath, folders: list[str]) -> Iterator[int]:
     """Open a folder one component at a time. Raise `FileNotFoundError` for a missing component."""
     try:
         with _walk_to_folder(target, folders) as descriptor:
@@ -297,7 +225,7 @@ def _to_open_error(target: AllowedPath, name: str, folder: int, error: OSError) 
 
 
 def _load_bytes(target: AllowedPath, limit_bytes: int) -> bytes:
-    with _open_file(target) as descriptor:
+    with open_target_file(target) as descriptor:
         size = os.fstat(descriptor).st_size
         if size > limit_bytes:
             raise target.attempt.to_tool_error(f"has {size} bytes; at most {limit_bytes} can be read")
@@ -307,11 +235,11 @@ def _load_bytes(target: AllowedPath, limit_bytes: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _open_file(target: AllowedPath) -> Iterator[int]:
+def open_target_file(target: AllowedPath) -> Iterator[int]:
     """Open a regular file for reading. Raise `PermissionDenied` or `ToolError`."""
     *folders, name = target.parts or ["."]
     try:
-        with _open_folder(target, folders) as folder:
+        with open_target_folder(target, folders) as folder:
             descriptor = _open(target, name, folder, _FILE)
     except FileNotFoundError as error:
         raise target.attempt.missing() from error
@@ -346,7 +274,3 @@ def _type_mark(entry: os.DirEntry[str]) -> str:
     if entry.is_symlink():
         return "@"
     return "/" if entry.is_dir(follow_symlinks=False) else ""
-
-
-def _printable(name: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in name)

@@ -170,6 +170,7 @@ KEYWORDS = {_full(name): _pairs(text) for name, text in _KEYWORDS.items()}
 MOVED = {_full(old): _full(new) for old, new in _MOVED.items()}
 """Current path of each module that is gone, or was moved before 0.2.0. The old path does not work."""
 _PLACES = _pairs(
+    "kernel.inboxes.answer_payload.parse_answer=obligations.answer_fields "
     "kernel.inboxes.visibility.ReaderView=kernel.inboxes.reader_view "
     "kernel.journal.journal_file.JournalContents=kernel.journal.journal_parser "
     "kernel.journal.journal_file.parse_records=kernel.journal.journal_parser "

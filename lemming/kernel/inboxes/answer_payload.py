@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lemming.kernel.base.json_schema.schema_violations import resolve_ref
 from lemming.kernel.base.payload_text import ENGINE_KEYS as ENGINE_KEYS
 
 ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation", "spent", "until"})
@@ -43,21 +44,8 @@ def collect_properties(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
         collected |= properties if isinstance(properties, Mapping) else {}
         for key in _SUBSCHEMA_KEYS:
             pending += item if isinstance(item := subschema.get(key), list) else [item]
-        pending.append(_resolve_reference(schema, subschema.get("$ref")))
+        pending.append(resolve_ref(schema, subschema.get("$ref")) if schema else None)
     return collected
-
-
-def _resolve_reference(schema: Mapping[str, Any] | None, reference: object) -> Any:
-    """Return the part of a schema a reference points to, or None if the reference is not internal."""
-    subschema: Any = schema
-    names = reference.split("/") if isinstance(reference, str) else []
-    if names[:1] != ["#"]:
-        return None
-    for name in names[1:]:
-        subschema = (
-            subschema.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(subschema, Mapping) else None
-        )
-    return subschema
 
 
 def needs_answer_key(schema: Mapping[str, Any] | None) -> bool:
@@ -84,18 +72,3 @@ def nest_answer(payload: Mapping[str, Any], schema: Mapping[str, Any] | None) ->
     }
     fields = {key: value for key, value in payload.items() if key not in request_values or key in properties}
     return {**request_values, ANSWER_KEY: fields} if fields else {**payload}
-
-
-def parse_answer(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Any:
-    """Return the answer in a payload: the text alone if there is nothing else, or an object.
-
-    If the schema does not declare `text`, the text is a comment and not part of the answer. A nested answer
-    is under one key; earlier versions wrote the fields beside the other keys.
-    """
-    if needs_answer_key(schema) and isinstance(nested := payload.get(ANSWER_KEY), Mapping):
-        return {**nested}
-    properties = collect_properties(schema)
-    fields = {key: value for key, value in payload.items() if key not in ENVELOPE or key in properties}
-    if not properties and not isinstance(schema and schema.get("properties"), Mapping):
-        return fields["text"] if fields.keys() == {"text"} else fields
-    return {key: value for key, value in fields.items() if key != "text" or key in properties}

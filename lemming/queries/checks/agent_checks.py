@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from lemming.kernel.access.agent_files import read_allowed_text
 from lemming.kernel.access.allowed_paths import Access, resolve_path
 from lemming.kernel.access.context_files import expand_context
 from lemming.kernel.access.grant_syntax import grant_error
@@ -28,6 +27,7 @@ from lemming.kernel.tick.validation.checks import AgentSubject
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
 from lemming.kernel.turn.forms.form_choice import CONTRACT_KEYS
 from lemming.kernel.turn.forms.reply_form import MEMORY_WRITE, is_granted
+from lemming.libraries.agent_folders import read_allowed_text
 from lemming.operations.retention import max_retention
 from lemming.queries.tool_sources import explain_unloaded_tool
 

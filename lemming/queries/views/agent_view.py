@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from lemming.kernel.access.agent_files import read_allowed_text, scan_folder
+from lemming.kernel.access.agent_files import scan_folder
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.agents import list_agent_folders, suggest_agent, survey_agents
 from lemming.kernel.base import paths
@@ -22,6 +22,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.tick.firing_plan import has_model_turns
+from lemming.libraries.agent_folders import read_allowed_text
 from lemming.queries.credit_accounts import load_account_by_ledger
 from lemming.queries.editable_files import SETTINGS_FILES, load_editable_file
 from lemming.queries.tick_preview import load_inspection_settings, preview_tick

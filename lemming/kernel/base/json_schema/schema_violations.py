@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from lemming.kernel.base.json_schema.bounded_validator import (
@@ -47,7 +47,7 @@ def find_violations(schema: Json | bool, value: Any) -> list[Violation]:
     return violations
 
 
-def resolve_ref(schema: Json | bool, reference: Any) -> Any:
+def resolve_ref(schema: Mapping[str, Any] | bool, reference: Any) -> Any:
     """Return the part of a schema a local `$ref` points to, or None.
 
     >>> resolve_ref({"$defs": {"line": {"type": "string"}}}, "#/$defs/line")
