@@ -37,6 +37,7 @@ from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import encode_counter, load_tick, persist_tick
 from lemming.libraries.journal_sealing import remove_old_segments, seal_old_journals
+from lemming.operations.clock_schedules import record_schedules
 from lemming.operations.gateways import Gateways
 from lemming.operations.next_tick import (
     missing_counter_problem,
@@ -126,7 +127,7 @@ def _run_with_journal(
 
             pause_looping_agents(runtime, report)
         if runtime.is_live:  # jobs that its turns made count from this reading on, not from the next
-            snapshot.record_schedules()
+            record_schedules(snapshot)
 
         # 7. One flush for the whole tick, then the counter. If the engine dies before, this tick runs again;
         #    if it dies after, the next run only closes this journal.
@@ -173,7 +174,7 @@ def _take_snapshot(
 
         snapshot = select_agents(runtime, snapshot, is_begun=started is not None)
     if not started and runtime.is_live:
-        snapshot.record_schedules()
+        record_schedules(snapshot)
     # Again, with the agents of this tick: their programs and servers need the user's agreement as well.
     runtime.require_trusted(config, snapshot.survey.agents)
     return snapshot

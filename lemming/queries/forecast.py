@@ -32,7 +32,7 @@ from lemming.kernel.tools import get_toolset
 from lemming.kernel.turn.descriptions import OrgQuery, TickView, UpcomingEvent
 from lemming.kernel.turn.guards import SharedResource
 from lemming.kernel.turn.preparation_chain import active_capabilities
-from lemming.operations.upcoming_events import iter_upcoming
+from lemming.operations.clock_schedules import iter_upcoming
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.tick_preview import TickPreview, preview_tick
 

@@ -17,7 +17,7 @@ from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.tick_counter import load_counter
 from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses
 from lemming.libraries.everyday_times import format_moment, format_remaining_time
-from lemming.operations.upcoming_events import iter_upcoming
+from lemming.operations.clock_schedules import iter_upcoming
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.descriptions import TickView

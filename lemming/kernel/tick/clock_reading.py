@@ -9,14 +9,13 @@ up on earlier due times. Without the file, the current schedules count as known.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import is_timestamp, parse_timestamp
-from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
-from lemming.kernel.files import fs
+from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.journal.journal_file import load_plan
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.firing_plan import TickPlan
@@ -75,38 +74,14 @@ def find_first_reading(org: Organisation, name: str, schedule: str, since: str, 
 
     For a schedule that is new in this tick, the result is `at`, so no due time counts.
     """
-    known_schedules = _load_known(org)
+    known_schedules = load_known_schedules(org)
     if known_schedules is None or not since:
         return since
     known_schedule, first = known_schedules.get(name, ("", ""))
     return max(since, first) if known_schedule == schedule else at
 
 
-def record_schedules(
-    org: Organisation, schedules: Mapping[str, str], *, unsure: Collection[str], since: str, at: str
-) -> None:
-    """Record the current schedules at a tick's reading; write nothing without changes.
-
-    `unsure`: names with currently unreadable schedules, which keep their recorded values.
-    """
-    known_schedules = _load_known(org)
-    previous_schedules: KnownSchedules = known_schedules or {}
-    first = (
-        at if known_schedules is not None or not since else ""
-    )  # schedules recorded by an earlier version are not new
-    current_schedules = {name: reading for name, reading in previous_schedules.items() if name in unsure}
-    for name, schedule in schedules.items():
-        current_schedules[name] = (
-            previous_schedules[name] if previous_schedules.get(name, ("",))[0] == schedule else (schedule, first)
-        )
-    if current_schedules != previous_schedules:
-        raw_schedules = {
-            name: {"schedule": reading[0], "since": reading[1]} for name, reading in sorted(current_schedules.items())
-        }
-        fs.write_atomic(org.base, paths.SCHEDULES_FILE, dump_pretty(raw_schedules))
-
-
-def _load_known(org: Organisation) -> KnownSchedules | None:
+def load_known_schedules(org: Organisation) -> KnownSchedules | None:
     """Return the recorded schedules, or None without a readable file."""
     try:
         return org.files.get_value(paths.SCHEDULES_FILE, _parse_schedules, limit_bytes=_LIMIT_BYTES)

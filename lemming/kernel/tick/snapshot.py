@@ -23,7 +23,6 @@ from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.firing_plan import PauseCheck, TickPlan, find_callers, find_channels, find_people, make_plan
 from lemming.kernel.tick.tick_hooks import (
     CapabilityUse,
-    collect_schedules,
     find_skipped_agents,
     get_capability_uses,
     uses_clock,
@@ -126,15 +125,6 @@ class Snapshot:
         if not uses_clock(self.capability_uses):
             return ""
         return next_reading(self.plan)
-
-    def record_schedules(self) -> None:
-        """Record the current schedules, so the next tick recognises new ones."""
-        schedules = collect_schedules(self.capability_uses, self.view) if uses_clock(self.capability_uses) else None
-        if schedules is not None:
-            from lemming.kernel.tick.clock_reading import record_schedules
-
-            unsure = self.survey.broken
-            record_schedules(self.org, schedules, unsure=unsure, since=self.since, at=self.at)
 
     @cached_property
     def mail(self) -> MailView:

@@ -95,17 +95,6 @@ def uses_clock(uses: Iterable[CapabilityUse]) -> bool:
     return any(use.uses_clock for use in uses)
 
 
-def collect_schedules(uses: Iterable[CapabilityUse], view: TickView) -> dict[str, str] | None:
-    """Return all clock schedules as text, or None if some are unreadable."""
-    all_schedules: dict[str, str] = {}
-    for use in uses:
-        schedules = isolate(partial(use.list_schedules, view))
-        if isinstance(schedules, Exception):
-            return None
-        all_schedules |= {schedule.name: schedule.text for schedule in schedules if schedule.text}
-    return all_schedules
-
-
 def find_skipped_agents(uses: Iterable[CapabilityUse], view: TickView) -> dict[str, str]:
     """Return the agents that the clock excludes from the tick, with an error text or an empty text."""
     skipped: dict[str, str] = {}
