@@ -19,7 +19,6 @@ _NAMES = {
     "lemming.kernel.org.capability_usage": "parse_agent_settings parse_org_settings",
     "lemming.kernel.org.model_entries": "ModelEntry",
     "lemming.kernel.plugins.capability_loader": "find_fact register_capability",
-    "lemming.kernel.tick.firing_plan": "find_channels find_people has_model_turns",
     "lemming.kernel.tick.clock_reading": "find_first_reading",
     "lemming.kernel.tick.tick_counter": "load_tick",
     "lemming.kernel.obligations.grants": "list_grants",
@@ -64,9 +63,6 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from lemming.kernel.org.model_entries import ModelEntry as ModelEntry
     from lemming.kernel.plugins.capability_loader import (
         find_fact as find_fact, register_capability as register_capability,
-    )
-    from lemming.kernel.tick.firing_plan import (
-        find_channels as find_channels, find_people as find_people, has_model_turns as has_model_turns,
     )
     from lemming.kernel.tick.clock_reading import find_first_reading as find_first_reading
     from lemming.kernel.tick.tick_counter import load_tick as load_tick

@@ -33,7 +33,6 @@ from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.journal.journal_records import ModelReplied, TickCommitted
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.testing import tree
 
@@ -150,7 +149,7 @@ def _count_damage(base: Path, folder: Path, kills: int, seed: int) -> ChaosResul
 def count_concurrent_turns(base: Path) -> int:
     """Return the maximum number of concurrent turns of a tick."""
     config, agents = load_config(base), survey_agents(base).agents.values()
-    active_agents = sum(has_model_turns(agent, config) for agent in agents)
+    active_agents = sum(config.has_model_turns(agent) for agent in agents)
     return 1 if config.org.executor == "serial" else max(1, min(config.org.parallel_limit, active_agents))
 
 

@@ -26,7 +26,6 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import find_people
 from lemming.libraries.optional_packages import require_server
 
 
@@ -89,7 +88,7 @@ def dash(
 def _require_person(base: OrgPath, name: str) -> None:
     """Raise `UsageError` unless the name is a person's agent."""
     require_agent_folder(base, name)
-    people = find_people(survey_agents(base), load_config(base))
+    people = survey_agents(base).find_people(load_config(base))
     if name not in people:
         hint = f"people here: {', '.join(people) or 'none; create one with the model key human'}"
         raise UsageError(f"{name} is not a person: a model answers for it", hint=hint)

@@ -31,7 +31,6 @@ from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import find_fact
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.libraries.output_files import create_output, without_secrets, write_output
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ def export_a2a(
     base = context.org
     config = load_settings(base)
     agents = survey_agents(base).agents
-    speakers = [name for name, other in agents.items() if has_model_turns(other, config)]
+    speakers = [name for name, other in agents.items() if config.has_model_turns(other)]
     names = [find_agent(base, agent).name] if agent else speakers
     root = (url or NO_SERVER).rstrip("/")
     base_url = "" if agent and url else "/{}"

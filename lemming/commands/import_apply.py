@@ -47,7 +47,6 @@ from lemming.kernel.base.errors import ConfigError, DiskError, NotTrusted, Probl
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, require_known_format
-from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.kernel.tools import SHIPPED
 from lemming.libraries.atomic_folder import finish_staging
 from lemming.operations.permission_grants import PermissionGrants
@@ -227,7 +226,7 @@ def _build_target(base: Path, source: ImportSource, *, is_new: bool) -> ImportTa
     people: tuple[str, ...] = ("human",)
     if not is_new:
         config = load_settings(org := Organisation(base))
-        person_names = [name for name, agent in survey_agents(org).agents.items() if is_person_agent(agent, config)]
+        person_names = [name for name, agent in survey_agents(org).agents.items() if config.is_person(agent)]
         people = tuple(person_names) or people
     is_in_place = base.exists() and source.folder.exists() and base.samefile(source.folder)
     return ImportTarget(frozenset(SHIPPED), people, is_in_place)

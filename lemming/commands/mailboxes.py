@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from lemming.commands.command_context import CommandContext, find_agent, option, with_parameters_of
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
-from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.queries.screens.entries_screen import INBOX, list_inbox, record_read_mark
 
 
@@ -26,7 +25,7 @@ def inbox(
     --json or --peek.
     """
     base, name = context.org, values["agent"]
-    is_person = is_person_agent(find_agent(base, name), load_config(base))
+    is_person = load_config(base).is_person(find_agent(base, name))
     if (peek or all_read) and not is_person:
         hint = "leave out --peek and --mark-all-read; the turns of an agent record its reads"
         raise UsageError(f"{name} is not a person", hint=hint)

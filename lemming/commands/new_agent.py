@@ -30,7 +30,6 @@ from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import PREFIXES, STRATEGIES
-from lemming.kernel.tick.firing_plan import has_model_turns, is_person_agent
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tick.validation.checks import AgentSubject
@@ -269,10 +268,10 @@ def _print_next_steps(base: OrgPath, agent: Agent) -> None:
     for author in agent.permissions.read_outboxes:
         if author != "*" and author not in {*survey.agents, *survey.broken}:
             print_warning(f'warning: it reads "{author}", which does not exist yet: lemming agents new {author}')
-    if is_person_agent(agent, load_config(base)):
+    if load_config(base).is_person(agent):
         print_notice(f"a person speaks for {name}: `lemming send --as {name} TEXT`")
         return
-    if not has_model_turns(agent, load_config(base)):
+    if not load_config(base).has_model_turns(agent):
         print_notice(f"a channel speaks for {name}: `lemming channels` shows what comes and goes")
         return
     if tool_warning := small_model_warning(agent, load_config(base)):

@@ -19,7 +19,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
-from lemming.kernel.tick.firing_plan import format_pause, is_person_agent
+from lemming.kernel.tick.firing_plan import format_pause
 from lemming.operations.agent_pause import load_pause, make_pause_text
 from lemming.operations.agent_pause import pause_agent as begin_pause
 from lemming.operations.agent_pause import unpause_agent as end_pause
@@ -42,7 +42,7 @@ def pause(
       lemming pause
     """
     base = context.org
-    if agent and is_person_agent(find_agent(base, agent), load_config(base)):
+    if agent and load_config(base).is_person(find_agent(base, agent)):
         raise UsageError(f"{agent} takes no turns: a person writes for it", hint="lemming agents list")
     text = make_pause_text(timestamp(SystemClock().now()), get_user_name(), one_line(reason, 200))
     recorded_text = begin_pause(base, agent, text)

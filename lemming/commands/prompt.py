@@ -20,7 +20,6 @@ from lemming.commands.trust import load_settings
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.queries.model_readiness import small_model_warning
 from lemming.queries.next_turn import find_next_turn
@@ -46,7 +45,7 @@ def prompt(context: CommandContext, agent: AgentName) -> None:
     base = context.org
     find_agent(base, agent)
     preview = preview_tick(base, load_settings(base))
-    if not has_model_turns(preview.snapshot.agent(agent), preview.snapshot.config):
+    if not preview.snapshot.config.has_model_turns(preview.snapshot.agent(agent)):
         hint = f"see its messages with `lemming inbox {agent}`"
         raise UsageError(f"{agent} has no prompt: it does not call a model", hint=hint)
     prompt_preview = preview.build_prompt(agent)

@@ -29,7 +29,6 @@ from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
-from lemming.kernel.tick.firing_plan import has_model_turns, is_person_agent
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.everyday_times import format_moment, format_remaining_time, parse_moment
 from lemming.queries.next_turn import find_next_turn
@@ -119,10 +118,10 @@ def _reject_missing_to_option(text: list[str], other_agents: list[str]) -> None:
 
 def _require_person(base: OrgPath, author: str, config: Config) -> None:
     """Raise `UsageError` unless the author is a person's agent."""
-    if is_person_agent(find_agent(base, author), config):
+    if config.is_person(find_agent(base, author)):
         return
     agents = survey_agents(base).agents.values()
-    people = ", ".join(agent.name for agent in agents if is_person_agent(agent, config))
+    people = ", ".join(agent.name for agent in agents if config.is_person(agent))
     raise UsageError(
         f"{author} is not a person: a model answers for it",
         hint=f"people here: {people or 'none; create one with the model key human'}",
@@ -203,14 +202,14 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
     readers = [
         reader
         for reader in permitted_readers
-        if has_model_turns(reader, config) and _is_news(entry, reader, agent_names, config)
+        if config.has_model_turns(reader) and _is_news(entry, reader, agent_names, config)
     ]
     if to is not None and to not in {agent.name for agent in permitted_readers}:
         print_warning(
             f'warning: {to} cannot read it; add "{entry.agent}" to read_outboxes in agents/{to}/resume.json',
         )
     for agent in permitted_readers:
-        if is_person_agent(agent, config) and agent.name in entry.targets:
+        if config.is_person(agent) and agent.name in entry.targets:
             print_notice(f"{agent.name} is a person: `lemming inbox {agent.name}` shows it")
     if entry.not_before > entry.created_at:
         delivery_time = parse_timestamp(entry.not_before).astimezone(get_zone(config.org.timezone or "UTC"))
@@ -226,7 +225,7 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
         print_notice(f"to be read by {reader_list} (tick {entry.tick} is next)")
     elif not entry.targets & {agent.name for agent in permitted_readers}:
         indirect_readers = [
-            agent.name for agent in permitted_readers if has_model_turns(agent, config) and _has_inbox(agent, config)
+            agent.name for agent in permitted_readers if config.has_model_turns(agent) and _has_inbox(agent, config)
         ]
         verb = "sees it in its" if len(indirect_readers) == 1 else "see it in their"
         names = " and ".join(indirect_readers) if len(indirect_readers) < 3 else _format_readers(indirect_readers)

@@ -43,7 +43,6 @@ from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
@@ -119,7 +118,7 @@ def create_tool(base: Organisation, name: str, agent: str | None) -> CreatedTool
 
 def _find_only_agent(base: Organisation) -> Agent | None:
     config = load_config(base)
-    active_agents = [agent for agent in survey_agents(base).agents.values() if has_model_turns(agent, config)]
+    active_agents = [agent for agent in survey_agents(base).agents.values() if config.has_model_turns(agent)]
     return active_agents[0] if len(active_agents) == 1 else None
 
 

@@ -17,7 +17,6 @@ from lemming.kernel.base.times import zone_error
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.libraries.atomic_folder import stage_org
 from lemming.libraries.settings_edits import lock_folders
 from lemming.libraries.wording import shorten_line
@@ -41,7 +40,7 @@ class PlannedWrite(NamedTuple):
 
 def build_defaults(agents: Mapping[str, Agent], config: Config) -> ShorthandDefaults:
     """Return the defaults for a new agent: the persons, and the time zone of schedules without a zone."""
-    persons = tuple(name for name, agent in agents.items() if is_person_agent(agent, config))
+    persons = tuple(name for name, agent in agents.items() if config.is_person(agent))
     return ShorthandDefaults(persons, "" if config.org.timezone else _get_local_timezone())
 
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -30,6 +30,7 @@ from lemming.kernel.files.stat_cache import (
     lstat,
     open_folder,
 )
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent as Agent
 from lemming.kernel.org.schedule import AgentSchedule, find_time_problems, sort_by_fire_point
@@ -75,6 +76,21 @@ class Survey:
         for name, agent in self.agents.items():
             together.setdefault(agent.model.key, []).append(name)
         return together
+
+    def find_people(self, config: Config) -> list[str]:
+        """Return the agents represented by persons."""
+        return self._find_by_model(config.is_person)
+
+    def find_channels(self, config: Config) -> list[str]:
+        """Return the agents represented by channels."""
+        return self._find_by_model(config.is_channel)
+
+    def find_callers(self, config: Config) -> list[str]:
+        """Return the agents that wait for the answer to each of their requests: people, channels, programs."""
+        return self._find_by_model(lambda agent: not config.has_model_turns(agent) or config.is_program(agent))
+
+    def _find_by_model(self, has_kind: Callable[[Agent], bool]) -> list[str]:
+        return [name for names in self.by_model.values() if has_kind(self.agents[names[0]]) for name in names]
 
     @cached_property
     def extension_keys(self) -> frozenset[str]:

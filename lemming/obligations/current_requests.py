@@ -30,7 +30,6 @@ from lemming.kernel.obligations.request_deadlines import get_extended_last_tick
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent
-from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.request_outcome import build_requests, concerns_requests, may_concern_requests
 from lemming.obligations.request_view import AllRequests, RequestView
@@ -274,7 +273,7 @@ def load_requests(base_path: str | os.PathLike[str]) -> RequestsSnapshot:
     at = timestamp(SystemClock().now())
     if snapshot := cache.get(tick, at, entries, survey, config):
         return snapshot
-    people = frozenset(find_people(survey, config))
+    people = frozenset(survey.find_people(config))
     requests = build_requests(
         entries,
         agents=survey.agents,

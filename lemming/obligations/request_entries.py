@@ -30,7 +30,6 @@ from lemming.kernel.obligations.request_payloads import parse_amount
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
-from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.answer_fields import get_answer_schema, get_properties, parse_answer
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
@@ -325,7 +324,7 @@ def retract_entry(base: OrgPath, identity: str, *, person: str | None = None) ->
     """
     org = Organisation.from_path(base)
     name = next(iter(parse_identities([identity])), None)
-    people = find_people(survey_agents(org), load_config(org))
+    people = survey_agents(org).find_people(load_config(org))
     if name is None or name.author not in people or person not in (None, name.author):
         raise UsageError(f'"{identity[:80]}" is not an entry of yours')
     entry = next(

@@ -13,7 +13,6 @@ from lemming.kernel.base.clock import SystemClock, parse_timestamp
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.firing_plan import find_people
 from lemming.libraries.wording import format_count, shorten_line
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests, require_agents
 from lemming.obligations.request_view import Assignment, RequestView
@@ -65,7 +64,7 @@ def list_person_inbox(base_path: str | os.PathLike[str]) -> list[PersonInboxItem
     org = Organisation.from_path(base_path)
     survey = survey_agents(org)
     require_agents(org, survey)
-    if not find_people(survey, load_config(org)):  # then no outbox need be read
+    if not survey.find_people(load_config(org)):  # then no outbox need be read
         return []
     return build_person_inbox(load_requests(org), org)
 

@@ -24,7 +24,6 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import next_due
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.tick_counter import load_counter
 from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses, uses_clock
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
@@ -191,7 +190,7 @@ class ChangePoller(IntervalTimer):
             if name not in self._idle_agents
             and (agent.schedule.cron is None or agent.schedule.run_every_n_ticks > 1)
             and not (config.org.paused or agent.paused)
-            and has_model_turns(agent, config)
+            and config.has_model_turns(agent)
         }
 
     def _count_missed_ticks(self, plan: SleepPlan, tick: int, interval_s: float) -> int:

@@ -28,7 +28,6 @@ from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_installed
-from lemming.kernel.tick.firing_plan import find_channels, find_people
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.descriptions import ExpiredMemory, OrgQuery
 from lemming.kernel.turn.preparation import RetentionHold
@@ -203,8 +202,8 @@ class _ExpiryState:
         self.changed_agents: set[str] = set()  # agents whose ledgers may have changed
         self._needed: dict[str, frozenset[str]] | None = None
         self._check_ticks = dict.fromkeys(filter(paths.AGENT_NAME.match, list_agent_folders(org.base)), 0)
-        persons = find_people(survey, config)
-        silent = {*persons, *find_channels(survey, config), *agents_without_requests(survey, config)}
+        persons = survey.find_people(config)
+        silent = {*persons, *survey.find_channels(config), *agents_without_requests(survey, config)}
         self.people = [survey.agents[name] for name in sorted(persons)]
         self.agents = {name: agent for name, agent in survey.agents.items() if name not in silent}
         self.readers: dict[str, list[str]] = {"*": []}

@@ -19,7 +19,6 @@ from lemming.kernel.plugins.capability_loader import get_capability
 from lemming.kernel.plugins.capability_table import PREFIXES, SHIPPED, provided
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 from lemming.kernel.tick.error_boundary import isolate
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.preparation import CapabilityStatus
 from lemming.kernel.turn.turn_hooks import Capability
@@ -49,7 +48,7 @@ def map_users(config: Config, survey: Survey) -> dict[str, dict[str, Agent]]:
     """Return the agents that use each capability, by capability name."""
     users: dict[str, dict[str, Agent]] = {}
     for agent in survey.agents.values():
-        for name in find_used_capabilities(agent, config) if has_model_turns(agent, config) else ():
+        for name in find_used_capabilities(agent, config) if config.has_model_turns(agent) else ():
             users.setdefault(name, {})[agent.name] = agent
     return users
 

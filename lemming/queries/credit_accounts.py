@@ -14,7 +14,6 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.plugins.capability_table import JUDGES
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.queries.cost_report import list_ledger_agents, load_removed_costs
@@ -64,7 +63,7 @@ def find_presence(survey: Survey, config: Config, name: str) -> AgentPresence:
     """Return the presence of an agent that has a folder."""
     if (agent := survey.agents.get(name)) is None:
         return "broken"
-    return "present" if has_model_turns(agent, config) else "retired"
+    return "present" if config.has_model_turns(agent) else "retired"
 
 
 def load_account_by_ledger(base: OrgPath, survey: Survey, config: Config, name: str) -> Account:

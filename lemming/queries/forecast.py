@@ -18,7 +18,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import fire_point, sort_by_fire_point
-from lemming.kernel.tick.firing_plan import TickPlan, has_model_turns, make_plan
+from lemming.kernel.tick.firing_plan import TickPlan, make_plan
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses
 from lemming.kernel.tick.turn_dependencies import (
@@ -164,7 +164,7 @@ def explain_wait(org: Organisation, config: Config, first_name: str, second_name
     for name in (first_name, second_name):
         if name not in agents:
             raise UsageError(f'agent "{name}" does not exist', hint=suggest_agent(name, list(agents)))
-        if not has_model_turns(agents[name], config):
+        if not config.has_model_turns(agents[name]):
             message = f"{name} takes no turns: a person or a channel writes its entries"
             raise UsageError(message, hint="name two agents that take turns")
     if first_name == second_name:

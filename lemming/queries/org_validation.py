@@ -22,7 +22,6 @@ from lemming.kernel.plugins.capability_loader import missing_for_provider, missi
 from lemming.kernel.plugins.capability_table import SHIPPED
 from lemming.kernel.plugins.plugin_registry import find_unimported
 from lemming.kernel.providers import make_provider
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.validation.agent_validation import locate_problem, validate_survey
 from lemming.kernel.tick.validation.checks import AgentSubject, Check, CheckSubject, Scope, find_check
 from lemming.queries.capability_status import (
@@ -183,7 +182,7 @@ def _is_concerned(name: str, subject: CheckSubject) -> bool:
     A shipped capability gets every agent: keys and files may be there without a use.
     """
     agent, config = subject.agent, subject.config
-    is_user = agent and has_model_turns(agent, config) and name in find_used_capabilities(agent, config)
+    is_user = agent and config.has_model_turns(agent) and name in find_used_capabilities(agent, config)
     return agent is None or name in SHIPPED or bool(is_user)
 
 

@@ -16,7 +16,6 @@ from lemming.kernel.org.capability_usage import resolve_credits, resolve_turn_po
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import fire_point
-from lemming.kernel.tick.firing_plan import find_people, has_model_turns
 from lemming.kernel.tick.validation.checks import CheckSubject
 from lemming.kernel.tools import Tool, get_toolset
 
@@ -31,10 +30,10 @@ def find_order_conflicts(agents: Mapping[str, Agent], config: Config, names: Ite
     for name, agent in sorted(agents.items()):
         for other in agent.permissions.read_outboxes:
             author = agents.get(other)
-            if author is None or not {name, other} & reported_names or not has_model_turns(author, config):
+            if author is None or not {name, other} & reported_names or not config.has_model_turns(author):
                 continue
             is_first = (fire_point(agent.schedule), name) < (fire_point(author.schedule), other)
-            if has_model_turns(agent, config) and is_first and name not in author.permissions.read_outboxes:
+            if config.has_model_turns(agent) and is_first and name not in author.permissions.read_outboxes:
                 yield (
                     f"{name} comes before {other} in a tick, by its name, and reads its entries in the "
                     "next tick: `lemming agents rename` gives it a later name"
@@ -48,7 +47,7 @@ def find_structure_problems(subject: CheckSubject) -> Iterator[Problem]:
     """Yield warnings of agents without readers, endless cycles, files with two writers."""
     org, config, survey = subject.org, subject.config, survey_agents(subject.org)
     agents = survey.agents
-    working = {name: agent for name, agent in agents.items() if has_model_turns(agent, config) and not agent.paused}
+    working = {name: agent for name, agent in agents.items() if config.has_model_turns(agent) and not agent.paused}
     toolset = get_toolset(config.org, org)
     tools = {
         name: [
@@ -59,7 +58,7 @@ def find_structure_problems(subject: CheckSubject) -> Iterator[Problem]:
         for name, agent in working.items()
     }
     problems = [
-        *(_find_unread_agents(agents, working, tools) if find_people(survey, config) else ()),
+        *(_find_unread_agents(agents, working, tools) if survey.find_people(config) else ()),
         *_find_wake_cycles(working, config),
         *_find_shared_files(org, config, working, tools),
     ]

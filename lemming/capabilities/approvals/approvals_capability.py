@@ -44,8 +44,6 @@ from lemming.ext import (
     TurnSubject,
     TurnView,
     Wake,
-    find_people,
-    has_model_turns,
 )
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
@@ -223,10 +221,10 @@ def find_approver_problems(subject: CheckSubject) -> Iterator[Problem]:
     """Yield problems that prevent gates from asking anybody."""
     org, config, only = subject.org, subject.config, subject.only
     survey = survey_agents(org)
-    people = sorted(find_people(survey, config))
+    people = sorted(survey.find_people(config))
     reported: set[str] = set()
     for name, agent in survey.agents.items():
-        if only not in (None, name) or not has_model_turns(agent, config):
+        if only not in (None, name) or not config.has_model_turns(agent):
             continue
         rules = rules_for_agent(agent, config.org)
         if not any(rule.gate.then == "ask" for rule in rules):

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from lemming.capabilities.calendars.calendar_file import CalendarJob, find_calendar_agent, load_calendar
-from lemming.ext import TickView, find_first_reading, find_people
+from lemming.ext import TickView, find_first_reading
 from lemming.kernel.agents import Survey, list_agent_folders
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.org.config import Config
@@ -154,5 +154,5 @@ def find_due_jobs(view: TickView) -> list[DueJob]:
 
 def get_job_schedule(view: TickView) -> JobSchedule:
     """Return the job schedule of an organisation in a tick."""
-    people = find_people(view.survey, view.config)
+    people = view.survey.find_people(view.config)
     return JobSchedule(view.org, view.survey, view.config, people=people, tick=view.tick, since=view.since, at=view.at)

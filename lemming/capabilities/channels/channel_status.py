@@ -9,7 +9,7 @@ from lemming.capabilities.channels.channel import Channel
 from lemming.capabilities.channels.channel_gateway import make_channel
 from lemming.capabilities.channels.channel_log import ChannelHistory, ChannelLogs
 from lemming.capabilities.channels.outgoing_entries import AddressedEntries
-from lemming.ext import CheckSubject, LemmingError, Problem, find_channels, load_tick, make_warning, resume_file
+from lemming.ext import CheckSubject, LemmingError, Problem, load_tick, make_warning, resume_file
 from lemming.kernel.agents import Agent, Survey, suggest_agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.org.config import Config
@@ -25,7 +25,7 @@ def get_channel_statuses(base: OrgPath, survey: Survey, config: Config) -> list[
         return []
     org = Organisation.from_path(base)
     tick = load_tick(org)
-    agents = [survey.agents[name] for name in sorted(find_channels(survey, config))]
+    agents = [survey.agents[name] for name in sorted(survey.find_channels(config))]
     return [_channel_status(org, survey, config, agent, tick) for agent in agents]
 
 
@@ -71,7 +71,7 @@ def find_channel_problems(subject: CheckSubject) -> Iterator[Problem]:
     """Yield the mistakes that disconnect a channel: a missing agent or permission."""
     org, config, survey = subject.org, subject.config, survey_agents(subject.org)
     is_used = config.has_channels and subject.only is None
-    for name in sorted(find_channels(survey, config)) if is_used else ():
+    for name in sorted(survey.find_channels(config)) if is_used else ():
         agent = survey.agents[name]
         channel, _ = _make_channel(config, agent, org)
         if channel is None:

@@ -24,7 +24,6 @@ from lemming.ext import (
     StateQuery,
     TurnView,
     describe_field,
-    has_model_turns,
     make_field,
     make_warning,
 )
@@ -115,7 +114,7 @@ def find_summary_problem(subject: AgentSubject) -> Iterator[Problem]:
     agent = subject.agent
     window: MemoryWindowSettings | None = agent.extensions.get(KEY)
     entry = subject.config.models.get(agent.model.key)
-    is_summed_up = window and window.strategy == "summary" and has_model_turns(agent, subject.config)
+    is_summed_up = window and window.strategy == "summary" and subject.config.has_model_turns(agent)
     if is_summed_up and entry is not None and entry.prompt not in SUMMARY_PROMPTS:
         message = f'model "{agent.model.key}" must have "prompt": "full" to write summaries, got "{entry.prompt}"'
         yield make_warning(message, f"/{KEY}/strategy", 'set "strategy": "window", or use another model key')

@@ -16,7 +16,7 @@ from lemming.capabilities.gates.gate_settings import get_gates, iter_rules
 from lemming.capabilities.gates.spending_limit import parse_window
 from lemming.capabilities.gates.untrusted_senders import validate_untrusted_access
 from lemming.capabilities.pricing.prices import get_price
-from lemming.ext import CheckSubject, Inventory, LemmingError, Problem, has_model_turns, make_warning
+from lemming.ext import CheckSubject, Inventory, LemmingError, Problem, make_warning
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_org_path
 from lemming.kernel.access.workspace_trust import RequiredPermission
@@ -188,7 +188,7 @@ def _validate_limits(subject: CheckSubject) -> Iterator[Problem]:
     """Yield problems of the spending limits of an agent, or of the settings."""
     agent, config = subject.agent, subject.config
     concerned = [agent] if agent else survey_agents(subject.org).agents.values()
-    turn_agents = (item for item in concerned if agent or has_model_turns(item, config))
+    turn_agents = (item for item in concerned if agent or config.has_model_turns(item))
     keys = {key for item in turn_agents for key in (item.model.key, *item.model.fallback)}
     entries = [(key, config.models[key]) for key in sorted(keys) if key in config.models]
     models = [(key, entry) for key, entry in entries if entry.provider not in NO_MODELS]

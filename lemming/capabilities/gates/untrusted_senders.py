@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lemming.capabilities.gates.gate_settings import get_gates
-from lemming.ext import Problem, has_model_turns
+from lemming.ext import Problem
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.name_patterns import is_any_match
@@ -89,7 +89,7 @@ def validate_untrusted_access(base: OrgPath, config: Config, only: str | None = 
     agents = {
         name: agent_entry
         for name, agent_entry in survey_agents(org).agents.items()
-        if has_model_turns(agent_entry, config)
+        if config.has_model_turns(agent_entry)
     }
     toolset, patterns = get_toolset(config.org, org), _outside_content_tools(config)
     returns_outside_text = cache(lambda tool: is_any_match(tool, patterns))  # the same few tools for each agent

@@ -16,7 +16,6 @@ from lemming.kernel.files.json_documents import find_problems
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import has_model_turns
 
 UNTIL = "until"
 """Key of the payload of a request, and of the receipts in the payload of its answer."""
@@ -90,7 +89,7 @@ def require_valid_goal(base: OrgPath, plain: Any, target: str) -> None:
     agent = agents.get(target)
     if agent is not None:
         policy = resolve_turn_policy(agent, config)
-        if not has_model_turns(agent, config) or policy.is_written:
+        if not config.has_model_turns(agent) or policy.is_written:
             raise UsageError(
                 f"until: {target} takes no turns of a model", hint="ask an agent with a model, or leave it out"
             )

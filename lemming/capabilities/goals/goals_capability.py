@@ -52,7 +52,6 @@ from lemming.kernel.journal.turn_report import End
 from lemming.kernel.messages import OutboxEntry, parse_identities, read_outbox_entries
 from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.forms.form_user_message import describe_result
 from lemming.kernel.turn.guards import CheckFinding
@@ -320,7 +319,7 @@ def list_check_permissions(base: OrgPath) -> list[RequiredPermission]:
 
 
 def _iter_commands(base: OrgPath) -> Iterator[list[str]]:
-    for person in find_people(survey_agents(base), load_config(base)):
+    for person in survey_agents(base).find_people(load_config(base)):
         for entry in read_outbox_entries(base, person):
             if entry.kind == "request" and UNTIL in entry.payload:
                 try:

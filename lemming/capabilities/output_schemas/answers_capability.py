@@ -29,7 +29,6 @@ from lemming.ext import (
     Problem,
     SelectContext,
     TurnView,
-    has_model_turns,
     make_warning,
 )
 from lemming.kernel.agents import Agent
@@ -118,7 +117,7 @@ def find_output_typos(subject: AgentSubject) -> Iterator[Problem]:
 def find_output_problems(subject: AgentSubject) -> Iterator[Problem]:
     """Yield problems of the schema, and parts of it that no model sees."""
     agent, output = subject.agent, get_output_settings(subject.agent)
-    if output and has_model_turns(agent, subject.config):
+    if output and subject.config.has_model_turns(agent):
         yield from _schema_problems(output)
         yield from _kind_problems(agent, output)
         yield from _backend_problems(agent, output, subject.config)

@@ -33,7 +33,6 @@ from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import find_unimported
-from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tools import get_toolset
 from lemming.libraries.conditions.predicates import MISSING, compile_condition, get_field, validate_condition
 
@@ -79,7 +78,7 @@ class PlanValidationContext:
     def __init__(self, agent: Agent, config: Config, org: Organisation) -> None:
         self._agent, self._org, self._settings = agent, org, config.org
         survey = survey_agents(org)
-        self.agents, self.people = survey.agents, find_people(survey, config)
+        self.agents, self.people = survey.agents, survey.find_people(config)
         self.planners = {name for name, candidate in self.agents.items() if is_planner(candidate, config)}
         self._tools = get_toolset(config.org, org).for_agent(agent.name)
         self.tool_classes = {name: self._tools[name].tool_class for name in self._tools}

@@ -31,7 +31,6 @@ from lemming.ext import (
     ReadPath,
     SelectContext,
     Watch,
-    has_model_turns,
     make_warning,
 )
 from lemming.kernel.access.agent_files import read_text
@@ -120,9 +119,9 @@ def external_files(base: OrgPath, agents: Iterable[Agent]) -> list[str]:
 def find_skill_problems(subject: AgentSubject) -> Iterator[Problem]:
     """Yield the problems of an agent's guides and skills. Without either, no file is read."""
     agent, config = subject.agent, subject.config
-    if has_guides(agent) and has_model_turns(agent, config):
+    if has_guides(agent) and config.has_model_turns(agent):
         yield from _validate_guides(Path(subject.org), agent)
-    if valid_patterns(agent) and has_model_turns(agent, config):
+    if valid_patterns(agent) and config.has_model_turns(agent):
         yield from _validate_skill_patterns(subject.org, agent, config)
 
 

@@ -51,7 +51,6 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS
-from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.kernel.turn.guards import TrustLabeler
 from lemming.libraries.conditions.predicates import iter_fields
 
@@ -101,9 +100,7 @@ class TrustCapability(Capability):
             agents, config = query.agents, query.config
             is_endorsement = query.org.get_cache(EndorsementLog).is_endorsement
             yield RetentionHold(
-                lambda name: (
-                    name.author in agents and is_person_agent(agents[name.author], config) and is_endorsement(name)
-                )
+                lambda name: name.author in agents and config.is_person(agents[name.author]) and is_endorsement(name)
             )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from lemming.capabilities.trust.author_labels import EndorsementLog
 from lemming.capabilities.trust.sidecar_labels import get_label_path
-from lemming.ext import find_people
 from lemming.journal_tools.provenance.write_log import TrustStep, WriteLog
 from lemming.journal_tools.recorded_tick import TurnRecord
 from lemming.kernel.agents import survey_agents
@@ -67,7 +66,7 @@ def _load_endorsements(write_log: WriteLog) -> dict[str, list[str]]:
     org = Organisation.from_path(write_log.base)
     endorsements: dict[str, list[str]] = {}
     for endorsement in org.get_cache(EndorsementLog).iter_from_people(
-        find_people(survey_agents(org), load_config(org)), LAST_TICK
+        survey_agents(org).find_people(load_config(org)), LAST_TICK
     ):
         endorsements.setdefault(endorsement.subject, []).append(endorsement.entry)
     return endorsements

@@ -31,7 +31,7 @@ from lemming.kernel.org.resume import Agent, Allocation
 from lemming.kernel.org.settings_blocks import AgentDefaults, FindingSettings, LoopSettings, Quota
 from lemming.kernel.plugins.capability_loader import make_loaders, missing_owner
 from lemming.kernel.plugins.capability_table import provided
-from lemming.kernel.providers import is_channel
+from lemming.kernel.providers import is_channel, is_person
 
 DEFAULT_PARALLEL = 8
 _SCHEDULER = re.compile(r"(tcp|tls|ws|wss)://[^/\s]+\Z")
@@ -162,6 +162,24 @@ class Config:
     def find_channels(self, agents: Mapping[str, Agent]) -> frozenset[str]:
         """Return the names of the agents that are channels."""
         return frozenset(name for name, agent in agents.items() if agent.model.key in self.channel_keys)
+
+    def is_person(self, agent: Agent) -> bool:
+        """Return True if the agent's entries come from a person, so no model is called."""
+        entry = self.models.get(agent.model.key)
+        return entry is not None and is_person(entry.provider, self.org.plugins)
+
+    def is_channel(self, agent: Agent) -> bool:
+        """Return True if the agent's entries come through a channel, so no model is called."""
+        return agent.model.key in self.channel_keys
+
+    def is_program(self, agent: Agent) -> bool:
+        """Return True if a program answers for the agent, with values instead of a prompt."""
+        entry = self.models.get(agent.model.key)
+        return entry is not None and entry.prompt == "values"
+
+    def has_model_turns(self, agent: Agent) -> bool:
+        """Return True if a model is called for the agent, instead of a person or a channel."""
+        return not (self.is_person(agent) or self.is_channel(agent))
 
     def model(self, key: str) -> ModelEntry:
         """Return the entry of a model key. Raise `UnknownModel` with the nearest key."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, Survey
+from lemming.kernel.agents import RESUME_LIMIT_BYTES, Survey
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.base.jsontext import parse
@@ -18,7 +18,6 @@ from lemming.kernel.journal.turn_report import ReasonCode, TurnReason, TurnRepor
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import AgentSchedule, is_due
-from lemming.kernel.providers import is_channel, is_person
 
 FOR_A_PERSON = "a person speaks for it"
 FOR_A_CHANNEL = "a channel speaks for it"
@@ -99,9 +98,9 @@ def make_plan(
     Agents in `resting` take no turn, by decision of capabilities (`tick.tick_hooks`); a non-empty value is an
     error text.
     """
-    skipped = {**_paused_agents(survey, config), **dict.fromkeys(find_people(survey, config), FOR_A_PERSON)}
+    skipped = {**_paused_agents(survey, config), **dict.fromkeys(survey.find_people(config), FOR_A_PERSON)}
     if config.has_channels:
-        skipped |= dict.fromkeys(find_channels(survey, config), FOR_A_CHANNEL)
+        skipped |= dict.fromkeys(survey.find_channels(config), FOR_A_CHANNEL)
     due = {
         name
         for (every, offset), names in survey.by_schedule.items()
@@ -144,54 +143,6 @@ def format_pause(text: str) -> str:
     ('paused since 2026-11-22T09:00:00.000Z by ada', 'paused: too dear')
     """
     return f"paused {text}" if text.startswith("since ") else f"paused: {text}"
-
-
-def find_people(survey: Survey, config: Config) -> list[str]:
-    """Return the agents represented by persons."""
-    return _find_agents(survey, config, is_person_model)
-
-
-def find_channels(survey: Survey, config: Config) -> list[str]:
-    """Return the agents represented by channels."""
-    return _find_agents(survey, config, is_channel_model)
-
-
-def find_callers(survey: Survey, config: Config) -> list[str]:
-    """Return the agents that wait for the answer to each of their requests: people, channels, programs."""
-    return _find_agents(survey, config, is_person_model, is_channel_model, _is_program_model)
-
-
-def _find_agents(survey: Survey, config: Config, *kinds: Callable[[str, Config], bool]) -> list[str]:
-    keys = (key for key in survey.by_model if any(is_kind(key, config) for is_kind in kinds))
-    return [name for key in keys for name in survey.by_model[key]]
-
-
-def _is_program_model(model_key: str, config: Config) -> bool:
-    """Return True if a program answers for the agents of a model key, with values instead of a prompt."""
-    entry = config.models.get(model_key)
-    return entry is not None and entry.prompt == "values"
-
-
-def has_model_turns(agent: Agent, config: Config) -> bool:
-    """Return True if a model is called for the agent, instead of a person or a channel."""
-    return not (is_person_model(agent.model.key, config) or is_channel_model(agent.model.key, config))
-
-
-def is_person_agent(agent: Agent, config: Config) -> bool:
-    """Return True if the agent's entries come from a person and no model is called."""
-    return is_person_model(agent.model.key, config)
-
-
-def is_person_model(model_key: str, config: Config) -> bool:
-    """Return True if a model key stands for a person."""
-    entry = config.models.get(model_key)
-    return entry is not None and is_person(entry.provider, config.org.plugins)
-
-
-def is_channel_model(model_key: str, config: Config) -> bool:
-    """Return True if a model key stands for a channel."""
-    entry = config.models.get(model_key)
-    return entry is not None and is_channel(entry.provider, config.org.plugins)
 
 
 _MAX_CLOCK_SKEW_NS = 2_000_000_000

@@ -20,7 +20,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.clock_reading import later_reading, next_reading
 from lemming.kernel.tick.error_boundary import isolate
-from lemming.kernel.tick.firing_plan import PauseCheck, TickPlan, find_callers, find_channels, find_people, make_plan
+from lemming.kernel.tick.firing_plan import PauseCheck, TickPlan, make_plan
 from lemming.kernel.tick.tick_hooks import (
     CapabilityUse,
     find_skipped_agents,
@@ -131,7 +131,7 @@ class Snapshot:
         """Visibility of entries; an outbox is read on first access."""
         from lemming.kernel.inboxes.visibility import MailView
 
-        persons = find_people(self.survey, self.config)
+        persons = self.survey.find_people(self.config)
         return MailView(
             self.org,
             tick=self.tick,
@@ -141,7 +141,7 @@ class Snapshot:
             persons=persons,
             broken=self.survey.broken,
             at=later_reading(self.plan.at, self.plan.since),
-            callers=find_callers(self.survey, self.config),
+            callers=self.survey.find_callers(self.config),
             askers=self.survey.teams_by_member,
             agents=self.survey.agents,
         )
@@ -246,7 +246,7 @@ def _entry_order(survey: Survey, config: Config, persons: Sequence[str]) -> Sequ
 
     An answer therefore never precedes its question.
     """
-    channels = find_channels(survey, config) if config.has_channels else []
+    channels = survey.find_channels(config) if config.has_channels else []
     outside = {*persons, *channels}
     if not outside:
         return survey.turn_order

@@ -22,7 +22,6 @@ from lemming.kernel.org.resume import ContextFile, FileAccess
 from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.plugins.plugin_registry import find_unimported
 from lemming.kernel.providers import is_channel, is_person
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.kernel.tick.validation.checks import AgentSubject
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
 from lemming.kernel.turn.forms.form_choice import CONTRACT_KEYS
@@ -123,7 +122,7 @@ def _check_schedule(subject: AgentSubject) -> Iterator[Problem]:
 def _check_retention(subject: AgentSubject) -> Iterator[Problem]:
     agent, config = subject.agent, subject.config
     interval, retention = agent.schedule.run_every_n_ticks, config.org.retention_ticks
-    is_reader = agent.permissions.read_outboxes and has_model_turns(agent, config)
+    is_reader = agent.permissions.read_outboxes and config.has_model_turns(agent)
     if not (is_reader and 0 < retention < interval):
         return
     longest = max_retention(retention, interval)

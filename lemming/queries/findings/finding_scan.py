@@ -23,7 +23,6 @@ from lemming.kernel.messages import ENTRY_LIMIT_BYTES, decode_entry, parse_file_
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.settings_blocks import FindingSettings
-from lemming.kernel.tick.firing_plan import find_people, has_model_turns
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_request_entry, load_requests
 from lemming.obligations.request_outcome import build_requests
@@ -81,7 +80,7 @@ class FindingScan:
     @cached_property
     def people(self) -> frozenset[str]:
         """The agents with a person in their place."""
-        return frozenset(find_people(self.survey, self.config))
+        return frozenset(self.survey.find_people(self.config))
 
     @cached_property
     def by_agent(self) -> dict[str, list[TurnRecord]]:
@@ -120,7 +119,7 @@ class FindingScan:
 
     def takes_turns(self, name: str) -> bool:
         """Return True if a model speaks for the agent, rather than a person or a channel."""
-        return name in self.agents and has_model_turns(self.agents[name], self.config)
+        return name in self.agents and self.config.has_model_turns(self.agents[name])
 
     def find_turn_request(self, turn: TurnRecord) -> RequestView | None:
         """Return the request of a turn, or None if there is none or the request was removed."""

@@ -8,7 +8,6 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.schedule import AgentSchedule, fire_point
-from lemming.kernel.tick.firing_plan import has_model_turns, is_person_agent
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.queries.screens.screen import OMITTED, Column, Screen
 
@@ -32,9 +31,9 @@ def _describe_schedule(row: _AgentRow) -> str:
     agent, config = row.resume, row.config
     if agent is None:
         return "-"
-    if is_person_agent(agent, config):
+    if config.is_person(agent):
         return "a person speaks"
-    if not has_model_turns(agent, config):
+    if not config.has_model_turns(agent):
         return "a channel speaks"
     return "paused" if agent.paused else describe_interval(agent.schedule)
 

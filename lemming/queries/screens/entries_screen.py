@@ -14,7 +14,6 @@ from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import OutboxEntry, read_outbox_entries
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import is_person_agent
 from lemming.libraries.wording import format_count
 from lemming.queries.screens.parameters import AgentName
 from lemming.queries.screens.screen import OMITTED, Column, Note, Parameter, Screen, ScreenResult
@@ -62,7 +61,7 @@ def list_inbox(
     """Show the entries that an agent's next turn will see: new entries (*), then earlier entries."""
     require_agent_folder(org, agent)
     config, reader = load_inspection_settings(org), load_agent(org, agent)
-    is_person = is_person_agent(reader, config)
+    is_person = config.is_person(reader)
     view = ReaderView(preview_tick(org, config).snapshot.mail, reader, read_state(org, agent).read)
     limit, chars = (number, _PERSON_INBOX_CHARS) if is_person else (config.org.inbox_limit, config.org.inbox_chars)
     box = build_inbox(view, limit=limit, chars=chars)

@@ -21,7 +21,6 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_loader import find_fact
-from lemming.kernel.tick.firing_plan import has_model_turns
 from lemming.libraries.agent_folders import read_allowed_text
 from lemming.queries.credit_accounts import load_account_by_ledger
 from lemming.queries.editable_files import SETTINGS_FILES, load_editable_file
@@ -49,7 +48,7 @@ def build_agent_view(org: OrgPath, *, name: str, file: str = "", prompt: int = 0
         "name": name,
         "title": agent_resume.title if agent_resume else "",
         "is_broken": agent_resume is None,
-        "takes_turns": agent_resume is not None and has_model_turns(agent_resume, load_config(org)),
+        "takes_turns": agent_resume is not None and load_config(org).has_model_turns(agent_resume),
         "now": build_agent_row(org, name),
         "resume": load_editable_file(org, paths.resume_file(name)),
         "workers": _build_workers_section(org, name),
@@ -194,7 +193,7 @@ def _build_prompt_section(org: Organisation, name: str) -> dict[str, Any]:
     try:
         preview = preview_tick(org, load_inspection_settings(org))
         agents = preview.survey.agents
-        if name not in agents or not has_model_turns(agents[name], preview.snapshot.config):
+        if name not in agents or not preview.snapshot.config.has_model_turns(agents[name]):
             return {"tick": preview.tick, "messages": [], "why_not": "no model is ever asked for it"}
         inputs = preview.build_inputs(name)
     except LemmingError as error:

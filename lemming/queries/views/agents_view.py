@@ -15,7 +15,6 @@ from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tick.firing_plan import find_people
 from lemming.operations.engine_progress import find_running_engine
 from lemming.operations.unsuccessful_turns import UnfinishedTurn
 from lemming.queries.capability_status import collect_capability_status
@@ -105,7 +104,7 @@ class _AgentListBuilder:
         self._survey: Survey = preview.survey
         self._working_turns = find_working_turns(org, preview.tick) if find_running_engine(org) else {}
         self._stopped_turns, self._reasons = find_stopped_agents(org), preview.plan.turn_reasons
-        self._people = frozenset(find_people(self._survey, config))
+        self._people = frozenset(self._survey.find_people(config))
         self.names = [*self._survey.agents, *self._survey.broken]
 
     def matches(self, name: str, find: str) -> bool:

@@ -15,7 +15,6 @@ from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
-from lemming.kernel.tick.firing_plan import find_people
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
@@ -72,7 +71,7 @@ class _FeedBuilder:
         self._org, self._index = org, org.get_cache(EntryIndex)
         self._survey, self._config = survey_agents(org), load_config(org)
         self._requests = load_requests(org).requests if with_requests else AllRequests({}, 0)
-        self.people = sorted(find_people(self._survey, self._config))
+        self.people = sorted(self._survey.find_people(self._config))
         self._find_trust_label = make_trust_lookup(org, self._config, self._survey.agents)
         self.last, self.is_last = "", True
 

@@ -14,7 +14,7 @@ from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.schedule import next_due
-from lemming.kernel.tick.firing_plan import format_pause, has_model_turns
+from lemming.kernel.tick.firing_plan import format_pause
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.queries.checks.health_checks import group_issues, make_issue
 from lemming.queries.credit_accounts import Account, load_accounts, load_removed_accounts, sum_accounts
@@ -100,7 +100,7 @@ def _find_next_due_tick(tick: int, config: Config, survey: Survey) -> int | None
     due_ticks = (
         next_due(agent.schedule, tick)
         for agent in survey.agents.values()
-        if agent.schedule.cron is None and not agent.paused and has_model_turns(agent, config)
+        if agent.schedule.cron is None and not agent.paused and config.has_model_turns(agent)
     )
     return min((due_tick for due_tick in due_ticks if due_tick is not None), default=None)
 

@@ -21,7 +21,6 @@ from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tick.firing_plan import has_model_turns, is_person_model
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.obligations.request_outcome import get_targets
 from lemming.queries.views.tick_summaries import TickSummary, summarize_newest_ticks
@@ -118,9 +117,9 @@ def _classify_speaker(agent: Agent | None, config: Config) -> str:
     """Return the kind of speaker of an agent: "person", "channel", "model", or "broken" for a broken resume."""
     if agent is None:
         return "broken"
-    if is_person_model(agent.model.key, config):
+    if config.is_person(agent):
         return "person"
-    return "model" if has_model_turns(agent, config) else "channel"
+    return "model" if config.has_model_turns(agent) else "channel"
 
 
 class _Traffic:
@@ -133,7 +132,7 @@ class _Traffic:
             entry: written_entry.author for summary in summaries for entry, written_entry in summary.wrote.items()
         }
         self.written_counts = Counter(author_by_entry.values())
-        non_model_agents = [name for name, agent in survey.agents.items() if not has_model_turns(agent, config)]
+        non_model_agents = [name for name, agent in survey.agents.items() if not config.has_model_turns(agent)]
         for name in non_model_agents:  # messages of people and channels are in no journal
             outbox = self._index.list_outbox(name)
             own_entries = outbox.all[outbox.next_index(summaries[0].facts.tick - 1) :] if summaries else []

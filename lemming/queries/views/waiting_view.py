@@ -21,7 +21,6 @@ from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.obligations.pending_approvals import find_call_review
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tick.firing_plan import is_channel_model, is_person_model
 from lemming.obligations.answer_fields import describe_field, get_answer_schema, get_properties
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import RequestView
@@ -285,9 +284,9 @@ class _RequestContextBuilder:
         agent = self._agents.get(name)
         if agent is None or not paths.AGENT_NAME.match(name):
             return "unknown"
-        if is_person_model(agent.model.key, self._config):
+        if self._config.is_person(agent):
             return "person"
-        return "channel" if is_channel_model(agent.model.key, self._config) else "agent"
+        return "channel" if self._config.is_channel(agent) else "agent"
 
 
 _SAYS = {"request": "asked", "response": "answered", "report": "reported"}
