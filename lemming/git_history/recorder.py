@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from lemming.git_history.git_repository import BRANCH, FOLDER, Repository
 from lemming.kernel.agents import Agent, survey_agents
@@ -17,7 +18,6 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.errors import GitFailed, LemmingError
 from lemming.kernel.files import fs
-from lemming.kernel.inboxes.capability_state import D
 from lemming.kernel.journal.engine_events import Event, HistoryNotKept, TickBegins, TickEnds
 from lemming.kernel.journal.journal_file import journal_ticks, last_record, read_journal
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TurnCommitted
@@ -34,6 +34,8 @@ _NUMBER, _AMOUNT = re.compile(r"[0-9]{1,12}"), re.compile(r"[0-9]{1,13}(?:[.][0-
 _FORMS = {**dict.fromkeys(("Tick", "Before-Tick", "From-Tick", "Calls"), _NUMBER),
           **dict.fromkeys(("Credits", "Cost-USD"), _AMOUNT)}  # fmt: skip
 _TIDY_EVERY = 100  # commits; git itself decides if there is anything to pack
+
+D = TypeVar("D")
 
 
 class Recorder:

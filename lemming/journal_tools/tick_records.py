@@ -21,8 +21,7 @@ from lemming.kernel.journal.journal_records import (
     TurnTold,
 )
 from lemming.kernel.providers import Reply
-from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.read_model.tick_facts import FOR_OTHERS
+from lemming.kernel.tick.firing_plan import FOR_OTHERS, TickPlan
 
 
 class TickRecords:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.obligations.request_payloads import normalize_reference
 
@@ -221,3 +222,12 @@ class AllRequests:
 
 def _text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def describe_deadline(sub_request: SubRequest) -> str:
+    """Return the deadline of a sub-request as text."""
+    deadlines = [
+        *([f"tick {sub_request.until}"] if sub_request.until is not None else []),
+        *filter(None, [sub_request.not_after]),
+    ]
+    return " or ".join(deadlines)

@@ -24,9 +24,7 @@ from lemming.kernel.journal.journal_parser import InvalidRecord, parse_record
 from lemming.kernel.journal.journal_records import RECORDS
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import FOR_A_CHANNEL, FOR_A_PERSON
-
-FOR_OTHERS = frozenset({FOR_A_PERSON, FOR_A_CHANNEL})
+from lemming.kernel.tick.firing_plan import FOR_OTHERS
 
 _OMITTED = frozenset(("type", "epoch", "check", "remarks", "notes", "state"))
 """Keys of a turn's last line outside the facts."""

@@ -11,9 +11,10 @@ from asked import org_of
 from pydantic import BaseModel, Field, field_validator
 from typing_extensions import TypedDict
 
+from lemming.capabilities.output_schemas.payload_validation import find_violations
 from lemming.client.ask_client import NotAnswered, ask
 from lemming.kernel.base.errors import ContractError, UsageError
-from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw, find_violations
+from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.testing import resume, say
 
 

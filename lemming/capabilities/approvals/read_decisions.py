@@ -18,13 +18,14 @@ from lemming.kernel.base.jsontext import is_equal_json
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.inboxes.visibility import MailView
-from lemming.kernel.journal.open_requests import SHOW, SPEND, OpenRequest, SubRequest, describe_deadline
+from lemming.kernel.journal.open_requests import SHOW, SPEND, OpenRequest, SubRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.obligations.decisions import Decision, find_approval_outcomes, is_amount, parse_decision
 from lemming.kernel.obligations.request_deadlines import extend_deadlines
 from lemming.kernel.obligations.request_payloads import EntryClassifier
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import ToolResult
+from lemming.obligations.request_view import describe_deadline
 
 PENDING_NOTE = "(it is made as this turn begins)"
 

@@ -28,13 +28,14 @@ from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.payload_text import QUOTED_LINE_START, quote_text
 from lemming.kernel.base.untrusted_quoting import fence_text, make_marker
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.journal.turn_report import UNPASSED_REMARKS, End
+from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.forms.form_user_message import describe_result
 from lemming.kernel.turn.tool_results import without_notices
 from lemming.kernel.turn.turn_values import Act
+from lemming.queries.findings.neglected_work import UNPASSED_REMARKS
 
 if TYPE_CHECKING:
     from lemming.ext import TurnView

@@ -14,10 +14,9 @@ from lemming.ext import ConfigError, NewEntry, TurnInputs, resume_file
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.json_schema.schema_violations import (
-    Violation,
     describe_violations,
     find_schema_flaw,
-    find_violations,
+    list_errors,
     resolve_ref,
 )
 from lemming.kernel.base.jsontext import JsonProblem, parse, to_line
@@ -353,3 +352,23 @@ def _describe_conditions(conditions: Sequence[Mapping[str, Any]]) -> str:
     if not conditions:
         return f"entries of kind {' and '.join(CHECKED_KINDS)}"
     return f"entries for which one of these holds, {to_line([*conditions])},"
+
+
+class Violation(NamedTuple):
+    """A violation by a value, with the JSON pointer to the part."""
+
+    pointer: str
+    reason: str
+
+
+def find_violations(schema: Json | bool, value: Any) -> list[Violation]:
+    """Return a value's violations of a valid schema, each with its JSON pointer.
+
+    >>> find_violations(dict(type="object", required=["verdict"]), {})
+    [Violation(pointer='/verdict', reason='this key is required')]
+    """
+    violations = []
+    for path, missing, reason in list_errors(schema, value):
+        pointer = "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in (*path, *missing))
+        violations.append(Violation(pointer, "this key is required" if missing else reason))
+    return violations

@@ -28,13 +28,13 @@ from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.inboxes.answer_payload import ENVELOPE
 from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
-from lemming.kernel.journal.open_requests import describe_deadline
 from lemming.kernel.obligations.current_request import OWN_REQUESTS
 from lemming.kernel.obligations.request_payloads import get_budget, parse_reference
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tools import Tool, ToolResult
 from lemming.kernel.turn.tool_results import RESULTS_CHARS
+from lemming.obligations.request_view import describe_deadline
 
 if TYPE_CHECKING:
     from lemming.ext import TurnView

@@ -148,15 +148,6 @@ def with_more_spent(requests: Sequence[OpenRequest], other_requests: Sequence[Op
     return (*updated_requests, *(OpenRequest(request=key, spent=amount) for key, amount in spent.items()))
 
 
-def describe_deadline(sub_request: SubRequest) -> str:
-    """Return the deadline of a sub-request as text."""
-    deadlines = [
-        *([f"tick {sub_request.until}"] if sub_request.until is not None else []),
-        *filter(None, [sub_request.not_after]),
-    ]
-    return " or ".join(deadlines)
-
-
 def iter_person_requests(states: Mapping[str, Json]) -> Iterator[SubRequest]:
     """Yield an agent's requests to persons outside of calls. `states`: the state of capabilities in its ledger."""
     for raw in states.get(DECISION_RULES, {}).get("asked", ()):

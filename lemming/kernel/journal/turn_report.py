@@ -312,9 +312,6 @@ Then = Literal["pass", "warn", "rewrite", "block", "ask", "stop"]
 """Outcomes of a gate. `pass`, `block` and `stop` (the turn) are final. After `warn`, `rewrite` and `ask` the
 next gate decides; a person is asked only about content that no later gate blocks."""
 
-UNPASSED_REMARKS = ("unverified: ", "let through: ")
-"""Opening of the remarks on an entry sent without having passed: with a tag, or without one."""
-
 
 class GateVerdict(NamedTuple):
     """A gate's objection: the gate's line, its action (`then`), its subject and the reason.

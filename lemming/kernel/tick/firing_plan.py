@@ -21,6 +21,7 @@ from lemming.kernel.org.schedule import AgentSchedule, is_due
 
 FOR_A_PERSON = "a person speaks for it"
 FOR_A_CHANNEL = "a channel speaks for it"
+FOR_OTHERS = frozenset({FOR_A_PERSON, FOR_A_CHANNEL})
 _REASON_CODES: dict[str, ReasonCode] = {FOR_A_PERSON: "person", FOR_A_CHANNEL: "channel"}
 NOBODY: Mapping[str, str] = {}
 _RUN_FIELDS = frozenset({"at", "since", "at_once", "chosen", "left_out"})

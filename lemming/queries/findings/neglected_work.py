@@ -8,12 +8,14 @@ from lemming.journal_tools.recorded_tick import TurnRecord
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, Problem
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.journal.turn_report import UNPASSED_REMARKS
 from lemming.kernel.messages import OutboxEntry, parse_file_names
 from lemming.libraries.wording import format_count
 from lemming.obligations.request_view import Assignment, RequestView
 from lemming.obligations.waiting_items import is_scheduled_later
 from lemming.queries.findings.finding_scan import FindingScan, format_evidence, limit_evidence, make_finding, quote_text
+
+UNPASSED_REMARKS = ("unverified: ", "let through: ")
+"""Opening of the remarks on an entry sent without having passed: with a tag, or without one."""
 
 
 def find_dropped_requests(scan: FindingScan) -> Iterator[Problem]:

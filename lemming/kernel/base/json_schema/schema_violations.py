@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from lemming.kernel.base.json_schema.bounded_validator import (
     StepBudget,
@@ -18,33 +18,13 @@ MAX_PARTS = 10_000
 Json = dict[str, Any]
 
 
-class Violation(NamedTuple):
-    """A violation by a value, with the JSON pointer to the part."""
-
-    pointer: str
-    reason: str
-
-
 def describe_violations(schema: Json | bool, value: Any) -> list[str]:
     """Return descriptions of a value's violations of a valid schema (`find_schema_flaw`), with their paths.
 
     >>> describe_violations(dict(type="object", required=["verdict"]), {})
     ["'verdict' is a required property"]
     """
-    return [f"{'/'.join(path)}: {reason}" if path else reason for path, _, reason in _list_errors(schema, value)]
-
-
-def find_violations(schema: Json | bool, value: Any) -> list[Violation]:
-    """Return a value's violations of a valid schema, each with its JSON pointer.
-
-    >>> find_violations(dict(type="object", required=["verdict"]), {})
-    [Violation(pointer='/verdict', reason='this key is required')]
-    """
-    violations = []
-    for path, missing, reason in _list_errors(schema, value):
-        pointer = "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in (*path, *missing))
-        violations.append(Violation(pointer, "this key is required" if missing else reason))
-    return violations
+    return [f"{'/'.join(path)}: {reason}" if path else reason for path, _, reason in list_errors(schema, value)]
 
 
 def resolve_ref(schema: Mapping[str, Any] | bool, reference: Any) -> Any:
@@ -59,7 +39,7 @@ def resolve_ref(schema: Mapping[str, Any] | bool, reference: Any) -> Any:
     return target
 
 
-def _list_errors(schema: Json | bool, value: Any) -> list[tuple[list[str], list[str], str]]:
+def list_errors(schema: Json | bool, value: Any) -> list[tuple[list[str], list[str], str]]:
     """Return each error as the path, the missing key if a key is missing, and the message."""
     try:
         errors = sorted(iter_errors(schema, value), key=lambda error: list(map(str, error.path)))
