@@ -170,6 +170,8 @@ KEYWORDS = {_full(name): _pairs(text) for name, text in _KEYWORDS.items()}
 MOVED = {_full(old): _full(new) for old, new in _MOVED.items()}
 """Current path of each module that is gone, or was moved before 0.2.0. The old path does not work."""
 _PLACES = _pairs(
+    "kernel.base.clock.FrozenClock=testing kernel.tick.runtime.open_org=operations.opening "
+    "kernel.base.times.parse_moment=libraries.everyday_times kernel.org.changing.edit_file=libraries.settings_edits "
     "kernel.inboxes.answer_payload.parse_answer=obligations.answer_fields "
     "kernel.inboxes.visibility.ReaderView=kernel.inboxes.reader_view "
     "kernel.journal.journal_file.JournalContents=kernel.journal.journal_parser "
