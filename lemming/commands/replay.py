@@ -17,7 +17,7 @@ from lemming.journal_tools.verify.state_root import compute_file_digests, comput
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capability_table import STRATEGIES_SHIPPED
+from lemming.kernel.plugins.capability_table import provided
 
 _MAX_FILES_NAMED = 5
 
@@ -66,7 +66,7 @@ def _import_plugins(base: OrgPath) -> None:
     survey = survey_agents(base)
     strategies = {agent.turn.strategy for agent in survey.agents.values()}
     if (
-        not strategies <= {None, *STRATEGIES_SHIPPED}
+        not strategies <= {None, *provided("strategies")}
         or survey.has_plugin_capabilities
         or load_config(base).org.capabilities
     ):

@@ -17,24 +17,21 @@ from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capability_loader import load_provided, missing_reason
+from lemming.kernel.plugins.capability_loader import load_provided, missing_for_provider, missing_reason
 from lemming.kernel.plugins.capability_table import (
-    MODEL_PROVIDERS,
     NO_MODELS,
-    ORG_KEYS,
     PREFIXES,
-    RESUME_KEYS,
-    SPEAKING_PROVIDERS,
+    declared_keys,
     find_key_owners,
     find_member_capabilities,
     provided,
 )
-from lemming.kernel.plugins.shipped_capabilities import HOSTED, MODEL_SERVERS
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.libraries.permission_bindings import code_permission, digest_command, digest_plugin
 
 _USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY")
 _OWN_MODULES = "lemming."
+_PROVIDER_KINDS = ("channel_providers", "computed_providers", "model_providers", "harness_providers")
 
 
 def list_required_permissions(
@@ -110,11 +107,11 @@ def _find_used_capabilities(config: Config, agents: Sequence[Agent], servers: Co
     model_keys = {agent.model.key for agent in agents}
     for key, entry in config.models.items():
         if key in model_keys or entry.provider not in NO_MODELS:  # two such entries are there by default
-            yield {**SPEAKING_PROVIDERS, **MODEL_PROVIDERS}.get(entry.provider, ("", ""))[0]
+            yield provided(*_PROVIDER_KINDS).get(entry.provider, ("", ""))[0]
     yield provided("executors").get(config.org.executor, ("", ""))[0]
-    yield from find_key_owners(ORG_KEYS, config.org.extensions)
+    yield from find_key_owners(declared_keys("org"), config.org.extensions)
     for agent in agents:
-        yield from find_key_owners(RESUME_KEYS, agent.extensions)
+        yield from find_key_owners(declared_keys("resume"), agent.extensions)
         yield from find_member_capabilities(agent)
     for source, (name, _) in provided("tool_sources").items():
         if source not in PREFIXES:
@@ -132,12 +129,12 @@ def _list_model_permissions(entry: ModelEntry) -> Iterator[RequiredPermission]:
     usual_keys = {None, *_USUAL_KEYS}
     if entry.provider == "ollama":
         key_variable = "OLLAMA_API_KEY"
-    elif entry.provider in MODEL_SERVERS and not missing_reason(HOSTED):
-        from lemming.libraries.compatible_servers import SERVERS  # only imported for an entry of such a server
+    elif not missing_for_provider(entry.provider):
+        from lemming.libraries.compatible_servers import SERVERS  # only imported for an entry that may need it
 
-        server = SERVERS[entry.provider]
-        key_variable = server.key_variable(address, key_variable)
-        usual_keys.add(server.key_env)
+        if server := SERVERS.get(entry.provider):
+            key_variable = server.key_variable(address, key_variable)
+            usual_keys.add(server.key_env)
     display_address = strip_userinfo(str(address or "")).partition("?")[0]
     if address and not is_this_machine(str(address)):
         yield RequiredPermission(

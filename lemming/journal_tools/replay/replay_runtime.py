@@ -26,7 +26,7 @@ from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import get_capability
-from lemming.kernel.plugins.capability_table import STRATEGIES_SHIPPED
+from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import Reply, Request
 from lemming.kernel.tick.recorded_answers import restore_finding, restore_result
 from lemming.kernel.tick.runtime import Runtime
@@ -100,7 +100,7 @@ class ReplayRuntime(Runtime):
         messages = request.messages[: len(recorded)] if continues else request.messages
         strategy = started.resume["turn"].get("strategy")
         # A judge asks with instructions of its own, and a plugin's strategy may ask anything.
-        is_free = (step and messages[:1] != recorded[:1]) or strategy not in (None, *STRATEGIES_SHIPPED)
+        is_free = (step and messages[:1] != recorded[:1]) or strategy not in (None, *provided("strategies"))
         if messages != recorded and not is_free:
             raise ReplayMismatch(
                 "the prompt differs from the recorded prompt",
