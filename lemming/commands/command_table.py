@@ -176,8 +176,8 @@ OLD_OPTIONS = {
 
 
 REMOVED_OPTIONS = {
-    ("prompt", "--count"): "leave it out: tokens are always estimated",
-    ("prompt", "--no-count"): "leave it out: tokens are always estimated",
+    "prompt": dict.fromkeys(("--count", "--no-count"), "leave it out: tokens are always estimated"),
+    "models test": {"--write": 'put "tools" or "json" into the line of config/models.json: docs/models.md'},
 }
 """Options of earlier versions, by command, each with what to do instead."""
 
@@ -222,12 +222,13 @@ def replace_old_names(name: str, arguments: Sequence[str]) -> tuple[list[str], d
     if new_arguments and (subcommand := OLD_SUBCOMMANDS.get(name, {}).get(new_arguments[0])):
         renamed[f"{name} {new_arguments[0]}"] = f"{name} {subcommand}"
         new_arguments[0] = subcommand
-    key = f"{name} {new_arguments[0]}" if new_arguments and f"{name} {new_arguments[0]}" in OLD_OPTIONS else name
+    key = " ".join([name, *new_arguments[:1]])
+    key = key if key in OLD_OPTIONS.keys() | REMOVED_OPTIONS.keys() else name
     options = OLD_OPTIONS.get(key, {})
     end = new_arguments.index("--") if "--" in new_arguments else len(new_arguments)
     for index, argument in enumerate(new_arguments[:end]):
         option, equals, value = argument.partition("=")
-        if hint := REMOVED_OPTIONS.get((key, option)):
+        if hint := REMOVED_OPTIONS.get(key, {}).get(option):
             raise UsageError(f"{key} has no {option} any more", hint=hint)
         if option in options:
             new_arguments[index] = f"{options[option]}{equals}{value}"
