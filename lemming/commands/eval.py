@@ -80,7 +80,6 @@ def eval(
     tools: SideEffects = False,
     keep: Annotated[Path | None, option("--keep-failed DIR", "Keep the copies of failed runs in this folder.")] = None,
     out: Annotated[Path | None, option("--output FILE", "Write the results as JSON Lines.")] = None,
-    junit_file: Annotated[Path | None, option("--junit FILE", "Write the results as JUnit XML.")] = None,
     trust: Trust = False,
     quiet: Quiet = False,
 ) -> None:
@@ -101,10 +100,12 @@ def eval(
       lemming eval --json | jq -c 'select(.type == "eval_run") | [.case, .arm, .passed, .state_root]'
     """
     from lemming.evals.rehearsal.spending_budget import SpendingBudget
-    from lemming.evals.suite import RunOptions, build_arms, run_suite, to_junit
+    from lemming.evals.suite import RunOptions, build_arms, run_suite
 
     base = context.org
-    output_paths = _resolve_output_paths(out, junit_file)
+    output_path = out.expanduser().absolute() if out else None
+    if output_path and not output_path.parent.is_dir():
+        raise UsageError("the folder does not exist", where=str(output_path.parent), hint="create it first")
     if keep is not None and keep.expanduser().resolve().is_relative_to(Path(base).resolve()):
         raise UsageError("--keep must name a folder outside the organisation", where=str(keep), hint="name another")
     spending = SpendingBudget(budget)
@@ -125,21 +126,11 @@ def eval(
         _print_run(result)
     (_print_tallies_as_json if context.as_json else _print_results)(results)
     _print_spending(sum(case_result.asked for case_result in results), float(spending.dollars), spending.unpriced)
-    lines = b"".join(without_secrets(result.as_json(), dump_compact) + b"\n" for result in results)
-    for output_path, content in zip(output_paths, (lines, to_junit(results)), strict=True):
-        if output_path is not None:
-            write_output(output_path.parent, output_path.name, content)
+    if output_path is not None:
+        lines = b"".join(without_secrets(result.as_json(), dump_compact) + b"\n" for result in results)
+        write_output(output_path.parent, output_path.name, lines)
     if not all(result.is_passed for result in results):
         raise typer.Exit(1)
-
-
-def _resolve_output_paths(*paths: Path | None) -> list[Path | None]:
-    """Resolve output paths; raise `UsageError` before anything runs."""
-    resolved = [path.expanduser().absolute() if path else None for path in paths]
-    for path in resolved:
-        if path and not path.parent.is_dir():
-            raise UsageError("the folder does not exist", where=str(path.parent), hint="create it first")
-    return resolved
 
 
 def _confirm_trust(

@@ -26,7 +26,7 @@ _LIMIT_BYTES = 1 << 20
 def service(
     context: CommandContext,
     form: Annotated[
-        Form, option("--form", "Service manager: systemd (writes a user unit), launchd or compose (both printed).")
+        Form, option("--form", "Service manager: systemd (writes a user unit) or launchd (printed).")
     ] = "systemd",
     only_print: Annotated[bool, option("--print", "Print the unit without writing it.")] = False,
     name: Annotated[str, option("--name NAME", "Name of the service. Default: the folder's name.")] = "",
@@ -68,7 +68,6 @@ def service(
       lemming service
       lemming service --interval 10m --wake-on-change --health 8642
       lemming service --serve 8420
-      lemming service --form compose > compose.yaml
     """
     base = context.org
     config = load_config(base)  # or it would not start
@@ -76,7 +75,7 @@ def service(
     if serve is not None and not channel_agents:
         hint = "leave out --serve; see docs/channels.md"
         raise UsageError("there is nothing to serve: no agent uses an http or mail channel", hint=hint)
-    if health is not None and form != "compose":  # its image brings them
+    if health is not None:
         require_server("--health")
     folder = Path(base).resolve()
     if name and name != make_service_name(name):
@@ -137,9 +136,7 @@ def _write_unit(unit: ServiceUnit, text: str) -> str:
 
 def _print_next_steps(unit: ServiceUnit, form: Form, written: str) -> None:
     make_folder = f"mkdir -p {_shorten_path(Path(unit.keys_file).parent)}"
-    if form == "compose":
-        print_notice("next: UID=$(id -u) GID=$(id -g) docker compose up -d --build")
-    elif form == "launchd":
+    if form == "launchd":
         plist_path = f"~/Library/LaunchAgents/{unit.launchd_label}.plist"
         print_notice(f"next: put this into {plist_path}, then: launchctl bootstrap gui/$(id -u) {plist_path}")
     else:

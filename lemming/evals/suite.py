@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lemming.evals.case_copy import make_copy
 from lemming.evals.case_responder import AnswerCache, CaseResponder
@@ -29,7 +28,6 @@ from lemming.queries.case_format import Case
 from lemming.queries.case_validation import load_case
 
 Z = 1.959963984540054  # for 95 %
-_NOT_IN_XML = {code: "?" for code in range(32) if code not in (9, 10, 13)} | {0xFFFE: "?", 0xFFFF: "?"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,37 +159,6 @@ def wilson_interval(passes: int, runs: int) -> tuple[float, float]:
     margin = Z * math.sqrt(share * (1 - share) / runs + square / (4 * runs * runs))
     low, high = ((center + sign * margin) / (1 + square / runs) for sign in (-1, 1))
     return (0.0 if passes == 0 else max(low, 0.0)), (1.0 if passes == runs else min(high, 1.0))
-
-
-def to_junit(results: Sequence[Result]) -> bytes:
-    """Return the runs as JUnit XML: a suite for each arm, a test for each run."""
-    root = Element("testsuites", _count_outcomes(results))
-    for arm in dict.fromkeys(result.arm for result in results):
-        arm_results = [result for result in results if result.arm == arm]
-        suite = SubElement(root, "testsuite", {"name": _strip_invalid_xml(arm), **_count_outcomes(arm_results)})
-        for result in arm_results:
-            name = f"run {result.repeat + 1}"
-            test = SubElement(suite, "testcase", {"classname": result.case, "name": name})
-            if result.error:
-                SubElement(test, "error", {"message": _strip_invalid_xml(result.error)})
-            for failure in result.failures:
-                message = _strip_invalid_xml(f"{failure.title}: {failure.said}")
-                element = SubElement(test, "failure", {"message": message, "type": failure.kind})
-                element.text = _strip_invalid_xml("\n".join(failure.evidence))
-    indent(root)
-    raw: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
-    return raw + b"\n"
-
-
-def _count_outcomes(results: Sequence[Result]) -> dict[str, str]:
-    errors = sum(bool(result.error) for result in results)
-    failed = sum(not result.is_passed for result in results) - errors
-    return {"tests": str(len(results)), "failures": str(failed), "errors": str(errors)}
-
-
-def _strip_invalid_xml(text: str) -> str:
-    """Replace characters forbidden in XML."""
-    return text.translate(_NOT_IN_XML).encode("utf-8", "replace").decode()
 
 
 DEFAULT_ARM = "as it is"

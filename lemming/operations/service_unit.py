@@ -1,6 +1,6 @@
-"""An organisation as a service of the machine: systemd unit, launchd agent, or compose file. Pure text.
+"""An organisation as a service of the machine: systemd unit or launchd agent. Pure text.
 
-Formats: systemd.service(5), systemd.syntax(7), launchd.plist(5), the Compose specification.
+Formats: systemd.service(5), systemd.syntax(7), launchd.plist(5).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 
 from lemming.kernel.base.version import __version__
 
-Form = Literal["systemd", "launchd", "compose"]
+Form = Literal["systemd", "launchd"]
 
 WATCHDOG_S, RESTART_S, STOP_S = 90, 10, 180
 NO_RESTART = "2 7"  # a wrong command line or folder, or damaged files: needs a person
@@ -70,10 +70,8 @@ def make_service_name(folder_name: str) -> str:
 
 
 def render_unit(service: ServiceUnit, form: Form) -> str:
-    """Return the service file for systemd, launchd or docker compose."""
-    return {"systemd": render_systemd_unit, "launchd": render_launchd_agent, "compose": render_compose_file}[form](
-        service
-    )
+    """Return the service file for systemd or launchd."""
+    return {"systemd": render_systemd_unit, "launchd": render_launchd_agent}[form](service)
 
 
 def render_systemd_unit(service: ServiceUnit) -> str:
@@ -131,50 +129,6 @@ def render_launchd_agent(service: ServiceUnit) -> str:
         "StandardErrorPath": service.log_file,
     }
     return plistlib.dumps(properties, sort_keys=False).decode()
-
-
-def render_compose_file(service: ServiceUnit) -> str:
-    """Return a compose file with the image's build recipe. The folder is mounted at /org."""
-    port = 8642 if service.health is None else service.health
-    command = ["lemming", "-C", "/org", "run-forever", *service.options, *service.serve_options]
-    command += ["--health", str(port)]
-    # Channels listen on the machine's 127.0.0.1 only, behind a proxy with TLS.
-    network = "" if service.serve is None else "    network_mode: host\n"
-    ask = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{port}/healthz')"
-    quoted = {key: json.dumps(value) for key, value in {
-        "folder": service.folder.replace("$", "$$"),
-        "keys": service.keys_file.replace("$", "$$"),
-    }.items()}  # fmt: skip
-    return f"""\
-# LeMMing {__version__}, `lemming service --form compose`
-name: lemming-{service.name}
-services:
-  engine:
-    build:
-      dockerfile_inline: |
-        FROM python:3.12-slim
-        RUN apt-get update && apt-get install -y --no-install-recommends git bubblewrap
-        RUN pip install --no-cache-dir "lemming-engine[serve]=={__version__}"
-    command: {json.dumps([argument.replace("$", "$$") for argument in command])}
-    init: true
-{network}    restart: on-failure
-    user: "${{UID:-1000}}:${{GID:-1000}}"
-    stop_grace_period: {STOP_S}s
-    environment:
-      HOME: /tmp
-    env_file:
-      - path: {quoted["keys"]}
-        required: false
-    volumes:
-      - type: bind
-        source: {quoted["folder"]}
-        target: /org
-    healthcheck:
-      test: {json.dumps(["CMD", "python", "-c", ask])}
-      interval: 60s
-      timeout: 20s
-      start_period: 120s
-"""
 
 
 def _format_marker(folder: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from tried import Counted, Tried
@@ -268,23 +267,6 @@ def test_the_table_has_arms_beside_each_other_and_the_exit_status_tells(
     assert "cases that passed in all runs  1 of 2" in shown
     assert "no matching entry among" in shown
     assert "written by ada" in shown  # why: the way that entry came
-
-
-def test_junit_has_a_suite_for_each_arm_and_a_test_for_each_run(tried: Tried, tmp_path: Path) -> None:
-    tried.case("right", repeat=2)
-    tried.case("wrong", expect=[{"entry": {"matches": "\x01"}}])
-    tried.case("unasked", at=9)
-    file = tmp_path / "junit.xml"
-    assert tried.eval("--record", "--junit", str(file)) == 1
-    root = ElementTree.parse(file).getroot()
-    assert root.attrib == {"tests": "4", "failures": "1", "errors": "1"}
-    found = {(it.get("classname"), it.get("name")): [child.tag for child in it] for it in root.iter("testcase")}
-    assert found == {
-        ("right", "run 1"): [],
-        ("right", "run 2"): [],
-        ("wrong", "run 1"): ["failure"],
-        ("unasked", "run 1"): ["error"],
-    }
 
 
 def test_json_has_a_line_for_each_run_case_and_arm(tried: Tried, capsys: pytest.CaptureFixture[str]) -> None:

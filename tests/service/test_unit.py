@@ -1,4 +1,4 @@
-"""`lemming service`: what it writes is what systemd, launchd and compose read."""
+"""`lemming service`: what it writes is what systemd and launchd read."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 from callers import SECRET, served
 from doorway import with_channel
 from patience import PATIENCE_S
 from terminal import Lemming
 
-from lemming.operations.service_unit import ServiceUnit, render_compose_file, render_launchd_agent, render_systemd_unit
+from lemming.operations.service_unit import ServiceUnit, render_launchd_agent, render_systemd_unit
 from lemming.testing import make_org, resume
 
 ODD = "/srv/50% of $HOME \"x\" \\ 'y'"
@@ -81,15 +80,6 @@ def test_launchd_reads_the_property_list_and_the_shell_in_it_the_keys(tmp_path: 
     assert subprocess.run([*words[:4], str(tmp_path / "none"), "true"], check=True).returncode == 0
 
 
-def test_compose_mounts_the_folder_and_asks_for_its_health() -> None:
-    plain = yaml.safe_load(render_compose_file(service_in(ODD)))
-    engine = plain["services"]["engine"]
-    assert engine["volumes"] == [{"type": "bind", "source": ODD.replace("$", "$$"), "target": "/org"}]
-    assert engine["command"] == ["lemming", "-C", "/org", *RUN]
-    assert "http://127.0.0.1:8642/healthz" in engine["healthcheck"]["test"][-1]
-    assert engine["env_file"] == [{"path": "/home/ada/.config/lemming/news.env", "required": False}]
-
-
 def test_the_unit_is_put_where_systemd_looks_and_what_to_type_next_is_said(
     base: Path, lemming: Lemming, home: Path
 ) -> None:
@@ -109,7 +99,7 @@ def test_the_unit_is_put_where_systemd_looks_and_what_to_type_next_is_said(
 def test_print_and_other_forms_write_nothing(base: Path, lemming: Lemming, home: Path) -> None:
     make_org(base, resume("ada"))
     assert lemming("service", "--print").out.startswith("# LeMMing")
-    assert lemming("service", "--form", "compose").out.startswith("# LeMMing")
+    assert lemming("service", "--form", "compose").status == 2
     assert lemming("service", "--form", "launchd").out.startswith("<?xml")
     assert lemming("service", "--json", "--print").objects[0]["file"] == ""
     assert not home.exists()
@@ -124,13 +114,10 @@ def test_channels_are_seen_to_where_serve_is_given_and_told_of_where_it_is_not(
     with_channel(base, {"to": "desk", "secret_env": "DOOR_SECRET"}, provider="http")
     nobody = "channels of door are not served"
     assert f"{nobody}: add --serve PORT" in lemming("service", "--print").err
-    for form in "systemd", "launchd", "compose":
+    for form in "systemd", "launchd":
         ran = lemming("service", "--print", "--form", form, "--serve", "8420")
         assert "8420" in ran.out
         assert nobody not in ran.err
-    engine = yaml.safe_load(ran.out)["services"]["engine"]
-    assert engine["command"][4:6] == ["--serve", "8420"]
-    assert engine["network_mode"] == "host"
     assert f"{nobody}: no process here listens for http and mail" in lemming("doctor").out
     with served(base):
         assert nobody not in lemming("doctor").out
