@@ -202,12 +202,11 @@ def export_otel(
     from lemming.journal_tools.recorded_tick import to_recorded_tick
     from lemming.telemetry.journal_follower import is_finished
     from lemming.telemetry.otlp import Collector, build_requests, get_service_name
-    from lemming.telemetry.span_links import SpanLinkFinder
     from lemming.telemetry.spans import SpanBuilder
 
     base = context.org
     service = get_service_name(base.base.name)
-    build_spans = SpanBuilder(SpanLinkFinder(base), workflow=service, content=content).build
+    build_spans = SpanBuilder(workflow=service, content=content).build
     with select_journals(base, ticks, follow=follow) as (journals, stop):
         collector = Collector(post, stop=stop, tell=_print_warning, is_patient=follow) if post else None
         totals = _ExportTotals()

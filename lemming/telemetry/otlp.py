@@ -20,7 +20,7 @@ from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo
 from lemming.kernel.base.version import __version__
 from lemming.libraries.optional_packages import install_command
 from lemming.telemetry import semconv as names
-from lemming.telemetry.span_links import StepTiming
+from lemming.telemetry.span_timings import StepTiming
 
 if TYPE_CHECKING:
     import httpx2

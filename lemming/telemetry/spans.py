@@ -21,8 +21,7 @@ from lemming.kernel.providers import Message
 from lemming.kernel.turn.interceptor_chain import auxiliary_prompts
 from lemming.telemetry import semconv as names
 from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, end_span, make_event, make_span
-from lemming.telemetry.span_links import (
-    SpanLinkFinder,
+from lemming.telemetry.span_timings import (
     StepTiming,
     TurnTimings,
     compute_timings,
@@ -40,12 +39,11 @@ VERDICT = ["passes", "reason"]
 class SpanBuilder:
     """Builds spans of recorded ticks. `workflow`: name of the organisation. `content`: include texts."""
 
-    def __init__(self, sources: SpanLinkFinder, *, workflow: str, content: bool = False) -> None:
-        self._sources, self._workflow, self._content = sources, workflow, content
+    def __init__(self, *, workflow: str, content: bool = False) -> None:
+        self._workflow, self._content = workflow, content
 
     def build(self, tick: RecordedTick) -> list[Json]:
         """Return a finished tick's spans, the tick's first. Raises `CorruptState` if a turn began in a lost journal."""
-        self._sources.begin_tick(tick.tick)
         trace, began = make_trace_id(tick.start_record), parse_timestamp_ms(tick.start_record.at)
         root, spans, end_ms = make_span_id(trace), list[Json](), began
         for turn in tick.turns:
@@ -53,7 +51,7 @@ class SpanBuilder:
                 continue
             timings = compute_timings(tick.turn_records(turn.key), began)
             end_ms = max(end_ms, timings.turn.end_ms)
-            spans += _TurnSpanBuilder(self._sources, turn, tick, timings, trace, root, content=self._content).build()
+            spans += _TurnSpanBuilder(turn, tick, timings, trace, root, content=self._content).build()
         attributes: Json = {
             names.OPERATION: names.INVOKE_WORKFLOW,
             names.AGENT: self._workflow,
@@ -71,7 +69,6 @@ class _TurnSpanBuilder:
 
     def __init__(
         self,
-        sources: SpanLinkFinder,
         turn: TurnRecord,
         tick: RecordedTick,
         timings: TurnTimings,
@@ -80,7 +77,7 @@ class _TurnSpanBuilder:
         *,
         content: bool,
     ) -> None:
-        self._sources, self._turn, self._tick, self._timings = sources, turn, tick, timings
+        self._turn, self._tick, self._timings = turn, tick, timings
         self._trace, self._root, self._content = trace, root, content
         self._id = make_span_id(trace, turn.key)
         self._model: Json = turn.started.model if turn.started else {}
@@ -122,9 +119,7 @@ class _TurnSpanBuilder:
             }
         is_error = bool(report and report.status == "failed")
         span = make_span(self._trace, self._id, f"{names.INVOKE_AGENT} {turn.agent}", self._timings.turn, attributes)
-        sources = self._sources.find_links(turn)
-        links = [{"traceId": trace.hex(), "spanId": source.hex()} for trace, source in sources]
-        span |= {"parentSpanId": self._root.hex(), "events": self._build_verdict_events(), "links": links}
+        span |= {"parentSpanId": self._root.hex(), "events": self._build_verdict_events()}
         return end_span(span, is_error=is_error, reason=report.reason if report and self._content else "")
 
     def _build_verdict_events(self) -> list[Json]:

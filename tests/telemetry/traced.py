@@ -23,7 +23,6 @@ from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.org.organisation import Organisation
 from lemming.telemetry.journal_follower import iter_journals
 from lemming.telemetry.otlp import build_requests
-from lemming.telemetry.span_links import SpanLinkFinder
 from lemming.telemetry.spans import SpanBuilder
 from lemming.testing import Crash, make_org, resume, say
 
@@ -65,7 +64,7 @@ def die_at_an_answer(event: Event) -> None:
 def spans_of(base: Path, *, content: bool = False) -> list[dict[str, Any]]:
     """Return the spans of all ticks as they are exported."""
     org = Organisation(base)
-    make = SpanBuilder(SpanLinkFinder(org), workflow="org", content=content)
+    make = SpanBuilder(workflow="org", content=content)
     made = [make.build(to_recorded_tick(tick, reading)) for tick, reading in iter_journals(org, TickRange(0))]
     requests = [request for spans in made for request in build_requests(spans, "org")]
     return [span for request in requests for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]]

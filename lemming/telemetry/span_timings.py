@@ -1,22 +1,17 @@
-"""Start and end of each step of a turn, and links to the turns that wrote its inputs.
+"""Start and end of each step of a turn, and the ids of spans.
 
 Times are milliseconds since 1970. An answer has its arrival time and duration, a tool call its duration. A step without
 a time follows the previous step. An answer from a recording has the time of the original answer, but counts at its use.
-Entry ids identify author and tick.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from lemming.journal_tools.recorded_tick import TurnRecord
 from lemming.kernel.base.clock import parse_timestamp
-from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import dump_compact
-from lemming.kernel.journal.journal_file import load_plan
 from lemming.kernel.journal.journal_records import (
     ModelFailed,
     ModelReplied,
@@ -25,8 +20,6 @@ from lemming.kernel.journal.journal_records import (
     ToolFinished,
     ToolStarted,
 )
-from lemming.kernel.messages import entry_id
-from lemming.kernel.org.organisation import OrgPath
 
 ROUNDING_MS = 20
 """By so much the two clocks of an answer, the time of day and how long it took, may disagree."""
@@ -79,13 +72,6 @@ def compute_timings(records: Iterable[Record], tick_began_ms: int) -> TurnTiming
     return TurnTimings(StepTiming(min((lap.begin_ms for lap in steps), default=current_ms), current_ms), calls, tools)
 
 
-MAX_TICKS_BACK = 32
-"""Number of ticks whose entries are known by id; older ones are rarely news."""
-
-MAX_ENTRIES_PER_TURN = 8
-"""Maximum entries of each turn."""
-
-
 def make_trace_id(plan: TickStarted) -> bytes:
     """Return a globally unique trace id of a tick, derived from the first record of its journal.
 
@@ -98,47 +84,3 @@ def make_trace_id(plan: TickStarted) -> bytes:
 def make_span_id(trace: bytes, *parts: object) -> bytes:
     """Return the span id of a step of a tick."""
     return blake2b("/".join(map(str, parts)).encode(), key=trace, digest_size=8).digest()
-
-
-class SpanLinkFinder:
-    """Finds the turns that wrote entries. Consecutive ticks are read only once."""
-
-    def __init__(self, base: OrgPath) -> None:
-        self._base, self._latest = base, -1
-        self._plan = lru_cache(2 * MAX_TICKS_BACK)(self._load_plan)
-        self._authors_of = lru_cache(2 * MAX_TICKS_BACK)(self._derive_authors)
-
-    def begin_tick(self, tick: int) -> None:
-        """Begin a tick; clear the caches if the tick number goes back, as after a rewind."""
-        if tick <= self._latest:
-            self._plan.cache_clear()
-            self._authors_of.cache_clear()
-        self._latest = tick
-
-    def find_links(self, turn: TurnRecord) -> Iterator[tuple[bytes, bytes]]:
-        """Yield trace id and span id of each turn that wrote new entries shown in a turn, each once."""
-        missing, authors_by_tick = set(turn.visible_entry_ids), set[tuple[int, str]]()
-        for tick in range(turn.tick, max(-1, turn.tick - MAX_TICKS_BACK), -1):
-            if not missing:
-                break
-            authors = self._authors_of(tick)
-            matched = missing & authors.keys()
-            missing -= matched
-            authors_by_tick |= {(tick, authors[identity]) for identity in matched}
-        for tick, author in sorted(authors_by_tick):
-            plan = self._plan(tick)
-            if plan is not None and author in plan.order and (tick, author) != (turn.tick, turn.agent):
-                trace = make_trace_id(plan)
-                yield trace, make_span_id(trace, author)
-
-    def _derive_authors(self, tick: int) -> dict[str, str]:
-        """Return the possible entry ids of a tick's turns, each with its author."""
-        plan = self._plan(tick)
-        order = plan.order if plan else ()
-        return {entry_id(tick, author, index): author for author in order for index in range(MAX_ENTRIES_PER_TURN)}
-
-    def _load_plan(self, tick: int) -> TickStarted | None:
-        try:
-            return load_plan(self._base, tick)
-        except CorruptState:  # from another tick than the exported one: no link
-            return None
