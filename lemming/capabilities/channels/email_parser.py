@@ -94,7 +94,7 @@ def refusal_reason(mail: EmailMessage, sender: str, own_address: str, allowed: S
         return "the mail comes from a mailing list"
     if _header_text(mail, "Return-Path").strip() == "<>" or mail.get_content_type() == "multipart/report":
         return "the mail is a delivery report"
-    if allowed and not any(_is_allowed(sender, pattern) for pattern in allowed):
+    if allowed and not any(matches_address(sender, pattern) for pattern in allowed):
         return 'the sender is not in "allow_from"'
     return ""
 
@@ -157,11 +157,6 @@ def extract_html_text(page: str) -> str:
         texts.append(html.unescape(page[end:]))
     lines = [" ".join(line.split()) for line in "".join(texts).splitlines()]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-
-
-def _is_allowed(address: str, allowed: str) -> bool:
-    allowed = allowed.strip().lower()
-    return address == allowed or (allowed.startswith("@") and address.endswith(allowed))
 
 
 def _part_text(part: MIMEPart) -> str:

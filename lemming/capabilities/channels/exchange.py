@@ -25,20 +25,13 @@ class Exchange:
     def __init__(self, deadline: Deadline) -> None:
         self.deadline = deadline
         self._connections: list[Connection] = []
-        self._is_cut = False
 
     def watch(self, connection: Connection) -> None:
         """Register a connection for closing. The socket is looked up at the end, because TLS replaces the socket."""
         self._connections.append(connection)
 
-    def require_complete(self) -> None:
-        """Raise if the exchange was cut: in HTTP, the end of a connection also ends the headers."""
-        if self._is_cut:
-            raise ConnectionAbortedError("the connection was closed early")
-
     def cut(self) -> None:
         """Close the connections, so reads and writes fail at once."""
-        self._is_cut = True
         for connection in list(self._connections):
             with contextlib.suppress(OSError):
                 if current_socket := connection():

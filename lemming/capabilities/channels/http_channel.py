@@ -6,11 +6,9 @@ This module handles single requests and deliveries; the routes are in `http_rout
 from __future__ import annotations
 
 import hmac
-import http.client
 import os
+import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -24,16 +22,15 @@ from lemming.capabilities.channels.channel import (
     require_kind,
     require_name,
 )
-from lemming.capabilities.channels.exchange import Exchange, open_exchange
 from lemming.capabilities.channels.webhook_signatures import decode_secret, sign_webhook, verify_webhook
 from lemming.ext import ConfigError
-from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import PermissionDenied, RequestRejected, TimedOut, Unavailable
 from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.reply_json import MAX_REPLY_DEPTH
+from lemming.libraries.concurrency.async_calls import run_async
 
 ASK_KEYS = ("text", "id", "conversation", "schema", "deadline")
 _RETRYABLE_STATUSES = (408, 425, 429)  # too slow, too early, too many: worth another try
@@ -152,66 +149,27 @@ class HttpChannel(Channel):
         }
         if secret := get_variable(self._deliver_secret_env):
             headers["webhook-signature"] = f"v1,{sign_webhook(decode_secret(secret), outgoing.key, at, body)}"
-        request = urllib.request.Request(self._deliver_to, body, headers, method="POST")  # noqa: S310 - http
-        peer, deadline = urlsplit(self._deliver_to).hostname or "the target", Deadline(self._timeout_s)
-        try:
-            with (
-                open_exchange(peer, deadline, context.stop) as exchange,
-                _opener(exchange).open(request, timeout=self._timeout_s),
+        import httpx2
+
+        peer = urlsplit(self._deliver_to).hostname or "the target"
+
+        async def post() -> tuple[int, str]:
+            async with (
+                httpx2.AsyncClient(timeout=None, verify=ssl.create_default_context()) as client,
+                # Without redirects, as the operator chose the target, and of the answer's body nothing counts.
+                client.stream("POST", self._deliver_to, content=body, headers=headers) as response,
             ):
-                exchange.require_complete()  # of its body nothing counts
-        except urllib.error.HTTPError as error:
-            error.close()
-            reason = f"{peer} answered {error.code} {error.reason}"
-            raise (
-                Unavailable(reason)
-                if error.code >= 500 or error.code in _RETRYABLE_STATUSES
-                else RequestRejected(reason)
-            ) from error
-        except TimeoutError as error:
+                return response.status_code, response.reason_phrase
+
+        try:
+            status, phrase = run_async(post, self._timeout_s, stop=context.stop)
+        except TimedOut as error:
             raise TimedOut(f"{peer} did not answer within {self._timeout_s:g} s") from error
-        except (OSError, ValueError, http.client.HTTPException) as error:  # a broken status line, say
-            raise Unavailable(str(getattr(error, "reason", error)) or type(error).__name__) from error
-
-
-class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
-    """Handler that rejects redirects: the operator chose the target of entries."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Return None, so the redirect becomes an error."""
-
-
-class _WatchedHttp(urllib.request.HTTPHandler):
-    def __init__(self, exchange: Exchange) -> None:
-        super().__init__()
-        self._exchange = exchange
-
-    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_make_connection_factory(http.client.HTTPConnection, self._exchange), request)
-
-
-class _WatchedHttps(urllib.request.HTTPSHandler):
-    def __init__(self, exchange: Exchange) -> None:
-        super().__init__()
-        self._exchange = exchange
-
-    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_make_connection_factory(http.client.HTTPSConnection, self._exchange), request)
-
-
-def _make_connection_factory(kind: type[http.client.HTTPConnection], exchange: Exchange) -> Any:
-    """Return a factory of connections closable by the exchange."""
-
-    def make(host: str, **options: Any) -> http.client.HTTPConnection:
-        connection = kind(host, **options)
-        exchange.watch(lambda: connection.sock)
-        return connection
-
-    return make
-
-
-def _opener(exchange: Exchange) -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(_RefuseRedirects, _WatchedHttp(exchange), _WatchedHttps(exchange))
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
+            raise Unavailable(f"{peer}: {str(error) or type(error).__name__}") from error
+        if not 200 <= status < 300:
+            is_temporary = status >= 500 or status in _RETRYABLE_STATUSES
+            raise (Unavailable if is_temporary else RequestRejected)(f"{peer} answered {status} {phrase}")
 
 
 def get_variable(variable: str) -> str:
