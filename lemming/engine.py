@@ -10,7 +10,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from lemming.kernel.base.aliases import accept_old_keywords
@@ -198,7 +197,7 @@ def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport 
     base = Organisation.from_path(base_path)
     if not is_committed(base, tick):
         return None
-    return replace(build_report(tick, read_journal(base, tick)), base=str(base))
+    return build_report(tick, read_journal(base, tick))
 
 
 def build_report(tick: int, records: Sequence[Record]) -> TickReport:

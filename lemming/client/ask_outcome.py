@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import LemmingError
-from lemming.kernel.base.jsontext import to_line
 from lemming.obligations.request_view import End, RequestView
 
 Unanswered = Literal["timeout", "stopped", "failing", "nothing_to_do", "too_many_ticks", "waits_for_asker"]
@@ -63,22 +61,6 @@ class AskOutcome(Generic[T]):
         """The reason for a missing answer, as a sentence; empty for an answered request."""
         return "" if self.has_answer else _explain_end(self) if self.end else _explain_open(self)
 
-    def _repr_html_(self) -> str:
-        """Return request and answer as HTML for notebooks: a table of fields, a text, or the missing reason."""
-        from lemming.kernel.base.html_tables import escape_cell, render_table
-
-        request = self.request
-        question_html = escape_cell(f"{request.asker} asked {' and '.join(request.targets)}: {request.text}")
-        if not self.has_answer:
-            return (
-                f"<p>{question_html}</p><p>{escape_cell(self.unanswered_reason)} (request {escape_cell(self.id)})</p>"
-            )
-        fields = _extract_fields(self.answer)
-        answer = (
-            render_table(("", ""), fields.items()) if fields else f"<p>{escape_cell(_format_value(self.answer))}</p>"
-        )
-        return f"<p>{question_html}</p>{answer}"
-
 
 def _explain_end(outcome: AskOutcome[Any]) -> str:
     request = outcome.request
@@ -108,18 +90,3 @@ def _explain_open(outcome: AskOutcome[Any]) -> str:
             reason_text = f": {outcome.reason}" if outcome.reason else ""
             return f"no answer, and no agent has anything left to do{reason_text}; {holders} holds it"
     return f"stopped; {holders} holds it"
-
-
-def _extract_fields(answer: Any) -> dict[str, str]:
-    """Return the fields of an answer that is an object or a value of a type; empty for other answers."""
-    if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
-        answer = {answer_field.name: getattr(answer, answer_field.name) for answer_field in dataclasses.fields(answer)}
-    elif hasattr(type(answer), "model_fields"):
-        answer = dict(answer)
-    return {str(key): _format_value(value) for key, value in answer.items()} if isinstance(answer, dict) else {}
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return to_line(value) if isinstance(value, dict | list) else str(value)

@@ -210,7 +210,6 @@ def _end_quiet_tick(
         not_due=len(snapshot.plan.not_due),
         is_quiet=True,
         duration_ms=elapsed_ms(began),
-        base=str(runtime.base),
     )
     runtime.notify(TickEnds(report=report))
     return report

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from asked import org_of
@@ -103,15 +102,6 @@ def test_a_type_to_which_nobody_can_be_held_is_refused(base: Path) -> None:
     with pytest.raises(UsageError, match="Odd has no usable JSON Schema: /properties/name/pattern"):
         ask(base, "ada", "what?", returns=Odd)
     assert not list(base.glob("agents/human/outbox/*.json"))
-
-
-def test_a_notebook_shows_the_fields_of_an_answer_or_why_there_is_none(base: Path) -> None:
-    answering(base / "a", {"item": "<b>apples", "price": 3})
-    shown: Any = ask(base / "a", "ada", "apples & pears?", returns=Offer)._repr_html_()
-    assert '<td><bdi dir="auto">&lt;b&gt;apples</bdi></td>' in shown
-    assert "human asked ada: apples &amp; pears?" in shown
-    answering(base / "b", {"text": "apples"}, {"text": "apples still"})
-    assert "ada has failed: the answer is not" in ask(base / "b", "ada", "?", returns=Offer)._repr_html_()
 
 
 @pytest.mark.parametrize("kind", [int, list[int], object])

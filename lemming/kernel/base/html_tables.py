@@ -1,4 +1,4 @@
-"""HTML fragments for notebooks and reports, in which texts of agents stay plain text. Pure."""
+"""HTML fragments for reports, in which texts of agents stay plain text. Pure."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, dataclass_transform, get_args
 
 from lemming.kernel.base.errors import Outcome, error_code
@@ -261,8 +261,6 @@ class TickReport:
     is_complete: bool = True
     was_recorded: bool = False
     duration_ms: int = 0
-    base: str = field(default="", compare=False, repr=False)
-    """The organisation's folder, for displays of written files; empty if unknown."""
 
     def by_status(self, status: Status) -> list[TurnReport]:
         """Return the reports with a given status."""
@@ -296,12 +294,6 @@ class TickReport:
             "totals": self.totals,
             "turns": [turn.as_json() for turn in self.turns],
         }
-
-    def _repr_html_(self) -> str:
-        """Return the HTML view for a notebook: the actions of each agent."""
-        from lemming.kernel.journal.tick_notebook import tick_as_html
-
-        return tick_as_html(self.as_json(), self.base)
 
 
 At = Literal["in", "call", "result", "out", "spend"]

@@ -68,12 +68,6 @@ class Organisation:
     def __repr__(self) -> str:
         return f"Organisation({str(self.base)!r})"
 
-    def _repr_html_(self) -> str:
-        """Return the HTML view for a notebook: the agents."""
-        from lemming.kernel.org.org_notebook import organisation_as_html
-
-        return organisation_as_html(self.base)
-
 
 OrgPath = Path | Organisation
 """An organisation, or the path of its folder. With the first, only changed files are read again."""

@@ -135,7 +135,6 @@ class Tick:
             not_due=len(self.plan.not_due),
             is_complete=not self.is_stopped,
             duration_ms=elapsed_ms(began),
-            base=str(self.runtime.base),
         )
 
     def replay_committed(self, ended: TurnEnded, started: TurnStarted | None) -> None:
