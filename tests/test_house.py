@@ -107,6 +107,7 @@ SDKS: dict[str, str | set[str]] = {
     "distributed": "capabilities/cluster/cluster_calls.py",
     "httpx": "capabilities/hosted_models/ollama_provider.py",
     "httpx2": {
+        "capabilities/channels/http_channel.py",
         "capabilities/embedded_models/hub_download.py",
         "capabilities/workers/running/model_gateway.py",
         "capabilities/hosted_models/sdk_common.py",
