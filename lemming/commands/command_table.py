@@ -292,6 +292,7 @@ SUBCOMMAND_SUGGESTIONS = {
     "check": {"list": "lemming check --list"},
     "calendar": dict.fromkeys(("add", "new"), 'lemming send --every "0 9 * * mon" --to AGENT TEXT'),
     "credits": {"add": "lemming credits grant NAME N"},
+    "export": {"a2a": "write the card beside your A2A server; LeMMing has none"},
     "gates": {"explain": "lemming rehearse, with the gate added, shows what it does to recorded calls"},
     "import": {
         "openclaw": 'lemming agents new NAME --instructions "$(cat SOUL.md)"',

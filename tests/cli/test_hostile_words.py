@@ -24,7 +24,7 @@ SHOWN = [
     "cost --by agent", "requests", "waiting", "approvals", "agents list", "agents show ada",
     "agents show planner", "memory list ada", "memory get ada key", "credits show", "skills list",
     "skills show pdf", "tools list", "tools show odd", "tools call odd", "models list", "models show",
-    "mcp list", "mcp list odd", "export a2a", "validate", "doctor", "verify", "replay", "repair", "trust",
+    "mcp list", "mcp list odd", "validate", "doctor", "verify", "replay", "repair", "trust",
     "service --print", "run-once --dry-run", "run-once --trust", "prune", "mcp test --trust",
     "ask ada hello --trust",
 ]  # fmt: skip

@@ -33,7 +33,7 @@ LOOKS = [
     "requests", "waiting", "workers list",
     "agents list", "agents show ada", "memory list ada", "memory get ada key", "credits show", "skills list",
     "skills show pdf", "tools list", "tools show file_read", "tools show trap", "models list",
-    "models show", "mcp list", "export a2a", "export org", "export otel", "export otel --include-content", "export metrics",
+    "models show", "mcp list", "export org", "export otel", "export otel --include-content", "export metrics",
     "events", "events --ticks 1..2",
     "history", "history show 1", "diff 1 2", "diff . .", "validate", "validate ada",
     "doctor", "verify", "replay", "export schema resume", "trust", "run-once --dry-run", "service --print", "repair",

@@ -110,11 +110,6 @@ def _load_skill(org: Organisation, folder: str, staged: Mapping[str, bytes]) -> 
     return outcome
 
 
-def list_agent_skills(agent: Agent, org: Organisation) -> list[Skill]:
-    """Return the skills of an agent, by name."""
-    return [*load_agent_skills(agent, org).by_name.values()]
-
-
 class SkillReadTool(EngineTool):
     """Reads a skill, or another file of a skill."""
 

@@ -272,7 +272,6 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "screens": {"skills": ".skills_screen:SKILLS"},
                 "checks": _in("skills_settings", resume="find_invalid_patterns")
                 | _in("skills_capability", agent="find_skill_problems"),
-                "facts": {"skills.of_agent": ".skill_lookup:list_agent_skills"},
             },
         ),
         CapabilitySpec(
