@@ -141,22 +141,3 @@ def test_a_call_that_verifies_waits_as_well(tmp_path: Path) -> None:
     ask(base, "desk", people=["a", "b"])
     to_the_end(base)
     assert sorted(Pay.paid) == ["a", "b", "check of a", "check of b"]
-
-
-@pytest.mark.parametrize(
-    ("gates", "at_once", "is_told"),
-    [
-        ([ASKS], 8, True),
-        ([ASKS], 5, False),
-        ([{**ASKS, "tool": "shell"}], 8, False),
-        ([{**ASKS, "then": "block"}], 8, False),
-        ([{"at": "call", "class": ["send"], "then": "ask"}], 8, True),
-    ],
-)
-def test_validate_says_how_many_items_wait(
-    tmp_path: Path, gates: Any, at_once: int, is_told: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    base = bank(tmp_path, {**PAY, "at_once": at_once}, gates=gates)
-    assert lemming(["-C", str(base), "validate"]) == 0
-    said = f"the step makes {at_once} calls at once, and only 5 wait for approval at a time (turn.max_approvals)"
-    assert (said in capsys.readouterr().err) is is_told

@@ -25,7 +25,6 @@ from lemming.capabilities.plans.value_paths import find_references, split_refere
 from lemming.ext import AgentSubject, ConfigError, Problem, make_warning
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.agents import Agent, survey_agents
-from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import did_you_mean
@@ -92,16 +91,6 @@ class PlanValidationContext:
         except ToolError as error:
             return error.message
 
-    def find_approval_gate(self, name: str) -> str:
-        """Return the line of a gate that asks a person about calls of a tool, or an empty text."""
-        sources: dict[str, Any] = {paths.ORG_FILE: self._settings, paths.resume_file(self._agent.name): self._agent}
-        for file, settings in sources.items() if name in self._tools else ():
-            for index, gate in enumerate(settings.extensions.get("gates", ())):
-                asks = (gate.at, gate.then) == ("call", "ask")
-                if asks and gate.concerns_tool(name, self._tools[name].tool_class):
-                    return f"{file}#/gates/{index}"
-        return ""
-
     def unreadable_reason(self, file: str) -> str:
         """Return the reason that the agent may not read a file, or an empty text."""
         try:
@@ -153,15 +142,6 @@ def validate_permissions(plan: AgentPlan, agent: Agent, context: PlanValidationC
             message = f'"at_once" must be at most {agent.turn.max_entries} (turn.max_entries), got {step.at_once}'
             hint = f'write "at_once": {agent.turn.max_entries}, or raise turn.max_entries in the resume'
             yield Problem(message, pointer=f"{base_pointer}/at_once", hint=hint)
-        if action is step and (limited_agent := _find_limiting_agent(step, context)):
-            message = (
-                f'"at_once" is {step.at_once}, and {limited_agent.name} takes {limited_agent.turn.requests} per '
-                "tick (turn.requests)"
-            )
-            hint = f'set "turn": {{"requests": {step.at_once}}} in agents/{limited_agent.name}/resume.json'
-            yield Problem(message, pointer=f"{base_pointer}/at_once", hint=hint, severity="warning")
-        if action is step:
-            yield from _approval_problems(step, base_pointer, agent, context)
         if action.plan and (target_plan := context.find_plan(action.plan)) and target_plan.input:
             yield from _input_problems(action, target_plan.input, base_pointer)
         if action.default is not None and action.target_agent in context.people:
@@ -170,23 +150,6 @@ def validate_permissions(plan: AgentPlan, agent: Agent, context: PlanValidationC
         root, name = split_reference(path)
         if root == "last" and name:
             yield from _reading_problems(name, pointer, agent, context)
-
-
-def _approval_problems(
-    step: StepDefinition, base_pointer: str, agent: Agent, context: PlanValidationContext
-) -> Iterator[Problem]:
-    """Yield a warning for each step with more gated calls than can wait for approval together."""
-    max_approvals, calls = (agent.turn.max_approvals, [action.tool for action in (step, *step.parallel) if action.tool])
-    gated_calls = [tool for tool in calls if context.find_approval_gate(tool)]
-    count = step.at_once * len(gated_calls) if step.each else len(gated_calls)
-    if count > max_approvals:
-        message = (
-            f"{context.find_approval_gate(gated_calls[0])} asks a person about {gated_calls[0]}: the step makes {count} calls "
-            f"at once, and only {max_approvals} wait for approval at a time (turn.max_approvals)"
-        )
-        hint = f'write "at_once": {max_approvals}, or raise turn.max_approvals in the resume'
-        at = f"{base_pointer}/at_once" if step.each else f"{base_pointer}/parallel"
-        yield Problem(message, pointer=at, hint=hint, severity="warning")
 
 
 def _iter_agent_names(action: StepAction, base_pointer: str) -> Iterator[tuple[str, str]]:
@@ -253,14 +216,6 @@ def _find_cycle(name: str, start: str, context: PlanValidationContext, chain: tu
         if action.target_agent
     )
     return next(filter(None, longer_chains), ())
-
-
-def _find_limiting_agent(step: StepDefinition, context: PlanValidationContext) -> Agent | None:
-    """Return the agent of a concurrent step if the agent takes fewer requests per tick, or None."""
-    agent = context.agents.get(step.target_agent) if step.each else None
-    if agent is None or agent.name in context.people or agent.turn.take == "all":
-        return None
-    return agent if agent.turn.requests < min(step.at_once, step.most) else None
 
 
 def _tool_problems(name: str, pointer: str, context: PlanValidationContext) -> Iterator[Problem]:

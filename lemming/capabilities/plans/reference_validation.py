@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
 from lemming.capabilities.plans.plan_format import AgentPlan, StepAction, StepDefinition
 from lemming.capabilities.plans.step_graph import reachable_steps
@@ -29,8 +28,6 @@ def validate_references(plan: AgentPlan) -> Iterator[Problem]:
         inside = {parallel_action.name for parallel_action in step.parallel} if action is not step else set[str]()
         for path, pointer in _task_references(action, base_pointer):
             yield from _path_problems(plan, path, pointer, earlier_names[step.name], (step, inside, action))
-        if action is step and step.each:
-            yield from _each_problems(plan, step.each, f"{base_pointer}/each")
         done_names = earlier_names[step.name] | {
             step.name,
             *(parallel_action.name for parallel_action in step.parallel),
@@ -158,48 +155,6 @@ def _missing_schema_field(plan: AgentPlan, path: str, own_action: StepAction | N
     fields = [*schema.get("properties", {}), "text"]
     is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
     return (field_path[0], fields) if is_closed and field_path[0] not in fields else None
-
-
-def _each_problems(plan: AgentPlan, path: str, pointer: str) -> Iterator[Problem]:
-    """Yield a problem if the declared sources of `each` contain no list."""
-    root, *parts = path.split(".")
-    if root in ("steps", "keys") and parts:
-        name = parts.pop(0)
-        sources = [
-            item for item, _, _ in plan.iter_actions() if name == (item.name if root == "steps" else item.writes)
-        ]
-        fields = [*map(_declared_fields, sources)]
-    elif root == "start":
-        name, fields = root, [_schema_properties(plan.input)]
-    else:
-        return
-    field = parts[0] if parts else ""
-    if not fields or not all(fields) or any(_can_be_list(item.get(field)) for item in fields):
-        return
-    lists = sorted({key for item in fields for key, schema in item.items() if _can_be_list(schema)})
-    hint = did_you_mean(field, lists) or (f"lists: {', '.join(lists)}" if lists else 'declare the list in its "output"')
-    message = f'"{name}" has no list' + (f' "{field}"' if field else "")
-    yield Problem(message, pointer=pointer, hint=hint)
-
-
-def _declared_fields(action: StepAction) -> dict[str, Any]:
-    """Return the declared fields of a step's answer, or an empty dict without a declaration."""
-    if (isinstance(action, StepDefinition) and (action.each or action.parallel)) or not action.output:
-        return {}
-    return _schema_properties(action.output)
-
-
-def _schema_properties(schema: dict[str, Any] | None) -> dict[str, Any]:
-    properties = schema.get("properties") if schema and "patternProperties" not in schema else None
-    return properties if isinstance(properties, dict) else {}
-
-
-def _can_be_list(schema: Any) -> bool:
-    """Return True if the schema of a field allows a list. None means a missing field."""
-    if not isinstance(schema, dict):
-        return schema is True
-    kinds = schema.get("type", "array")
-    return kinds == "array" or "array" in kinds
 
 
 def _step_reference_problems(
