@@ -111,7 +111,7 @@ def test_wherever_the_engine_is_killed_each_call_keeps_its_key(tmp_path: Path, m
 
 
 def made(numbers: CallNumbers, count: int, place: int) -> int:
-    numbers.set_pending(numbers.get_reply_number(count))
+    numbers.begin_call(numbers.get_reply_number(count))
     return numbers.assign(place)
 
 
@@ -142,11 +142,11 @@ def test_what_waits_beside_calls_has_a_number_that_none_of_them_gets() -> None:
     numbers = CallNumbers(lambda number: False)
     numbers.begin_reply(0, 3)
     taken = [numbers.reserve(0)]
-    numbers.set_pending(numbers.get_reply_number(0))
+    numbers.begin_call(numbers.get_reply_number(0))
     made = [numbers.assign(0)]
     taken.append(numbers.reserve(1))
     for place in (1, 2):
-        numbers.set_pending(numbers.get_reply_number(place))
+        numbers.begin_call(numbers.get_reply_number(place))
         made.append(numbers.assign(place))
     assert (made, taken) == ([0, 1, 2], [3, 4])
 
@@ -154,6 +154,6 @@ def test_what_waits_beside_calls_has_a_number_that_none_of_them_gets() -> None:
 def test_a_call_that_results_stand_before_has_no_number_of_theirs() -> None:
     numbers = CallNumbers(lambda number: False)
     assert numbers.next_free(3) == 3
-    numbers.set_pending(None)
+    numbers.begin_call(None)
     assert numbers.assign(3) == 3
     assert numbers.next_free(2) == 4
