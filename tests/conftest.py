@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -42,6 +43,8 @@ ROOM_BYTES = 2 << 30
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_BYTES:
     os.environ["TMPDIR"] = str(MEMORY)  # a suite that flushes to a disk takes twice the time
     tempfile.tempdir = None
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup make test` would have every program that a test starts ignore it
 
 # Every program that a test starts would compile the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

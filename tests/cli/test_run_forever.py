@@ -67,11 +67,7 @@ def test_the_first_signal_lets_the_running_turn_end(base: Path, number: int, sta
 def test_a_signal_while_it_starts_ends_it_with_0(base: Path, number: int) -> None:
     make_org(base, resume("ada"))
     words = [sys.executable, "-X", "importtime", "-m", "lemming", "-C", str(base), "run-forever"]
-    hangs_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup pytest` has children ignore it
-    try:
-        process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-    finally:
-        signal.signal(signal.SIGHUP, hangs_up)
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     with process:
         read_until(process.stderr, "lemming.commands.signals")
         read_until(process.stderr, "lemming.cli")

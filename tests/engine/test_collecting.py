@@ -50,8 +50,8 @@ def test_a_tick_collects_rarely_and_leaves_things_as_they_were(tmp_path: Path) -
             seen.append(gc.get_threshold())
             return Reply(text="hello")
 
-    register_provider("looking", Looking)
+    register_provider("collecting", Looking)
     names = [resume(name, model={"key": "m"}, permissions={}) for name in ("ada", "bob")]
-    run_once(make_org(tmp_path / "org", *names, models={"m": {"provider": "looking"}}))
+    run_once(make_org(tmp_path / "org", *names, models={"m": {"provider": "collecting"}}))
     assert set(seen) == {RARE}
     assert gc.get_threshold() == (700, 10, 10)

@@ -236,7 +236,9 @@ def test_keys_that_a_later_version_adds_are_passed_over(made: Path, tmp_path: Pa
 
 
 def test_keys_that_an_earlier_version_did_not_write_are_what_they_were_then(tmp_path: Path) -> None:
-    write_journal(tmp_path, LAST, [{"type": "tick_started", "epoch": 1, "at": "", "tick": LAST, "order": []}])
+    write_journal(
+        tmp_path, LAST, [{"type": "tick_started", "epoch": 1, "at": "2026-01-01T09:00:00Z", "tick": LAST, "order": []}]
+    )
     (plan,) = read_journal(tmp_path, LAST)
     assert isinstance(plan, TickStarted)
     assert (plan.boot, plan.after, plan.not_due, plan.skipped, plan.broken) == ("", None, [], {}, {})

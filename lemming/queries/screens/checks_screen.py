@@ -11,7 +11,6 @@ from lemming.kernel.tick.validation.checks import Check
 from lemming.queries.checks.check_registry import CheckRun, list_checks, map_all_checks, run_checks
 from lemming.queries.checks.health_checks import group_issues
 from lemming.queries.screens.screen import Column, RowStyle, Screen
-from lemming.queries.tick_preview import load_inspection_settings
 
 Level = Literal["ok", "warn", "fail"]
 _LEVELS: dict[str, Level] = {"note": "ok", "warning": "warn", "error": "fail"}
@@ -43,7 +42,7 @@ class CheckedRow(NamedTuple):
 
 def list_machine_checks(org: OrgPath) -> list[CheckedRow]:
     """Check this machine and installation, and suggest fixes."""
-    return [*check_machine(CheckRun(org, load_inspection_settings), is_grouped=True)]
+    return [*check_machine(_make_run(org), is_grouped=True)]
 
 
 def check_machine(run: CheckRun, *, is_grouped: bool) -> Iterator[CheckedRow]:
@@ -78,7 +77,13 @@ DOCTOR = Screen(
 
 def list_all_checks(org: OrgPath) -> list[tuple[Check, list[str]]]:
     """List all checks with their cost, scope and commands."""
-    return [*map_all_checks(CheckRun(org, load_inspection_settings)).items()]
+    return [*map_all_checks(_make_run(org)).items()]
+
+
+def _make_run(org: OrgPath) -> CheckRun:
+    from lemming.queries.tick_preview import load_inspection_settings  # with it comes all that takes turns
+
+    return CheckRun(org, load_inspection_settings)
 
 
 CHECKS = Screen(
