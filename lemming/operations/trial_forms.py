@@ -1,4 +1,4 @@
-"""First turns of a trial: prompts are built and replies parsed as for an agent, with verdicts on the replies."""
+"""First turns of a trial: prompts built and parsed as for a turn of an agent, and verdicts on the replies."""
 
 from __future__ import annotations
 
