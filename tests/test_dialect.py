@@ -42,6 +42,7 @@ STAYS = {
     ("evals/suite.py", "said"): PRINTED,
     ("journal_tools/recorded_tick.py", "kept"): PRINTED,
     ("journal_tools/repair/damage_repair.py", "found"): PRINTED,
+    ("operations/model_trial.py", "own"): PRINTED,
     ("libraries/strategy_registry.py", "given"): PUBLIC,
     ("client/ask_client.py", "asked"): PUBLIC,
     ("kernel/base/errors.py", "lost"): PUBLIC,

@@ -178,7 +178,6 @@ OLD_OPTIONS = {
 REMOVED_OPTIONS = {
     "prompt": dict.fromkeys(("--count", "--no-count"), "leave it out: tokens are always estimated"),
     "eval": {"--junit": "--output FILE has a line of JSON for each run"},
-    "models test": {"--write": 'put "tools" or "json" into the line of config/models.json: docs/models.md'},
 }
 """Options of earlier versions, by command, each with what to do instead."""
 

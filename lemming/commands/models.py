@@ -31,12 +31,14 @@ from lemming.commands.terminal import (
     print_notice,
     print_warning,
     report_progress,
+    sanitize_text,
 )
 from lemming.commands.trust import has_workspace_trust, load_settings, require_workspace_trust
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.org.organisation import Organisation
@@ -146,30 +148,41 @@ def _print_unchanged_agents(base: Any, default_key: str) -> None:
 def try_model(
     context: CommandContext,
     key: Annotated[str, argument("KEY", "Key in config/models.json.")] = "default",
+    write: Annotated[bool, option("--write", "Write the better settings into the line.")] = False,
     trust: Trust = False,
 ) -> None:
     """Test a model with small calls. The output shows features, cost and latency.
 
-    Four first turns are requested: an answer, a form, a tool call, a message to one of three agents. "did not"
-    means a valid reply that does something else. Learned restrictions of the server are reset first, and
-    learned again. The calls are not charged to any agent. Exit status: 0 the line works, 1 otherwise.
+    Four first turns (an answer, a form, a tool call, a message to one of three agents) are requested as
+    actions under a schema, as native tool calls, and without either. "never" means a rejection by the server,
+    "did not" a failure of the model. Learned restrictions of the server are reset first, and learned again.
+    The calls are not charged to any agent. Exit status: 0 the line works, or was rewritten to work; 1
+    otherwise.
 
     \b
-    Example:
-      lemming models test fast
+    Examples:
+      lemming models test
+      lemming models test fast --write
     """
-    from lemming.operations.model_trial import try_model
+    from lemming.operations.model_trial import try_model, write_model_entry
 
     base = context.org
     require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
     config = load_settings(base)
     entry = config.model(key)
-    print_notice(f'testing "{key}" with up to four small calls')
+    print_notice(f'testing "{key}" with up to nine small calls')
     trial = try_model(Path(base), entry, config.org, SystemClock(), threading.Event())
-    print_json("model_test", {"key": key, **trial.as_json()})
+    is_written = write and bool(trial.line)
+    if is_written:
+        write_model_entry(base, key, trial.line)
+    print_json("model_test", {"key": key, **trial.as_json(), "is_written": is_written})
+    for line in trial.format_table():
+        print_data(sanitize_text(line)[:400])
     for label, text in trial.format_lines(key):
         print_data(f"{label:<9} {one_line(text, 400)}")
-    raise typer.Exit(0 if trial.is_usable else 1)
+    if is_written:
+        print_notice(f'{paths.MODELS_FILE}: "{key}" has {to_line(trial.line)}')
+    raise typer.Exit(0 if trial.is_usable or is_written else 1)
 
 
 app = make_command_group("List, choose, test and download models.")

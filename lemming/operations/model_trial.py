@@ -1,7 +1,8 @@
-"""Trial of a model with four small first turns: verdicts, cost and time."""
+"""Trial of a model with a few small calls: tool calls, forms, cost and time."""
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -10,22 +11,27 @@ from pathlib import Path
 from typing import Any
 
 from lemming.kernel.agents import Agent
+from lemming.kernel.base import paths
 from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.contract import parse_reply
 from lemming.kernel.base.entry_kinds import MessageKind
-from lemming.kernel.base.errors import ContractError, Problem, ProviderError, RequestRejected, UsageError
+from lemming.kernel.base.errors import ContractError, Problem, ProviderError, UsageError
+from lemming.kernel.base.jsontext import parse, to_line
 from lemming.kernel.llm.call_cost import Usage, compute_usage
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import PROVIDERS_WITHOUT_MODEL, ModelEntry
+from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, is_channel, is_person, require_usable_finish
 from lemming.kernel.tick.model_backends import Backends
-from lemming.kernel.turn.forms.form_choice import FORM_PROMPTS, ModelFeatures
+from lemming.kernel.turn.forms.form_choice import FORM_PROMPTS
 from lemming.kernel.turn.prompt_prefix import has_native_tools
 from lemming.kernel.turn.reply_schemas import reply_schema
 from lemming.kernel.turn.turn_prompt import full_prefix
 from lemming.libraries.compatible_servers import FALLBACKS
+from lemming.libraries.settings_edits import edit_file
+from lemming.operations.choose_model import get_builtin_entry, set_json_value
 from lemming.operations.model_prices import find_price
-from lemming.operations.trial_forms import TRIAL_PROMPTS, VERDICT_LABELS, Verdict, build_prompt, rate_reply
+from lemming.operations.trial_forms import ACTIONS, NATIVE, PLAIN, VERDICT_LABELS, WayResult, WayTrial, choose_way
 
 EMBEDDED = "local"
 """The provider of models inside the engine, free unless the entry has a price."""
@@ -38,9 +44,11 @@ QUESTION = 'Write one entry of kind "message" whose text is: ready'
 class Trial:
     """Result of a trial.
 
-    `problem`: the reason against the entry. `left_out`: request parts refused by the server. `verdicts`: a
-    verdict for each kind of turn, with a remark for each verdict other than "yes". Without verdicts the entry
-    was asked a single question by the whole contract.
+    `problem`: the reason against the current entry. `left_out`: request parts refused by the server.
+
+    `calls_tools` is True if the model called the declared tool, and None without a declared tool. `ways`
+    holds the result of each way to request actions, `own` the way of the current entry, and `line` the
+    recommended keys for the entry (empty: no change).
     """
 
     provider: str
@@ -48,10 +56,11 @@ class Trial:
     text: str
     problem: str
     takes_schema: bool
-    calls_tools: bool
+    calls_tools: bool | None
     left_out: list[str] = field(default_factory=list)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    remarks: dict[str, str] = field(default_factory=dict)
+    ways: list[WayResult] = field(default_factory=list)
+    own: str = ""
+    line: dict[str, Any] = field(default_factory=dict)
     input_tokens: int = 0
     output_tokens: int = 0
     credits: float = 0.0
@@ -68,30 +77,47 @@ class Trial:
         """Return the trial as JSON values."""
         return {**asdict(self), "is_of_use": self.is_usable}
 
+    def format_table(self) -> Iterator[str]:
+        """Yield the lines of a table with the verdict for each way and prompt. One prompt alone has no table."""
+        if not self.ways:
+            return
+        kinds = [*self.ways[0].verdicts]
+        width = max(len(way.way) for way in self.ways)
+        yield " ".join(["asked for".ljust(width), *(kind.ljust(8) for kind in kinds)]).rstrip()
+        for way in self.ways:
+            verdicts = [VERDICT_LABELS[way.verdicts[kind]].ljust(8) for kind in kinds]
+            mark = " <- this line" if way.way == self.own else ""
+            yield f"{' '.join([way.way.ljust(width), *verdicts]).rstrip()}{mark}"
+        for way in self.ways:
+            yield from (f"  {way.way}, {kind}: {remark}" for kind, remark in way.remarks.items())
+
     def format_lines(self, key: str) -> Iterator[tuple[str, str]]:
         """Yield pairs of a label and a text for the screen."""
         yield "model", f'"{key}" is {self.provider} {self.model}'.strip()
-        for kind, verdict in self.verdicts.items():
-            remark = self.remarks.get(kind, "")
-            yield kind, f"{VERDICT_LABELS[verdict]}{f': {remark}' if remark else ''}"
-        if not self.verdicts:
+        if self.ways:
+            yield "line", self._format_advice(key)
+        else:
             yield "contract", f"no: {self.problem}" if self.problem else "yes, at the first answer"
             yield "answer", self.text
-        yield "tools", "called natively" if self.calls_tools else "called in the text of the reply"
         yield "schema", "held to one by the backend" if self.takes_schema else "in the prompt only"
         for part in self.left_out:
             yield "without", f"{part}: the server {FALLBACKS[part]}"
-        if self.verdicts and self.problem:
-            other = "contract" if self.calls_tools else "native"
-            yield "try", f'"tools": "{other}" in its line of config/models.json'
         cost = "unknown" if self.cost_usd is None else f"${self.cost_usd:.6f}" if self.cost_usd else "$0"
         price = f"; {self.price}" if self.price else ""
         yield "cost", f"{self.input_tokens} tokens in, {self.output_tokens} out: {cost}{price}"
         yield "time", f"{self.duration_s:.1f} s"
 
+    def _format_advice(self, key: str) -> str:
+        if self.line:
+            return f"{to_line(self.line)} works better: `lemming models test {key} --write` writes it"
+        if not self.is_usable:
+            return f"none of these ways works: {self.problem}"
+        (current,) = [way for way in self.ways if way.way == self.own]
+        return "works as it is" if current.is_complete else "its replies are valid, and none of these ways does all"
+
 
 def try_model(base: Path, entry: ModelEntry, settings: OrgSettings, clock: Clock, stop: threading.Event) -> Trial:
-    """Call a model with small prompts, without circuit breaker. Raises: ProviderError, UsageError."""
+    """Call a model with small prompts in each way, without circuit breaker. Raises: ProviderError, UsageError."""
     plugins = settings.plugins
     if (
         entry.provider in PROVIDERS_WITHOUT_MODEL
@@ -107,16 +133,12 @@ def try_model(base: Path, entry: ModelEntry, settings: OrgSettings, clock: Clock
     server = backends.server_profile(entry)
     # The server may have been updated since the last refusal.
     server.forget(entry.model)
-    trial = (
-        _try_turns(backends, entry, provider, prompt)
-        if prompt in FORM_PROMPTS
-        else _try_contract(backends, entry, provider)
-    )
+    ask = _try_ways if prompt in FORM_PROMPTS else None
+    trial = ask(backends, entry, provider, prompt) if ask else _try_contract(backends, entry, provider)
     refused_parts = sorted(server.rejected_parts(entry.model))
     return replace(
         trial,
         takes_schema=provider.takes_schema and "json_schema" not in refused_parts,
-        calls_tools=trial.calls_tools and "tools" not in refused_parts,
         left_out=refused_parts,
         cost_usd=0.0 if trial.cost_usd is None and entry.provider == EMBEDDED else trial.cost_usd,
         price=str(find_price(entry) or ""),
@@ -124,39 +146,35 @@ def try_model(base: Path, entry: ModelEntry, settings: OrgSettings, clock: Clock
     )
 
 
-def _try_turns(backends: Backends, entry: ModelEntry, provider: LLMProvider, prompt: str) -> Trial:
-    """Ask for four first turns in the way of the entry. Raises: the error of the first, which needs only a text."""
-    is_native = has_native_tools(entry, provider)
-    features = ModelFeatures(provider.takes_schema, is_native, prompt)
-    replies, usages = list[Reply](), list[Usage]()
-    verdicts, remarks = dict[str, Verdict](), dict[str, str]()
-    for turn in TRIAL_PROMPTS:
-        trial_request = build_prompt(turn, features, entry.max_output_tokens)
-        request = _build_request(entry, trial_request.messages, trial_request.choice.schema)
-        try:
-            reply = backends.complete_once(entry, request)
-        except RequestRejected as error:
-            if not replies:
-                raise
-            verdicts[turn.kind], remark = "no", f"the server refuses it: {error.message}"
-        else:
-            replies.append(reply)
-            usages.append(compute_usage(entry, request.messages, reply))
-            verdicts[turn.kind], remark = rate_reply(turn, trial_request, reply)
-        if remark:
-            remarks[turn.kind] = remark
-    # A native call that is lost in the text is of no use.
-    failed_kinds = [kind for kind, verdict in verdicts.items() if verdict == "no" or (is_native and verdict == "other")]
+def _try_ways(backends: Backends, entry: ModelEntry, provider: LLMProvider, prompt: str) -> Trial:
+    """Try each way to request actions."""
+    server = backends.server_profile(entry)
+    trial = WayTrial(
+        entry,
+        prompt,
+        has_json="json" in inspect.signature(type(provider)).parameters,
+        make=backends.make_provider,
+        ask=backends.complete_once,
+        refused_parts=lambda: server.rejected_parts(entry.model),
+    )
+    ways = trial.try_ways()
+    current_way = NATIVE if has_native_tools(entry, provider) else ACTIONS if provider.takes_schema else PLAIN
+    (current_result,) = [result for result in ways if result.way == current_way.name]
+    best = choose_way(ways, current_way.name)
+    (native,) = [result for result in ways if result.way == NATIVE.name]
+    calls = native.verdicts.get("tool")
+    remark = next(iter(current_result.remarks.values()), "")
     return Trial(
         provider=entry.provider,
-        model=next((reply.model for reply in replies if reply.model), entry.model),
-        text=replies[0].text,
-        problem=remarks[failed_kinds[0]] if failed_kinds else "",
+        model=next((reply.model for _, reply in trial.replies.values() if reply.model), entry.model),
+        text=next((reply.text for _, reply in trial.replies.values()), ""),
+        problem="" if current_result.is_valid else remark,
         takes_schema=provider.takes_schema,
-        calls_tools=is_native,
-        verdicts=verdicts,
-        remarks=remarks,
-        **_sum_usage(usages),
+        calls_tools=None if calls in ("never", "-", None) else calls == "yes",
+        ways=ways,
+        own=current_way.name,
+        line={} if best is None or best is current_result else best.line,
+        **_sum_usage([compute_usage(entry, request.messages, reply) for request, reply in trial.replies.values()]),
     )
 
 
@@ -173,8 +191,7 @@ def _sum_usage(usages: Sequence[Usage]) -> dict[str, Any]:
 
 def _try_contract(backends: Backends, entry: ModelEntry, provider: LLMProvider) -> Trial:
     """Try a prompt with the full contract, for an entry with such a setting."""
-    messages: list[Message] = [*full_prefix(TEST_AGENT, ()), {"role": "user", "content": QUESTION}]
-    request = _build_request(entry, messages, _SCHEMA if provider.takes_schema else None)
+    request = _build_request(entry, takes_schema=provider.takes_schema)
     reply = backends.complete_once(entry, request)
     return Trial(
         provider=entry.provider,
@@ -182,17 +199,18 @@ def _try_contract(backends: Backends, entry: ModelEntry, provider: LLMProvider) 
         text=reply.text,
         problem=_describe_problem(reply),
         takes_schema=provider.takes_schema,
-        calls_tools=False,
+        calls_tools=None,
         **_sum_usage([compute_usage(entry, request.messages, reply)]),
     )
 
 
-def _build_request(entry: ModelEntry, messages: list[Message], schema: dict[str, Any] | None) -> Request:
+def _build_request(entry: ModelEntry, *, takes_schema: bool) -> Request:
+    question: Message = {"role": "user", "content": QUESTION}
     return Request(
         model_name=entry.model,
-        messages=messages,
+        messages=[*full_prefix(TEST_AGENT, ()), question],
         temperature=entry.temperature,
-        schema=schema,
+        schema=_SCHEMA if takes_schema else None,
         max_output_tokens=entry.max_output_tokens,
         deadline_s=entry.deadline_s,
         agent=TEST_AGENT.name,
@@ -206,6 +224,17 @@ def _describe_problem(reply: Reply) -> str:
     except (ContractError, ProviderError) as error:
         return error.message
     return ""
+
+
+def write_model_entry(base: OrgPath, key: str, keys: dict[str, Any]) -> None:
+    """Set keys of an entry in `config/models.json`; all other text stays unchanged."""
+    with edit_file(base, paths.MODELS_FILE) as models_file:
+        raw = models_file.raw
+        if key not in parse(raw, allow_bom=True):  # a built-in key without an entry
+            raw = set_json_value(raw, [key], get_builtin_entry(base, key))
+        for name, value in keys.items():
+            raw = set_json_value(raw, [key, name], value)
+        models_file.publish(raw)
 
 
 _SCHEMA = reply_schema(kinds=KINDS, tools={}, max_entries=1)

@@ -1,8 +1,15 @@
-"""First turns of a trial: prompts built and parsed as for a turn of an agent, and verdicts on the replies."""
+"""Ways to request actions from a model in a trial, each with its result: works, failed, or impossible.
+
+A way never can work if the server refuses a required part, or if the entry's own `extra` sends a schema with
+the tools: no reply could then contain a call. If the server accepts everything and the model replies
+otherwise, the way did not work, and a larger model may succeed. The prompts are four kinds of first turns, built
+and parsed as for an agent's turn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -10,13 +17,15 @@ from typing import Any, Literal, NamedTuple
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.contract import TurnReply, parse_reply
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS, MessageKind
-from lemming.kernel.base.errors import ContractError, ProviderError
+from lemming.kernel.base.errors import ContractError, ProviderError, RequestRejected
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.inboxes.inbox import NO_INBOX, Inbox
 from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.providers import Message, Reply, require_usable_finish
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.providers import LLMProvider, Message, Reply, Request, require_usable_finish
 from lemming.kernel.tools import Tool, ToolResult
 from lemming.kernel.turn.forms.form_choice import FormChoice, ModelFeatures, choose_form, make_first_messages
 from lemming.kernel.turn.forms.form_user_message import describe_user_message
@@ -27,9 +36,28 @@ from lemming.kernel.turn.prompt_prefix import describe_native_tools
 from lemming.kernel.turn.reply_schemas import PayloadSchema
 from lemming.kernel.turn.turn_values import Answer
 
-Verdict = Literal["yes", "other", "no"]
-"""`other`: a valid reply that does something else than the question is for."""
-VERDICT_LABELS: Mapping[Verdict, str] = {"yes": "yes", "other": "did not", "no": "invalid"}
+Verdict = Literal["yes", "other", "no", "never", "-"]
+"""`other`: a valid reply that does something else than the question is for. `-`: not asked, as the way never can."""
+
+VERDICT_LABELS: Mapping[Verdict, str] = {"yes": "yes", "other": "did not", "no": "invalid", "never": "never", "-": "-"}
+_SCHEMA_FIELDS = ("response_format", "text", "output_config", "format", "grammar", "json_schema",
+                  "guided_json", "structured_outputs")  # fmt: skip
+"""Fields of requests by which servers hold a whole reply to a schema."""
+
+
+class Way(NamedTuple):
+    """A way to request actions. `needs`: the required part of a request."""
+
+    name: str
+    takes_schema: bool
+    calls_tools: bool
+    needs: str = ""
+
+
+ACTIONS = Way("actions under a schema", True, False, "json_schema")
+NATIVE = Way("native tools, no schema", True, True, "tools")
+PLAIN = Way("neither of the two", False, False)
+
 
 PERSON, TESTER = "human", "tester"
 READERS = ("billing", "sales", "tech")
@@ -167,15 +195,154 @@ def _make_prompt_input(agent: Agent, prompt: TrialPrompt) -> PromptInput:
     return PromptInput(agent=agent, tick=1, inbox=Inbox((entry,), (), (), 0, ReadMark()))
 
 
-def rate_reply(prompt: TrialPrompt, trial_request: TrialRequest, reply: Reply) -> tuple[Verdict, str]:
+WAYS = (ACTIONS, NATIVE, PLAIN)
+
+
+@dataclass(frozen=True)
+class WayResult:
+    """Result of a way: a verdict for each prompt, with a remark for each verdict other than "yes"."""
+
+    way: str
+    verdicts: dict[str, Verdict]
+    remarks: dict[str, str] = field(default_factory=dict)
+    line: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_valid(self) -> bool:
+        """True if every reply was valid. A native call lost in the text does not count."""
+        return all(
+            verdict == "yes" or (verdict == "other" and self.way != NATIVE.name) for verdict in self.verdicts.values()
+        )
+
+    @property
+    def is_complete(self) -> bool:
+        """True if every reply fulfilled the prompt."""
+        return all(verdict == "yes" for verdict in self.verdicts.values())
+
+
+@dataclass
+class WayTrial:
+    """Trial of the ways with the model of an entry. An equal prompt is sent once for all ways.
+
+    `make` builds the provider of an entry, `ask` sends a request, and `refused_parts` returns the request parts refused
+    by the server. `prompt` is the entry's prompt setting. `has_json`: the provider supports the option `json`.
+    """
+
+    entry: ModelEntry
+    prompt: str
+    has_json: bool
+    make: Callable[[ModelEntry], LLMProvider]
+    ask: Callable[[ModelEntry, Request], Reply]
+    refused_parts: Callable[[], Collection[str]]
+    replies: dict[bytes, tuple[Request, Reply]] = field(default_factory=dict)
+
+    def try_ways(self) -> list[WayResult]:
+        """Try all ways and return the results. Raises: the error of a server without any usable answer."""
+        return [self._try_way(way) for way in WAYS]
+
+    def _try_way(self, way: Way) -> WayResult:
+        entry_keys = self._build_entry_keys(way)
+        entry = replace(self.entry, **entry_keys)
+        provider = self.make(entry)
+        if reason := self._find_obstacle(way, entry, provider):
+            return _make_never_result(way, reason, entry_keys)
+        verdicts: dict[str, Verdict] = {}
+        remarks: dict[str, str] = {}
+        for prompt in TRIAL_PROMPTS:
+            abilities = ModelFeatures(way.takes_schema and provider.takes_schema, way.calls_tools, self.prompt)
+            trial_request = build_prompt(prompt, abilities, entry.max_output_tokens)
+            try:
+                reply = self._get_reply(entry, trial_request)
+            except RequestRejected as error:
+                if prompt is TRIAL_PROMPTS[0]:  # the first prompt needs only a text
+                    raise
+                return _make_never_result(way, f"the server refuses it: {error.message}", entry_keys, verdicts)
+            if reason := self._find_refusal(way, reply):
+                return _make_never_result(way, reason, entry_keys, verdicts)
+            verdicts[prompt.kind], remark = _rate_reply(
+                prompt.is_fulfilled, trial_request, reply, natively=way.calls_tools
+            )
+            if remark:
+                remarks[prompt.kind] = remark
+        return WayResult(way.name, verdicts, remarks, entry_keys)
+
+    def _build_entry_keys(self, way: Way) -> dict[str, Any]:
+        """Return the entry keys for a way, where different from the current entry."""
+        entry_keys: dict[str, Any] = {"tools": "native" if way.calls_tools else "contract"}
+        options = {key: value for key, value in self.entry.options.items() if key != "json"}
+        if not self.has_json or way.calls_tools:
+            return entry_keys
+        if not way.takes_schema:
+            options["json"] = "text"
+        elif not self.make(replace(self.entry, options=options)).takes_schema:
+            options["json"] = "schema"
+        return entry_keys if options == self.entry.options else {**entry_keys, "options": options}
+
+    def _find_obstacle(self, way: Way, entry: ModelEntry, provider: LLMProvider) -> str:
+        """Return the reason this entry cannot use a way, or an empty string."""
+        if way.calls_tools and not provider.takes_tools:
+            return f"{entry.provider} does not accept tools"
+        if way is ACTIONS and not provider.takes_schema:
+            return f"{entry.provider} does not accept a schema"
+        is_left_out = "json_schema" in self.refused_parts()
+        if not way.takes_schema and provider.takes_schema and not self.has_json and not is_left_out:
+            return f"no option of {entry.provider} leaves the schema out"
+        extra = entry.options.get("extra") or {}
+        if way.calls_tools and (conflicting := [name for name in _SCHEMA_FIELDS if extra.get(name) is not None]):
+            return f"options.extra sends {conflicting[0]} with the tools; under a schema the model cannot call tools"
+        return ""
+
+    def _find_refusal(self, way: Way, reply: Reply) -> str:
+        """Return the server's refusal of a required part, or an empty string."""
+        refusals = {error.refused: error.message for error in reply.earlier if isinstance(error, RequestRejected)}
+        if way.needs and (way.needs in refusals or way.needs in self.refused_parts()):
+            part = "tools" if way is NATIVE else "schema"
+            return f"the server does not accept {part}: {refusals.get(way.needs, 'it rejected it before')}"
+        return ""
+
+    def _get_reply(self, entry: ModelEntry, trial_request: TrialRequest) -> Reply:
+        key = dump_compact([trial_request.messages, trial_request.choice.schema])
+        if key not in self.replies:
+            request = Request(
+                model_name=entry.model,
+                messages=trial_request.messages,
+                temperature=entry.temperature,
+                schema=trial_request.choice.schema,
+                max_output_tokens=entry.max_output_tokens,
+                deadline_s=entry.deadline_s,
+                agent=TESTER,
+            )
+            self.replies[key] = request, self.ask(entry, request)
+        return self.replies[key][1]
+
+
+def _rate_reply(
+    is_fulfilled: Callable[[Any], bool], trial_request: TrialRequest, reply: Reply, *, natively: bool
+) -> tuple[Verdict, str]:
     """Return the verdict on a reply, with a remark for any verdict other than "yes"."""
     excerpt = " ".join(reply.text.split())[:160]
     try:
         turn_reply = trial_request.interpret(reply)
     except (ContractError, ProviderError) as error:
         return "no", f"{error.message}: {excerpt}"
-    if not prompt.is_fulfilled(turn_reply):
+    if not is_fulfilled(turn_reply):
         return ("other", f"valid, and does something else: {excerpt}" if excerpt else "valid, and does something else")
-    if trial_request.choice.form.style == "native" and not reply.calls:
+    if natively and trial_request.choice.form.style == "native" and not reply.calls:
         return "other", f"the call is written as text: {excerpt}"
     return "yes", ""
+
+
+def _make_never_result(
+    way: Way, reason: str, entry_keys: dict[str, Any], verdicts: dict[str, Verdict] | None = None
+) -> WayResult:
+    """Return the result of a way without a chance. Earlier verdicts stay; further prompts were not sent."""
+    earlier_verdicts = verdicts or {}
+    open_kinds = [question.kind for question in TRIAL_PROMPTS if question.kind not in earlier_verdicts]
+    all_verdicts: dict[str, Verdict] = {**earlier_verdicts, **dict.fromkeys(open_kinds, "-"), open_kinds[0]: "never"}
+    return WayResult(way.name, all_verdicts, {open_kinds[0]: reason}, entry_keys)
+
+
+def choose_way(results: list[WayResult], current: str) -> WayResult | None:
+    """Choose the best way for an entry: complete, then valid results, else None. The current way wins a draw."""
+    valid_results = [result for result in results if result.is_valid]
+    return min(valid_results, key=lambda result: (not result.is_complete, result.way != current), default=None)

@@ -1,4 +1,4 @@
-"""`lemming models test`: what a model does with four first turns, and what its server refuses."""
+"""`lemming models test`: which way of calling tools works, what a server never takes, and the line for it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lemming.operations.trial_forms import TRIAL_PROMPTS, build_prompt
 from lemming.testing import journal_lines, make_org, resume
 
 KINDS = ["answer", "form", "tool", "send"]
+ACTIONS, NATIVE, PLAIN = "actions under a schema", "native tools, no schema", "neither of the two"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,8 +53,8 @@ class Trial:
         found: dict[str, Any] = json.loads(self.run("--json").out)
         return found
 
-    def verdicts(self) -> list[str]:
-        return [self.json()["verdicts"][kind] for kind in KINDS]
+    def verdicts(self) -> dict[str, list[str]]:
+        return {way["way"]: [way["verdicts"][kind] for kind in KINDS] for way in self.json()["ways"]}
 
 
 @pytest.fixture
@@ -62,59 +63,82 @@ def trial(base: Path, lemming: Lemming, server: ModelServer) -> Trial:
     return Trial(base, lemming, server)
 
 
-def test_a_model_that_does_everything_is_of_use(trial: Trial, server: ModelServer) -> None:
-    trial.line("llamacpp", usd_per_million_input_tokens=1, usd_per_million_output_tokens=1)
-    ran = trial.run()
+def test_a_model_that_does_everything_keeps_its_line(trial: Trial) -> None:
+    trial.line("llamacpp")
+    ran = trial.run("--write")
     assert ran.status == 0
-    assert [line.split() for line in ran.out.splitlines()][1:5] == [[kind, "yes"] for kind in KINDS]
-    server.received.clear()
+    assert "works as it is" in ran.out
+    rows = [line for line in ran.out.splitlines() if line.startswith((ACTIONS, NATIVE, PLAIN))]
+    assert [row.split("  ")[-1].split()[-1] for row in rows] == ["line", "yes", "yes"]
+    assert "tools" not in json.loads((trial.base / "config/models.json").read_text())["real"]
+
+
+def test_the_same_question_is_asked_once_whatever_ways_have_it(trial: Trial, server: ModelServer) -> None:
+    trial.line("llamacpp", usd_per_million_input_tokens=1, usd_per_million_output_tokens=1)
     found = trial.json()
-    assert len(server.received) == 4
-    assert (found["input_tokens"], found["output_tokens"], found["is_of_use"]) == (40, 8, True)
-    assert found["cost_usd"] == pytest.approx(48e-6)
+    assert len(server.received) == 9  # answer once, form twice, tool and send three times each
+    assert (found["input_tokens"], found["output_tokens"]) == (90, 18)
+    assert found["cost_usd"] == pytest.approx(108e-6)
 
 
-def test_a_server_that_refuses_tools_is_named_and_a_model_that_calls_none_did_not(
+def test_a_server_that_refuses_tools_never_can_and_one_that_takes_them_did_not(
     trial: Trial, server: ModelServer
 ) -> None:
     trial.line("openai")
     server.refuses = ("tools",)
-    refused = trial.json()
-    assert (refused["calls_tools"], refused["left_out"]) == (False, ["tools"])
+    assert trial.verdicts()[NATIVE] == ["yes", "yes", "never", "-"]
+    assert "does not support tools" in trial.run().out
     server.refuses, server.calls = (), "never"
-    assert trial.verdicts() == ["yes", "yes", "other", "other"]
-    assert '"tools": "contract" in its line' in trial.run().out
+    assert trial.verdicts()[NATIVE] == ["yes", "yes", "other", "other"]
 
 
 def test_a_call_that_is_written_as_text_is_no_native_call(trial: Trial, server: ModelServer) -> None:
     trial.line("openai")
     server.calls = "as text"
-    assert trial.verdicts() == ["yes", "yes", "other", "other"]
-    ran = trial.run()
-    assert ran.status == 1
-    assert "the call is written as text" in ran.out
-    trial.line("openai", tools="contract")
+    assert trial.verdicts()[NATIVE] == ["yes", "yes", "other", "other"]
+    assert "the call is written as text" in trial.run().out
+
+
+def test_the_line_that_works_is_written_and_nothing_else(trial: Trial, server: ModelServer) -> None:
+    trial.line("openai", max_output_tokens=99)
+    server.refuses = ("tools",)
+    assert trial.run().status == 1
+    before = json.loads((trial.base / "config/models.json").read_text())
+    ran = trial.run("--write")
+    assert ran.status == 0
+    after = json.loads((trial.base / "config/models.json").read_text())
+    assert after == {**before, "real": {**before["real"], "tools": "contract"}}
     assert trial.run().status == 0
 
 
-def test_a_server_without_schemas_is_named(trial: Trial, server: ModelServer) -> None:
+def test_a_server_without_schemas_gets_native_tools(trial: Trial, server: ModelServer) -> None:
+    trial.line("llamacpp")
+    server.refuses, server.is_able = ("response_format",), False
+    assert trial.verdicts()[ACTIONS] == ["yes", "never", "-", "-"]
+    assert trial.json()["line"] == {}  # a form can be had in no way, so no way does all
+
+
+def test_a_server_without_schemas_and_tools_is_asked_by_samples(trial: Trial, server: ModelServer) -> None:
     trial.line("vllm")
-    server.refuses = ("response_format",)
+    server.refuses = ("response_format", "tools")
     found = trial.json()
-    assert (found["takes_schema"], found["left_out"]) == (False, ["json_object", "json_schema"])
+    assert found["line"]["tools"] == "contract"
+    assert found["line"]["options"]["json"] == "text"
+    assert found["line"]["options"]["base_url"] == f"{server.url}/v1"
+
+
+def test_a_line_that_sends_a_schema_of_its_own_can_never_have_calls(trial: Trial, server: ModelServer) -> None:
+    trial.line("openai", options={"extra": {"response_format": {"type": "json_object"}}})
+    assert trial.verdicts()[NATIVE][0] == "never"
+    assert all("tools" not in body for body in server.received)
 
 
 def test_a_model_that_writes_prose_is_of_no_use(trial: Trial, server: ModelServer) -> None:
     trial.line("openai", options={"json": "text"}, tools="contract")
     server.refuses, server.is_able = ("response_format", "tools"), False
-    ran = trial.run()
+    ran = trial.run("--write")
     assert ran.status == 1
-    assert "invalid" in ran.out
-
-
-def test_the_option_of_an_earlier_version_is_named(trial: Trial) -> None:
-    trial.line("llamacpp")
-    assert "docs/models.md" in trial.run("--write").err
+    assert "none of these ways works" in ran.out
 
 
 def test_a_trial_asks_what_a_turn_asks(server: ModelServer, lemming: Lemming, base: Path) -> None:
