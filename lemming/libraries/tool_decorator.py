@@ -38,6 +38,7 @@ class ToolDeclaration:
     timeout_s: float | None = None
     attempts: int = 3
     on_error: OnError = "return"
+    cache_ticks: int = 0
     independent: bool = False
     parallel: bool = False
     reads: Sequence[str] | None = None
@@ -57,6 +58,8 @@ class ToolDeclaration:
             raise ValueError(f"@tool: timeout_s must be more than 0, got {self.timeout_s}")
         if not 1 <= self.attempts <= 10:
             raise ValueError(f"@tool: attempts must be from 1 to 10, got {self.attempts}")
+        if self.cache_ticks < 0:
+            raise ValueError(f"@tool: cache_ticks must be at least 0, got {self.cache_ticks}")
         if self.parallel and (not self.repeatable or self.on_error == "stop"):
             raise ValueError(f"@tool: parallel=True {NEEDS}")
         for places in (self.reads, self.writes):
@@ -80,6 +83,7 @@ class ToolOptions(TypedDict, total=False):
     timeout_s: float | None
     attempts: int
     on_error: OnError
+    cache_ticks: int
     independent: bool
     parallel: bool
     reads: Sequence[str] | None
@@ -111,8 +115,6 @@ def tool(function: Any = None, /, **options: Any) -> Any:
     """
     option_names = [option_field.name for option_field in fields(ToolDeclaration)]
     for key in options:
-        if key == "cache_ticks":
-            raise TypeError("@tool takes no 'cache_ticks' any more: keep the result in ctx.state")
         if key not in option_names:
             raise TypeError(
                 f"@tool takes no {key!r}{_hint_suffix(did_you_mean(key, option_names))}; it takes {', '.join(option_names)}"

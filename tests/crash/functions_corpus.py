@@ -13,7 +13,7 @@ from lemming.testing import make_org, resume, say
 CODE = """
 from lemming.tools import RecoverableError, ToolContext, ToolResult, tool
 
-@tool(repeatable=True, process=False, reads=["shared"], writes=[])
+@tool(repeatable=True, process=False, reads=["shared"], writes=[], cache_ticks=1)
 def look(ctx: ToolContext, name: str) -> str:
     file = ctx.base / "shared" / name
     return file.read_text() if file.exists() else "nothing"
@@ -38,7 +38,7 @@ def tally(ctx: ToolContext, name: str) -> int:
     ctx.memory[f"seen.{name}"] = ctx.call_id
     return len(ctx.state)
 
-@tool(repeatable=True, process=False, independent=True, parallel=True)
+@tool(repeatable=True, process=False, independent=True, parallel=True, cache_ticks=3)
 def price(ctx: ToolContext, name: str) -> str:
     return f"{name} {ctx.idempotency_key}"
 

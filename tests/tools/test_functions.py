@@ -346,9 +346,20 @@ def test_a_call_that_is_tried_again_is_given_what_it_was_given_first(shop: Works
     assert (drained["output"], drained["attempts"]) == ("b,a", 2)
 
 
-def test_an_option_of_an_earlier_version_is_named() -> None:
-    with pytest.raises(TypeError, match="no 'cache_ticks' any more: keep the result"):
-        tool(cache_ticks=1)  # type: ignore[call-overload]
+def test_a_kept_result_is_given_without_a_call_for_as_long_as_it_says(shop: Workshop) -> None:
+    shop.file(
+        """
+        @tool(cache_ticks=1, repeatable=True)
+        def price(ctx: ToolContext, of: str) -> str:
+            return f"{of} at tick {ctx.tick}"
+        """
+    )
+    for tick in range(1, 4):
+        shop.run(call("price", of="tea"), call("price", of="rum"))
+        said = [record["output"] for record in shop.finished(tick)]
+        asked = 1 if tick <= 2 else 3
+        assert said == [f"tea at tick {asked}", f"rum at tick {asked}"]
+    assert len(load_memory(shop.base, "ada", "cache.price")) == 2
 
 
 def test_a_function_registered_in_a_test_runs_on_a_thread() -> None:

@@ -294,17 +294,33 @@ def count(ctx: ToolContext, name: str) -> int:
 def note(ctx: ToolContext, name: str) -> str:
     ctx.memory["names"] = [*ctx.memory.get("names", []), name]
     return " ".join(ctx.memory["names"])
+
+@tool(tool_class="read", repeatable=True, independent=True, parallel=True, process=False, cache_ticks=9)
+def price(name: str) -> str:
+    with open(LIST, "a") as file:
+        file.write(name)
+    return f"{name} costs much"
 """
 IN_A_ROW = [call(name, name=letter) for name in ("count", "note") for letter in "abcd"]
+PRICES = [call("price", name=letter) for letter in "abcdabcdab"]
 
 
 @pytest.mark.parametrize("most", [1, 2, 8])
 def test_calls_that_keep_something_see_what_those_before_them_kept(tmp_path: Path, most: int) -> None:
     shop = Workshop(tmp_path / "org", max_parallel=most)
-    shop.file(KEPT)
+    shop.file(f"LIST = {str(tmp_path / 'paid')!r}\n{KEPT}")
     shop.run(*IN_A_ROW)
     told = ["1", "2", "3", "4", "a", "a b", "a b c", "a b c d"]
     assert [it["output"] for it in shop.finished()] == told
+    shop.org.close()
+
+
+@pytest.mark.parametrize("most", [1, 2, 8])
+def test_a_result_that_is_kept_is_paid_for_once(tmp_path: Path, most: int) -> None:
+    shop = Workshop(tmp_path / "org", max_parallel=most)
+    shop.file(f"LIST = {str(tmp_path / 'paid')!r}\n{KEPT}")
+    shop.run(*PRICES)
+    assert (tmp_path / "paid").read_text() == "abcd"
     shop.org.close()
 
 
@@ -314,7 +330,7 @@ def test_after_a_kill_they_see_the_same(tmp_path: Path, most: int) -> None:
     script = [{"reply": say("working", tool_calls=IN_A_ROW)}]
     for point in range(1, 80, 1 if EVERYTHING else 7):
         shop = Workshop(tmp_path / f"{point}", durability="tick", max_parallel=most)
-        shop.file(KEPT)
+        shop.file(f"LIST = {str(tmp_path / 'paid')!r}\n{KEPT}")
         make_org(shop.base, shop.resume(), script=script, org=shop.settings)
         try:
             with crash_at(point):

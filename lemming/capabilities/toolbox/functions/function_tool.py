@@ -7,6 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, InvalidArguments
-from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.base.redaction.secrets import redact_json, redact_untrusted
+from lemming.kernel.base.jsontext import did_you_mean, dump_compact
+from lemming.kernel.base.redaction.secrets import redact_json, redact_untrusted, redact_values
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.logging_config import EngineLog
@@ -69,11 +70,12 @@ class FunctionTool(Tool):
         self.attempts = declaration.attempts if declaration.repeatable else 1
         self.success_is_news = declaration.success_is_news
         # The state of one call is for the next: such calls run one after the other.
-        self.parallel = declaration.parallel and not can_share_state(function, self.signature.contexts)
+        is_sequential = declaration.cache_ticks > 0 or can_share_state(function, self.signature.contexts)
+        self.parallel = declaration.parallel and not is_sequential
         self.is_independent = declaration.independent or declaration.writes is not None
         self.location = (location or find_location(function)) if declaration.process else None
         self.keeps_deadline = self.location is not None
-        self.own_memories = [f"state.{self.name}"] if self.signature.contexts else []
+        self.own_memories = self._list_own_memories()
         self.place_arguments = self._get_path_arguments()
 
     def _get_path_arguments(self) -> Sequence[str]:
@@ -87,6 +89,10 @@ class FunctionTool(Tool):
                 )
                 raise InvalidToolFunction(message, where=self.where, hint=hint)
         return tuple(self.declared.places)
+
+    def _list_own_memories(self) -> Sequence[str]:
+        state_keys = [f"state.{self.name}"] if self.signature.contexts else []
+        return [*state_keys, function_effects.cache_memory_key(self.name)] if self.declared.cache_ticks else state_keys
 
     @property
     def definition(self) -> Any:
@@ -147,11 +153,16 @@ class FunctionTool(Tool):
         return FunctionSpec(self.function, self.name, contexts, attempts, self.base, self.parse_native)
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-        """Run the call, in a separate process if possible."""
+        """Return a cached result, or run the call, in a separate process if possible."""
         context = make_call_context(context, self.name)
+        ticks = self.declared.cache_ticks
+        if ticks and (cached := function_effects.get_cached_result(context, arguments, ticks)) is not None:
+            return cached
         function_result = self._run_call(context, arguments)
         _log_call(self, context, function_result)
         result = function_effects.attach_effects(self, context, function_result)
+        if ticks and result.success:
+            result = function_effects.cache_result(context, arguments, result, ticks)
         return result if result.success else replace(result, on_error=self.on_error)
 
     def _run_call(self, context: ToolContext, arguments: dict[str, Any]) -> FunctionResult:
@@ -230,6 +241,7 @@ def can_share_state(function: Callable[..., Any], contexts: Collection[str]) -> 
 
 
 # --- the effects of a call: memories, entries, and a long result as a file -----------------------
+# Results may be cached for some ticks. The cache is a memory of the agent, `cache.<tool>`, which a person can read and delete.
 
 RESULTS_FOLDER = "tool_results"
 SAVED_LIMIT_BYTES = 1 << 20
@@ -300,3 +312,47 @@ def _without_file_access(context: ToolContext) -> ToolContext:
 def _with_access(context: ToolContext, access: FileAccess) -> ToolContext:
     permissions = replace(context.agent.permissions, file_access=access)
     return replace(context, agent=replace(context.agent, permissions=permissions))
+
+
+# --- results that are kept for some ticks ---------------------------------------------------------
+
+MAX_CACHED_RESULTS, MAX_CACHED_CHARS = 50, 100_000
+
+
+def cache_memory_key(tool: str) -> str:
+    """Return the key of the memory with a tool's cached results."""
+    return f"cache.{tool}"
+
+
+def get_cached_result(context: ToolContext, arguments: Mapping[str, Any], ticks: int) -> ToolResult | None:
+    """Return the cached result of an earlier call with the same arguments, at most `ticks` ticks old, or None."""
+    cached = _load_cache(context, ticks).get(_arguments_digest(arguments))
+    return ToolResult(True, cached["output"]) if cached else None
+
+
+def cache_result(context: ToolContext, arguments: Mapping[str, Any], result: ToolResult, ticks: int) -> ToolResult:
+    """Return a result with an effect that caches the result and evicts expired and excess results."""
+    cache_entry = {"tick": context.tick, "args": dict(arguments), "output": redact_values(result.output)}
+    cache = {**_load_cache(context, ticks), _arguments_digest(arguments): cache_entry}
+    newest = sorted(cache.items(), key=lambda item: item[1]["tick"], reverse=True)[:MAX_CACHED_RESULTS]
+    while len(newest) > 1 and sum(len(dump_compact(item)) for item in newest) > MAX_CACHED_CHARS:
+        newest.pop()
+    effect = make_memory_effect(context.agent.name, cache_memory_key(context.tool), dict(sorted(newest)), context.now)
+    return replace(result, effects=(*result.effects, effect))
+
+
+def _load_cache(context: ToolContext, ticks: int) -> dict[str, dict[str, Any]]:
+    """Return the cached results within the age limit. Foreign values in the memory are ignored."""
+    memory_value = context.memory.get(cache_memory_key(context.tool))
+    return {
+        digest: item
+        for digest, item in (memory_value.items() if isinstance(memory_value, dict) else ())
+        if isinstance(item, dict)
+        and isinstance(item.get("output"), str)
+        and isinstance(item.get("tick"), int)
+        and 0 <= context.tick - item["tick"] <= ticks
+    }
+
+
+def _arguments_digest(arguments: Mapping[str, Any]) -> str:
+    return sha256(dump_compact(dict(sorted(arguments.items())))).hexdigest()[:16]
