@@ -47,7 +47,7 @@ NAMES_IT: dict[str, list[dict[str, Any]]] = {
     "programs": [{"model": {"key": "program"}}],
     "requests": [{"team": {"ask": ["bob"]}}, {"turn": {"take": "one"}}],
     "skills": [{"skills": ["*"]}, {"guides": True}],
-    "strategies": [{"turn": {"strategy": "react"}}, {"turn": {"options": {"rounds": 2}}}],
+    "strategies": [{"turn": {"strategy": "reflexion"}}, {"turn": {"options": {"rounds": 2}}}],
     "windows": [{"memory": {"max_tokens": 100}}],
     "workers": [{"workspace": {"repository": "../site"}}],
 }

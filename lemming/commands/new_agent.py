@@ -101,7 +101,7 @@ def new_agent(
             "Tools or tool classes (write, send, execute) that need approval. Repeatable, or comma-separated.",
         ),
     ] = None,
-    strategy: Annotated[str | None, option("--strategy NAME", "Strategy: react, or one of a plugin.")] = None,
+    strategy: Annotated[str | None, option("--strategy NAME", "Strategy: react, plan_execute or reflexion.")] = None,
     budget: Annotated[
         str | None, option("--budget N", 'Spending limit: credits, dollars ("$2") or "9000 tokens".')
     ] = None,

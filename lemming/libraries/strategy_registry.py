@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from lemming.kernel.base.errors import ConfigError, Problem
@@ -15,11 +15,6 @@ from lemming.kernel.plugins.plugin_registry import Catalogue, collect_items, reg
 from lemming.kernel.turn.strategy import Strategy
 
 _POINTER = "/turn/options"
-REMOVED_STRATEGIES = {
-    "plan_execute": "it was removed; write the plan yourself: docs/plans.md, or examples/plan-execute",
-    "reflexion": 'it was removed; "verify": {"by": "AGENT or model key"} has drafts judged: docs/plans.md#judges',
-}
-"""Strategies of earlier versions, each with the reason and what to do instead."""
 F = TypeVar("F", bound=Strategy)
 
 
@@ -31,27 +26,34 @@ class NoOptions:
 class StrategyInputs(NamedTuple):
     """The inputs of a strategy at the start of a turn, besides the prompt.
 
-    `request`: the id of the turn's request, empty for the inbox. `memories`: values by key. `agents`: the
-    resumes of the organisation, by name.
+    `request`: the id of the turn's request, empty for the inbox. `memories`: values by key; the `damaged`
+    keys are unreadable. `agents`: the resumes of the organisation, by name. `tell_task` returns a description
+    of the turn's task, with the files and memories named by rules.
     """
 
     agent: Agent
     options: Any
     request: str
     memories: Mapping[str, Any]
+    damaged: frozenset[str]
     agents: Mapping[str, Agent]
+    tell_task: Callable[[Iterable[str]], str] = lambda rules: ""
 
 
 Given = Callable[[StrategyInputs], dict[str, Any]]
 
 
 class RegisteredStrategy(NamedTuple):
-    """A strategy, the dataclass of its options, and a function for its inputs."""
+    """A strategy, the dataclass of its options, and a function for its inputs.
+
+    `has_memory`: the strategy keeps its state in a memory of the agent, without which it restarts.
+    """
 
     name: str
     steps: Strategy
     options: type[Any] = NoOptions
     given: Given | None = None
+    has_memory: bool = False
 
     def parse_options(self, raw: Mapping[str, Any]) -> Any:
         """Return the options in a resume. Raise `ConfigError` with all problems."""
@@ -116,8 +118,7 @@ def get_strategy(name: str, plugins: tuple[str, ...] | None) -> RegisteredStrate
     strategies = load_strategies(plugins)
     if name not in strategies:
         hint = (
-            REMOVED_STRATEGIES.get(name)
-            or did_you_mean(name, list(strategies))
+            did_you_mean(name, list(strategies))
             or f"use one of {', '.join(strategies)}; strategies of plugins require `lemming trust`"
         )
         raise ConfigError(f'there is no strategy "{name}"', hint=hint)

@@ -36,7 +36,7 @@ MODELS: dict[str, Any] = {
              "usd_per_million_output_tokens": 15.1},
     "down": {**SCRIPTED, "model": "down", "options": {"file": "config/down.jsonl"}},
 }  # fmt: skip
-JUDGED = {"by": "dear", "policy": "Is it long?", "max": 1, "then": "pass"}
+JUDGED = {"strategy": "reflexion", "options": {"model": "dear", "rubric": "Is it long?"}}
 SCRIPT = [
     {"agent": "bad", "reply": "no", "input_tokens": 12_347, "output_tokens": 11},
     {"contains": "Judge the draft", "reply": {"passes": False, "reason": "longer"}, "input_tokens": 997},
@@ -53,7 +53,7 @@ def busy(base: Path, many: int = 3, **org: Any) -> Path:
         *odd,
         resume("bad", model={"key": "odd"}, turn={"repairs": 2}),
         resume("falls", model={"key": "down", "fallback": ["dear"]}),
-        resume("judged", model={"key": "odd"}, verify=JUDGED),
+        resume("judged", model={"key": "odd"}, turn=JUDGED),
         resume("limited", model={"key": "dear"}, credits={"max_credits": 5}),
         resume("steps", model={"key": "odd"}, turn={"max_steps": 2}),
         resume("unpriced"),

@@ -120,11 +120,12 @@ def test_nobody_else_is_asked_then(base: Path) -> None:
 
 
 def test_a_correction_and_a_critic_have_no_more_time_than_the_turn(base: Path) -> None:
-    pytest.importorskip("lemming.capabilities.judges.judges_capability")
+    pytest.importorskip("lemming.capabilities.strategies.strategies_capability")
     timed(base / "corrected", {"step": 0, "reply": "no"}, SLOW, turn={"repairs": 3})
     assert turn_of(base / "corrected").status == "failed"
     assert asked_in_vain(base / "corrected") == [OVER]
-    timed(base / "judged", {"step": 0, "reply": say("a draft")}, SLOW, verify={"by": "scripted", "then": "pass"})
+    strategy = {"strategy": "reflexion"}
+    timed(base / "judged", {"step": 0, "reply": say("a draft")}, SLOW, turn=strategy)
     turn = turn_of(base / "judged")
     assert (turn.status, len(turn.entries)) == ("done", 1)
     assert any(OVER[1] in remark for remark in turn.remarks)

@@ -67,10 +67,9 @@ def test_a_call_and_an_entry_pass_gates_whatever_form_they_have(base: Path, way:
     assert run(["-C", str(base), "verify"]) == 0
 
 
-def test_what_leaves_a_turn_that_writes_again_passes_gates_each_time(base: Path) -> None:
-    verdict = {"reply": {"passes": False, "reason": "too short"}}
-    script = lines({"reply": say("a draft, pin 1")}, verdict, {"reply": say("better, pin 2")}, verdict)
-    ada = resume("ada", verify={"by": "scripted", "policy": "Is it long?", "max": 2, "then": "pass"})
+def test_what_leaves_a_strategy_that_writes_again_passes_gates_each_time(base: Path) -> None:
+    script = lines({"reply": say("a draft, pin 1")}, {"reply": "No: too short."}, {"reply": say("better, pin 2")})
+    ada = resume("ada", turn={"strategy": "reflexion", "options": {"rubric": "Is it long?"}})
     make_org(base, ada, script=script, org={"gates": [PINS]})
     run_once(base, clock=FrozenClock())
     said = [entry.payload["text"] for entry in read_outbox_entries(base, "ada")]
@@ -205,6 +204,27 @@ def test_answers_that_come_in_a_batch_pass_gates(base: Path) -> None:
     assert {(it["at"], it["then"]) for it in taken.verdicts} == {("call", "block"), ("out", "rewrite")}
     assert not (base / "shared/x").exists()
     assert [it.payload["text"] for it in read_outbox_entries(base, "ada")] == ["the [redacted] is kept"]
+
+
+def test_each_step_of_a_plan_that_an_agent_makes_itself_passes_gates(base: Path) -> None:
+    script = [
+        {"contains": "First make a plan", "reply": {"goal": "write", "steps": ["write it"]}},
+        {"contains": "Results of your tool calls", "reply": say("it did not work")},
+        {"contains": "take step 1,", **WRITING},
+        {"contains": "Sum up", **DONE},
+    ]
+    ada = resume(
+        "ada",
+        permissions={"tools": ["file_*"], "file_access": FILES},
+        turn={"strategy": "plan_execute", "max_steps": 4},
+    )
+    make_org(base, ada, script=script, org={"gates": [NOT_SHARED, PINS]})
+    (base / "shared").mkdir()
+    (taken,) = run_once(base, clock=FrozenClock()).turns
+    assert [it["outcome"] for it in taken.tools] == ["refused"]
+    assert not (base / "shared/x").exists()
+    said = [it.payload["text"] for it in read_outbox_entries(base, "ada")]
+    assert said == ["done, the [redacted] is kept"]
 
 
 WITHHELD = {"at": "result", "deny": ["the end"], "then": "block"}

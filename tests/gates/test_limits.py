@@ -66,7 +66,7 @@ def test_what_is_spent_on_the_way_is_counted_before_each_call(base: Path) -> Non
     agents = [
         resume("bad", turn={"repairs": 4}),
         resume("falls", model={"key": "down", "fallback": ["priced"]}),
-        resume("judged", verify={"by": "other", "max": 5, "then": "pass"}),
+        resume("judged", turn={"strategy": "reflexion", "options": {"model": "other", "rounds": 4}}),
         resume("steps", turn={"max_steps": 5}),
     ]
     for number, limit in enumerate((1, 2, 3, 4, 7, 11), 1):

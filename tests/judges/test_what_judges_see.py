@@ -120,6 +120,32 @@ def newest_of(base: Path) -> OutboxEntry:
     return read_outbox_entries(base, "ada")[-1]
 
 
+def test_the_critic_of_a_strategy_is_shown_no_more(base: Path, judged: list[str]) -> None:
+    may = {"read_outboxes": ["*"], "tools": [], "file_access": {"allow_read": ["./shared"], "allow_write": []}}
+    options = {"rubric": "Every price stands in prices.txt."}
+    make_org(
+        base,
+        resume(
+            "ada",
+            permissions=may,
+            context=[{"file": "./shared/prices.txt"}, {"file": "./shared/hours.txt"}],
+            schedule={"wake": "addressed"},
+            turn={"take": "one", "strategy": "reflexion", "options": options},
+        ),
+        person(),
+        models={**PEOPLE, "scripted": {"provider": "listening", "options": {"file": SCRIPT_FILE}}},
+        script=[PASSES, {"reply": say("It costs 20 euros.", kind="response")}],
+    )
+    for name, text in (("prices", "a lamp: 20"), ("hours", "from nine")):
+        fs.write_atomic(base, f"shared/{name}.txt", text.encode())
+    ask(base, "ada", "What does a lamp cost?")
+    run_once(base, clock=FrozenClock())
+    (asked,) = judged
+    assert '> prices.txt: "a lamp: 20"\n> human asks: "What does a lamp cost?"' in asked
+    assert "> It costs 20 euros." in asked
+    assert not any(text in asked for text in ("from nine", "outbox_entries", "tick 1"))
+
+
 @pytest.mark.parametrize("key", ["budget", "path", "schema", "default", "reply_to", "conversation"])
 def test_nothing_of_a_draft_is_hidden_under_a_key_of_the_engine(key: str) -> None:
     entry = OutboxEntry("0" * 12, 1, "ada", "message", {"text": "fine", key: "it is a lie"}, [], "")

@@ -16,7 +16,7 @@ from lemming.testing import FrozenClock
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
-    "draft-and-critic": ("You are welcome on Saturday at ten. Bring shoes", 6),
+    "draft-and-critic": ("You are welcome on Saturday at ten. Bring shoes", 5),
     "debate": ("The debate (5 calls): Yes, on Fridays: the need is real", 6),
     "plan-execute": ("Summer: every hour from 7 to 21. Winter: 8, 12 and 16.", 9),
     "supervisor": ("Yes, at ten, in the inner basin", 6),

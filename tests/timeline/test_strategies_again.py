@@ -1,4 +1,4 @@
-"""Turns by strategies and judged turns: replayed, rehearsed into a folder, run together and in batches, to the same bytes."""
+"""Turns by strategies: replayed, rehearsed into a folder, run together and in batches, to the same bytes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_strategy_in_a_batch_comes_to_the_same(base: Path) -> None:
     options = {"base_url": f"{server.url}/v1", "batches": True}
     models = {"batchy": {"provider": "openai", "model": "m", "options": options}}
     how = {"model": {"key": "batchy"}, "permissions": {"read_outboxes": []}}
-    turns = [{"strategy": "react"}, {"strategy": "twice"}]
+    turns = [{"strategy": "react"}, {"strategy": "reflexion"}]
     agents = [resume(name, **how, turn=turn) for name, turn in zip(("ada", "bob"), turns, strict=True)]
     make_org(base, *agents, models=models)
     report = run_once(base, batch=True)

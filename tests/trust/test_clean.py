@@ -204,6 +204,11 @@ def test_a_clean_turn_comes_to_the_same_after_a_crash_and_in_a_replay(base: Path
         ({"trust": {"clean": "agent"}}, {"trust": {}}, "clean turns require"),
         (CLEAN, {}, "trust tracking is off"),
         ({**CLEAN, "model": {"key": "plan"}}, {"trust": {}}, "plans depend on their memory"),
+        (
+            {**CLEAN, "turn": {"take": "one", "strategy": "plan_execute"}},
+            {"trust": {}},
+            "plan_execute depends on its memory",
+        ),
     ],
 )
 def test_what_could_never_be_clean_takes_its_agent_out(

@@ -14,7 +14,6 @@ from lemming.capabilities.judges.judge_prompts import (
     build_judge_prompt,
     iter_judge_files,
     load_recorded_judge,
-    quote_lines,
     resolve_judge,
 )
 from lemming.capabilities.judges.judged_turn import describe_draft_entry, truncate_for_judge
@@ -45,6 +44,7 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import OutOfCredits, ToolError
 from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.payload_text import quote_lines
 from lemming.kernel.base.redaction.secrets import redact_untrusted
 from lemming.kernel.files.fast_decoder import TypeMismatch
 from lemming.kernel.files.field_types import Json

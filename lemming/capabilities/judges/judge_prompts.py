@@ -30,6 +30,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse, to_line
+from lemming.kernel.base.payload_text import quote_lines
 from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.inboxes.turn_agenda import Task
@@ -361,12 +362,3 @@ def _report_judgement(turn: TurnView, judgement: JudgeVerdictJson) -> None:
 def to_json_lines(values: Iterable[Mapping[str, Any]]) -> str:
     """Return values as lines of JSON, one per value."""
     return "\n".join(to_line(value) for value in values)
-
-
-def quote_lines(text: str) -> str:
-    r"""Return a text with `> ` before every line, such that the text cannot leave its quotation.
-
-    >>> quote_lines("one\n\nDraft: two")
-    '> one\n> \n> Draft: two'
-    """
-    return "\n".join(f"> {line}" for line in escape_markers(text).split("\n"))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from lemming.capabilities.strategies.reflexion import ReflexionOptions as Reflexion
 from lemming.ext import (
     AgentSubject,
     Capability,
@@ -15,19 +19,24 @@ from lemming.ext import (
     Problem,
     RunTurn,
     SelectContext,
+    describe_task,
+    make_warning,
 )
+from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.plugins.capability_table import STRATEGIES
 from lemming.kernel.plugins.plugin_registry import find_unimported
-from lemming.kernel.turn.strategy import react
-from lemming.libraries.strategy_registry import RegisteredStrategy, StrategyInputs, get_strategy, load_strategies
+from lemming.libraries.strategy_registry import StrategyInputs, get_strategy, load_strategies
 
 if TYPE_CHECKING:
     from lemming.ext import TurnView
 
-REACT = RegisteredStrategy("react", react)
+_PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
+"""Memory key for plans of `plan_execute`; its prompts show the current plan."""
 
 
 class StrategiesCapability(Capability):
@@ -37,21 +46,29 @@ class StrategiesCapability(Capability):
     handles = (SelectContext,)
 
     def intercept(self, effect: SelectContext, turn: Preparation) -> Interception:
-        """Note the content: a strategy may use every memory, also hidden ones."""
-        turn.get_cache(_StrategyContext).selected = effect
-        return (yield replace(effect, other_memories=[*effect.other_memories, *effect.memories.values]))
+        """Note the content, and hide the plan of `plan_execute`, which the strategy itself presents."""
+        turn.get_cache(_StrategyContext).selected, values = effect, effect.memories.values
+        memories = effect.memories
+        if turn.agent.turn.strategy == "plan_execute":
+            memories = memories._replace(values={key: values[key] for key in values if not _PLAN.fullmatch(key)})
+        return (yield replace(effect, memories=memories, other_memories=[*effect.other_memories, *values]))
 
     def prepare(self, turn: Preparation) -> Json:
         """Return the strategy's name and inputs. Raises `ConfigError` for an invalid strategy."""
         tick_context, agent, selected = turn.context.tick_context, turn.agent, turn.get_cache(_StrategyContext).selected
         assert agent.turn.strategy, "who has none is not asked"
         assert selected, "its content comes first"
+        assert turn.context.prompt, "the prompt comes first"
         request_entry = selected.task.request if selected.task else None
         request = (request_entry.payload.get("hands_on") or request_entry.id) if request_entry else ""
+        damaged = frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in selected.memories.problems)
         try:
             strategy = get_strategy(agent.turn.strategy, tuple(tick_context.config.org.plugins))
             options = strategy.parse_options(agent.turn.options)
-            inputs = StrategyInputs(agent, options, str(request), selected.memories.values, tick_context.mail.resumes)
+            resumes = tick_context.mail.resumes
+            tell_task = partial(describe_task, turn.context.prompt, pending_indexes=selected.pending_indexes)
+            memories = selected.memories.values
+            inputs = StrategyInputs(agent, options, str(request), memories, damaged, resumes, tell_task)
             return {"name": strategy.name, "needs": strategy.given(inputs) if strategy.given else {}}
         except ConfigError as error:
             where = error.where or paths.resume_file(agent.name)
@@ -78,7 +95,7 @@ def find_strategy_problems(subject: AgentSubject) -> Iterator[Problem]:
     name, options, plugins = agent.turn.strategy, agent.turn.options, tuple(config.org.plugins)
     if name is None:
         if options:
-            hint = 'add a strategy, such as "strategy": "react"'
+            hint = 'add a strategy, such as "strategy": "reflexion"'
             yield Problem('"options" requires "strategy"', pointer="/turn/options", hint=hint)
         return
     if name not in load_strategies(plugins) and find_unimported(plugins):
@@ -89,6 +106,31 @@ def find_strategy_problems(subject: AgentSubject) -> Iterator[Problem]:
         yield Problem(error.message, pointer="/turn/strategy", hint=error.hint)
         return
     try:
-        strategy.parse_options(options)
+        strategy_options = strategy.parse_options(options)
     except ConfigError as error:
         yield from (replace(problem, file=subject.file) for problem in error.problems)
+        return
+    entry = config.models.get(agent.model.key)
+    if entry and entry.prompt not in (None, "fit", "full") and name in ("plan_execute", "reflexion"):
+        message = f'strategy "{name}" requires a model with "prompt": "full", got "{agent.model.key}"'
+        hint = f'choose another model key ("{agent.model.key}" has "prompt": "{entry.prompt}") or the strategy "react"'
+        yield make_warning(message, "/turn/strategy", hint)
+    if isinstance(strategy_options, Reflexion):
+        yield from _validate_critic(subject, strategy_options)
+
+
+def _validate_critic(subject: AgentSubject, options: Reflexion) -> Iterator[Problem]:
+    """Yield the problems of the critic in a strategy's options."""
+    models = subject.config.models
+    if options.model and options.model not in models:
+        hint = did_you_mean(options.model, list(models)) or "name a key of config/models.json"
+        yield Problem(f'there is no model key "{options.model}"', pointer="/turn/options/model", hint=hint)
+    if options.agent:
+        agents = survey_agents(subject.org).agents
+        if options.agent not in agents:
+            hint = did_you_mean(options.agent, list(agents)) or "name an agent with a valid resume"
+            yield Problem(f'there is no agent "{options.agent}"', pointer="/turn/options/agent", hint=hint)
+    if options.command and not any(is_match("shell", pattern) for pattern in subject.agent.permissions.tools):
+        hint = 'add "shell" to permissions.tools'
+        message = 'a critic that is a command requires the tool "shell"'
+        yield Problem(message, pointer="/turn/options/command", hint=hint)

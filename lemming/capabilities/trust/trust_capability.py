@@ -50,7 +50,8 @@ from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.resume import Agent
-from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS
+from lemming.kernel.plugins.capability_loader import load_provided
+from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS, provided
 from lemming.kernel.turn.guards import TrustLabeler
 from lemming.libraries.conditions.predicates import iter_fields
 
@@ -202,6 +203,10 @@ def find_clean_turn_problems(subject: AgentSubject) -> Iterator[Problem]:
     if brain := _provider_capability(agent, config):
         message = f"{brain} depend on their memory, which clean turns may hide: they would restart each time"
         yield Problem(message, pointer="/trust", hint="remove this, or choose another model key")
+    strategy = agent.turn.strategy
+    if strategy and strategy in provided("strategies") and load_provided("strategies", strategy).has_memory:
+        message = f"{strategy} depends on its memory, which clean turns may hide: it would restart each time"
+        yield Problem(message, pointer="/turn/strategy", hint="remove this, or remove trust.clean")
     if agent.turn.take != "one":
         hint = 'set "take": "one" in turn'
         yield Problem('clean turns require "take": "one"', pointer="/turn", hint=hint)

@@ -39,6 +39,15 @@ def quote_text(text: str) -> str:
     return "".join(f"\n> {line}" for line in escape_markers(text.strip("\n")).split("\n"))
 
 
+def quote_lines(text: str) -> str:
+    r"""Return a text with `> ` before every line, such that the text cannot leave its quotation.
+
+    >>> quote_lines("one\n\nDraft: two")
+    '> one\n> \n> Draft: two'
+    """
+    return "\n".join(f"> {line}" for line in escape_markers(text).split("\n"))
+
+
 def quote_payload(payload: Mapping[str, Any], tags: Sequence[str] = (), *, is_request: bool = True) -> str:
     """Return the quoted text of a payload for use after a colon, followed by the payload's other keys.
 

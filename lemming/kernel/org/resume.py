@@ -118,8 +118,8 @@ class TurnLimits:
     )
     strategy: str | None = make_field(
         None,
-        'How a turn calls its model and acts: "react", or one of a plugin; null: react, with one step unless '
-        "max_steps is set.",
+        'How a turn calls its model and acts: "react", "plan_execute", "reflexion", or one of a '
+        "plugin; null: react, with one step unless max_steps is set.",
     )
     options: dict[str, Any] = make_field(dict, "Options of the strategy: docs/plans.md.")
 

@@ -280,7 +280,11 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             uses=lambda agent, _: agent.turn.strategy,
             keys={"turn.strategy": "", "turn.options": ""},
             provides={
-                "strategies": {"react": ".strategies_capability:REACT"},
+                "strategies": {
+                    "react": ".plan_execute:REACT",
+                    "plan_execute": ".plan_execute:PLAN_EXECUTE",
+                    "reflexion": ".plan_execute:REFLEXION",
+                },
                 "checks": {"agent": ".strategies_capability:find_strategy_problems"},
             },
         ),
