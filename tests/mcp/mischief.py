@@ -3,7 +3,7 @@
 As a program (`python mischief.py [WORD...]`) it speaks by standard input and output. `by_http` answers on a
 port of this process, for organisations that are opened hundreds of times. Words: `mute` says nothing at all;
 `dead` ends at once; `other` has another description of `add`; `more` has one more tool; `endless` begins a
-line that never ends; `asks` speaks the newer protocol, in which a tool may ask back, and has one that does;
+line that never ends; `asks` speaks the newer protocol, in which a tool may ask back, and has some that do;
 `given` has the tools of `GIVEN` too, which answer with what stands there; `slow` is mute until `AWAKE`;
 `listless` hangs when it is to list its tools.
 """
@@ -51,7 +51,7 @@ def tools(words: set[str]) -> list[dict[str, Any]]:
         tool("long" * 15, "A name that is too long."),
         *([tool("extra", "One more.")] if "more" in words else ()),
         *([{"name": name, **said} for name, (said, _) in GIVEN.items()] if "given" in words else ()),
-        *([BOOK] if "asks" in words else ()),
+        *([BOOK, tool("sample", "Ask for a model.")] if "asks" in words else ()),
     ]
 
 
@@ -112,15 +112,17 @@ def call(name: str, args: dict[str, Any]) -> Any:
 
 
 def asked_back(params: dict[str, Any]) -> Any:
-    """Ask whether it is meant."""
+    """Ask whether it is meant, or for what nobody gives; with the answer, say what came of it."""
+    table, responses = params["arguments"].get("table"), params.get("inputResponses")
+    if responses:
+        text = f"table {table}: {json.dumps(responses['sure']['content'])}, {params['requestState']}"
+        return {**said(text), "resultType": "complete"}
     schema = {"type": "object", **SURE}
-    question = {
-        "mode": "form",
-        "message": f"Book\ntable {params['arguments'].get('table')}?",
-        "requestedSchema": schema,
-    }
-    requests = {"sure": {"method": "elicitation/create", "params": question}}
-    return {"resultType": "input_required", "inputRequests": requests, "requestState": "state of 1"}
+    question = {"mode": "form", "message": f"Book\ntable {table}?", "requestedSchema": schema}
+    request = {"method": "elicitation/create", "params": question}
+    if params["name"] == "sample":
+        request = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
+    return {"resultType": "input_required", "inputRequests": {"sure": request}, "requestState": "state of 1"}
 
 
 def said(text: str) -> dict[str, Any]:

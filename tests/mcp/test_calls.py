@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from connected import call, configure, known, org_with, server
-from mischief import by_http
 from patience import PATIENCE_S, until
 
 from lemming.engine import run_once
@@ -247,9 +246,3 @@ def test_a_lock_file_that_is_no_json_ends_the_run_with_a_clear_error(tmp_path: P
     with pytest.raises(ConfigError, match=r"config/mcp\.lock\.json"):
         run(base)
     assert not list((base / "logs").rglob("*.jsonl"))
-
-
-def test_what_a_server_asks_back_fails_the_call(tmp_path: Path) -> None:
-    base = org_with(tmp_path, {"desk": {"url": by_http("asks")}}, call("mcp.desk.book", table=3))
-    run(base)
-    assert outcomes(base) == [("failed", "MCP server desk: it asks something back, and its questions are not answered")]

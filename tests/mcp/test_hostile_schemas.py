@@ -1,4 +1,4 @@
-"""What a server says in schemas holds nobody up: of arguments and of results."""
+"""What a server says in schemas holds nobody up: of arguments, of results, of what it asks back."""
 
 from __future__ import annotations
 

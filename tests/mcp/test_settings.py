@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connected import org_with
+from connected import configure, org_with
 
 from lemming.capabilities.mcp.mcp_settings import build_environment, build_headers, load_mcp_config
 from lemming.cli import run
+from lemming.testing import make_org, resume
 
 
 def problems(base: Path, servers: dict[str, Any], file: str = "config/mcp.json") -> list[str]:
@@ -29,10 +30,6 @@ PROGRAM = {"command": ["server"]}
     [
         ({"a": {}}, "/servers/a: the server has neither a command nor an address"),
         ({"a": {**PROGRAM, "url": "http://x/mcp"}}, "has both a command and an address"),
-        (
-            {"a": {**PROGRAM, "ask": "ann"}},
-            '/servers/a/ask: "ask" has no effect any more (questions of servers are declined',
-        ),
         ({"a b": PROGRAM}, '"a b" is not a valid name for a server'),
         ({"a": {"url": "ftp://x"}}, "/servers/a/url: expected the address of a server"),
         ({"a": {"url": "https://me:word@x/mcp"}}, "the address must not contain a user or password"),
@@ -110,6 +107,32 @@ def test_validate_says_which_pattern_reaches_no_server(
     shown = capsys.readouterr()
     assert status == (3 if said else 0), shown
     assert said in shown.out + shown.err
+
+
+@pytest.mark.parametrize(
+    ("ask", "human_reads", "ada_reads", "said"),
+    [
+        ("human", ["ada"], ["human"], ""),
+        ("human", [], ["human"], 'human may not read ada: add "ada"'),
+        ("human", ["ada"], [], 'ada may not read human: add "human"'),
+        ("hilda", ["ada"], ["human"], 'there is no agent "hilda" to ask'),
+    ],
+)
+def test_validate_says_whose_questions_nobody_gets(
+    base: Path, capsys: pytest.CaptureFixture[str], ask: str, human_reads: list[str], ada_reads: list[str], said: str
+) -> None:
+    make_org(
+        base,
+        resume("ada", permissions={"read_outboxes": ada_reads, "tools": ["mcp.desk.*"]}),
+        resume("bob", permissions={"read_outboxes": [], "tools": []}),
+        resume("human", model={"key": "human"}, permissions={"read_outboxes": human_reads}),
+        models={"human": {"provider": "human"}},
+    )
+    configure(base, {"desk": {**PROGRAM, "ask": ask}})
+    assert run(["-C", str(base), "validate"]) == 0
+    shown = "".join(capsys.readouterr())
+    assert ("/servers/desk/ask: questions of MCP server desk to ada" in shown) == bool(said), shown
+    assert said in shown
 
 
 def test_trust_says_which_servers_are_started_and_what_they_are_told(

@@ -264,6 +264,8 @@ def _call_tool(base: Organisation, name: str, tool: str, arguments: dict[str, An
     text = to_text(result.content, result.structured)
     print_json("mcp_call", {"server": name, "tool": tool, "success": not result.is_error, "output": text})
     print_text(text)
+    if result.elicitations is not None:
+        print_notice(f"the server asks back: {one_line(str(dict(result.elicitations)), 400)}", style="yellow")
     return not result.is_error
 
 

@@ -34,7 +34,7 @@ _CONNECTION_CLOSED = -32000
 
 
 class ToolCallResponse(NamedTuple):
-    """Response of a call: content blocks and structured content as JSON.
+    """Response of a call: content blocks and structured content as JSON, or the server's questions.
 
     `output_schema`: the JSON Schema of the structured content, or None.
     """
@@ -43,6 +43,8 @@ class ToolCallResponse(NamedTuple):
     content: list[dict[str, Any]]
     structured: Any = None
     output_schema: Any = None
+    elicitations: Mapping[str, Any] | None = None
+    state: str | None = None
 
 
 class SessionClosed(ToolError):
@@ -80,14 +82,21 @@ class McpSession:
                     return tools
             raise ToolError(f"its list of tools has more than {_MOST_PAGES} pages")
 
-    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolCallResponse:
-        """Call a tool. Raises: ToolError if the server asks something back."""
-        from mcp_types import InputRequiredResult
+    async def call_tool(
+        self, tool: str, arguments: dict[str, Any], *, answers: Any = None, state: str | None = None
+    ) -> ToolCallResponse:
+        """Call a tool. `answers`, by the server's keys, and `state` continue a call after questions."""
+        from mcp_types import ElicitResult, InputRequiredResult
 
+        responses = {key: ElicitResult(action="accept", content=answer) for key, answer in (answers or {}).items()}
         async with self._borrow_client() as client:
-            result = await client.session.call_tool(tool, arguments, allow_input_required=True)
+            result = await client.session.call_tool(
+                tool, arguments, input_responses=responses or None, request_state=state, allow_input_required=True
+            )
         if isinstance(result, InputRequiredResult):
-            raise ToolError("it asks something back, and its questions are not answered")
+            payload = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+            questions, state = payload.get("inputRequests") or {}, result.request_state
+            return ToolCallResponse(False, [], elicitations=questions, state=state)
         blocks = [block.model_dump(mode="json", exclude_none=True) for block in result.content]
         promised = None if result.is_error else self._output_schemas.get(tool)
         return ToolCallResponse(bool(result.is_error), blocks, result.structured_content, promised)
@@ -138,7 +147,9 @@ class McpSession:
             async with contextlib.AsyncExitStack() as stack:
                 transport = await self._open_transport(stack)
                 async with asyncio.timeout(limit_s):
-                    client = await stack.enter_async_context(Client(transport, cache=None))
+                    client = await stack.enter_async_context(
+                        Client(transport, cache=None, elicitation_callback=_decline_elicitation)
+                    )
                 client.session.validate_tool_result = _skip_validation
                 ready.set_result(client)
                 await over.wait()
@@ -221,6 +232,13 @@ class McpSession:
 
 async def _skip_validation(name: str, result: Any) -> None:
     """Skip validation in the SDK: the SDK would validate without a time limit, on the loop of all sessions."""
+
+
+async def _decline_elicitation(context: Any, params: Any) -> Any:
+    """Decline a question during a call. The callback tells servers that questions are supported."""
+    from mcp_types import ElicitResult
+
+    return ElicitResult(action="decline")
 
 
 def _tool_to_json(tool: Any) -> dict[str, Any]:

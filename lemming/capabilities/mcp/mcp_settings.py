@@ -56,6 +56,7 @@ class McpServerSettings:
     start_timeout_s: float = make_field(
         30.0, "Timeout of starting the server and listing its tools, in seconds.", gt=0, le=600
     )
+    ask: str = make_field("human", "The agent that answers questions of the server.")
     variables: dict[str, str] = make_field(
         dict, "Further environment variables of the program; ${NAME} stands for one of the engine's."
     )

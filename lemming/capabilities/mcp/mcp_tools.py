@@ -5,6 +5,7 @@ All facts come from files, so listing tools starts no server. A call opens the s
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,14 +20,15 @@ from lemming.capabilities.mcp.mcp_settings import (
     load_mcp_config,
     match_servers,
 )
-from lemming.ext import CheckSubject, ConfigError, Problem, make_warning
-from lemming.kernel.agents import Agent
+from lemming.ext import CheckSubject, ConfigError, NewEntry, Problem, make_warning
+from lemming.kernel.agents import Agent, get_latest_survey, survey_agents
 from lemming.kernel.base.entry_kinds import ToolClass
 from lemming.kernel.base.errors import InvalidArguments, TimedOut, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
-from lemming.kernel.base.jsontext import did_you_mean, to_line
+from lemming.kernel.base.jsontext import did_you_mean, dump_compact, to_line
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.messages import parse_identities, read_entry
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult, interrupted_result
@@ -34,6 +36,7 @@ from lemming.kernel.tools.arguments import make_arguments_hint
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import OrgTools, ServerSource
 from lemming.libraries.optional_packages import install_command
+from lemming.obligations.answer_fields import parse_answer
 
 
 class McpTool(Tool):
@@ -82,9 +85,10 @@ class McpTool(Tool):
         """Call the server. Raises: ToolError if the call fails."""
         from lemming.capabilities.mcp.server_sessions import McpSessions, ServerDisconnected
 
+        answers, state = find_elicitation_answers(context.org, context.answered, self.name, arguments) or (None, None)
         try:
             response = context.org.get_cache(McpSessions).call_tool(
-                self.server_name, self.server, self.tool_name, arguments
+                self.server_name, self.server, self.tool_name, arguments, answers=answers, state=state
             )
         except TimedOut as error:
             if self.repeatable:
@@ -94,7 +98,22 @@ class McpTool(Tool):
             if self.repeatable:
                 raise
             return interrupted_result(error.message)
+        if response.elicitations is not None:
+            return self._handle_elicitation(context, arguments, response.elicitations, response.state)
         return ToolResult(not response.is_error, to_text(response.content, response.structured))
+
+    def _handle_elicitation(
+        self, context: ToolContext, arguments: dict[str, Any], questions: Mapping[str, Any], state: str | None
+    ) -> ToolResult:
+        """Return a pending result with a request to a person, or a refusal if the person cannot be asked."""
+        target = self.server.ask
+        try:
+            request = build_elicitation_request(self.name, arguments, questions, state, target=target)
+            if blocker := elicitation_blocker(context.org, context.agent.name, target):
+                raise Unanswerable(blocker)
+        except Unanswerable as error:
+            return ToolResult(False, f"the server asks something back: {error}", outcome="refused")
+        return ToolResult(False, f"{target} is asked first", outcome="pending", entries=(request,))
 
     def execute(self, agent_name: str, base_path: Path, **arguments: Any) -> ToolResult:
         """Refuse: only an engine, or `lemming mcp test`, has sessions with servers."""
@@ -212,6 +231,23 @@ def find_server_problems(subject: CheckSubject) -> Iterator[Problem]:
         load_lock(base)
     except ConfigError as error:
         yield from error.problems
+    yield from _find_blocked_elicitations(base, config)
+
+
+def _find_blocked_elicitations(org: Organisation, config: McpConfig) -> Iterator[Problem]:
+    """Yield a warning for each server whose questions some agent cannot forward. Its default need not exist."""
+    agents = survey_agents(org).agents
+    for name, server in config.servers.items():
+        if server.ask == McpServerSettings.ask and server.ask not in agents:
+            continue
+        key = "servers" if config.files[name] == MCP_FILE else "mcpServers"
+        for agent in agents.values():
+            if not match_servers(agent.permissions.tools, [name]):
+                continue
+            if blocker := elicitation_blocker(org, agent.name, server.ask):
+                message = f"questions of MCP server {name} to {agent.name} are not answered: {blocker}"
+                pointer = f"/{key}/{name}{'/ask' if key == 'servers' else ''}"
+                yield make_warning(message, pointer, file=config.files[name], code="LMG-307")
 
 
 def missing_tool_reason(base: OrgPath, pattern: str) -> tuple[str, str] | None:
@@ -278,3 +314,80 @@ def _block_text(block: Mapping[str, Any]) -> str:
 def _decoded_size(base64: Any) -> int:
     text = base64 if isinstance(base64, str) else ""
     return len(text) * 3 // 4 - text.count("=", -2)
+
+
+# --- elicitation: a server's question in the middle of a call becomes a request to a person ------
+# The request is an entry of the calling agent. Its `payload.call` identifies the call; after the answer, the same tool is
+# called again with the answer. Format: `InputRequiredResult` of the protocol.
+
+MAX_BYTES = 64 << 10
+FORM = "elicitation/create"
+
+
+class Unanswerable(ValueError):
+    """The server's question has an unsupported form, or its recipient cannot be asked."""
+
+
+def build_elicitation_request(
+    tool: str, arguments: Mapping[str, Any], questions: Mapping[str, Any], state: str | None, *, target: str
+) -> NewEntry:
+    """Return the request with a server's questions. Raises: Unanswerable for an unsupported question."""
+    questions_by_key = {key: _parse_question(question) for key, question in questions.items()}
+    if len(dump_compact([questions, state])) > MAX_BYTES:
+        raise Unanswerable(f"its question is longer than {MAX_BYTES} bytes")
+    message_text = " ".join(message for message, _ in questions_by_key.values())
+    payload = {
+        "text": f"{tool} asks: {message_text}",
+        "target": target,
+        "schema": _combine_schemas({key: schema for key, (_, schema) in questions_by_key.items()}),
+        "call": {"tool": tool, "args": dict(arguments), "keys": [*questions_by_key], "state": state},
+    }
+    return NewEntry("request", payload, [])
+
+
+def _parse_question(question: Any) -> tuple[str, dict[str, Any]]:
+    """Return the text of a question, and the JSON Schema of its answer."""
+    if not isinstance(question, Mapping) or question.get("method") != FORM:
+        method = question.get("method", question) if isinstance(question, Mapping) else question
+        raise Unanswerable(f"it asks for {str(method)[:80]}, which is not offered")
+    params = question.get("params") or {}
+    message = " ".join(str(plain_text(params.get("message") or "")).split())
+    if params.get("url"):
+        message = f"{message} ({plain_text(str(params['url']))})"
+    schema = plain_text(params.get("requestedSchema") or {})
+    return message, {"type": "object", "properties": {}, **schema} if isinstance(schema, dict) else {}
+
+
+def _combine_schemas(schemas: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of all answers: the schema of a single question, else one key per question."""
+    if len(schemas) == 1:
+        return next(iter(schemas.values()))
+    return {"type": "object", "properties": {**schemas}, "required": [*schemas]}
+
+
+def elicitation_blocker(org: Organisation, asker: str, target: str) -> str:
+    """Return the reason an agent cannot ask another agent or read the answer, or the empty string."""
+    agents = get_latest_survey(org).agents
+    if target not in agents or target == asker:
+        return f'there is no agent "{target}" to ask (`ask` in config/mcp.json)'
+    for reader, author in ((target, asker), (asker, target)):
+        if not agents[reader].may_read(author):
+            return f'{reader} may not read {author}: add "{author}" to its permissions.read_outboxes'
+    return ""
+
+
+def find_elicitation_answers(
+    org: Organisation, earlier_answers: Sequence[tuple[str, str]], tool: str, arguments: Mapping[str, Any]
+) -> tuple[dict[str, Any], str | None] | None:
+    """Return the answers for this call, by the server's keys, with the call's state, or None.
+
+    `earlier_answers`: pairs of request and answer, by identity. The newest pair counts.
+    """
+    for pair in reversed(earlier_answers):
+        with contextlib.suppress(ConfigError, FileNotFoundError, StopIteration):  # an entry may have been removed
+            request, answer = (read_entry(org, next(iter(parse_identities([identity])))) for identity in pair)
+            call = request.payload.get("call")
+            if isinstance(call, dict) and (call.get("tool"), call.get("args")) == (tool, dict(arguments)):
+                value, keys = parse_answer(answer.payload, request.payload["schema"]), call["keys"]
+                return ({keys[0]: value} if len(keys) == 1 else value), call["state"]
+    return None

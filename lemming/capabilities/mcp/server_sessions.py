@@ -114,7 +114,9 @@ class McpSessions:
                 self._sessions.pop(name, None)
         return {name: listings[name] for name in requested}
 
-    def call_tool(self, name: str, server: McpServerSettings, tool: str, arguments: dict[str, Any]) -> ToolCallResponse:
+    def call_tool(
+        self, name: str, server: McpServerSettings, tool: str, arguments: dict[str, Any], **continuation: Any
+    ) -> ToolCallResponse:
         """Call a tool of a server. Raises: ToolError, and TimedOut after the time limit."""
         if problem := self._recent_failure(name):
             raise ToolError(f"MCP server {name}: {problem}")
@@ -122,7 +124,9 @@ class McpSessions:
         session = self._get_session(name, server)
         limit_s = server.timeout_s + server.start_timeout_s
         try:
-            response = run_async(lambda: _call_tool(session, server.timeout_s, tool, arguments), limit_s + _MARGIN_S)
+            response = run_async(
+                lambda: _call_tool(session, server.timeout_s, tool, arguments, continuation), limit_s + _MARGIN_S
+            )
             return _validate_output(response)
         except TimedOut:
             hint = f"raise timeout_s of {name} in config/mcp.json"
@@ -229,13 +233,15 @@ def _name_length_error(server_name: str, tool_name: str) -> str:
     return "" if len(name) <= MAX_NAME_CHARS else f"{name[:80]} is longer than {MAX_NAME_CHARS} characters"
 
 
-async def _call_tool(session: McpSession, timeout_s: float, tool: str, arguments: dict[str, Any]) -> ToolCallResponse:
+async def _call_tool(
+    session: McpSession, timeout_s: float, tool: str, arguments: dict[str, Any], continuation: Mapping[str, Any]
+) -> ToolCallResponse:
     import asyncio
 
     await session.open()
     try:
         async with asyncio.timeout(timeout_s):
-            return await session.call_tool(tool, arguments)
+            return await session.call_tool(tool, arguments, **continuation)
     except TimeoutError:
         raise TimedOut("no answer in time") from None
 

@@ -98,6 +98,9 @@ def _make_tool(base_class: type[TeamTool], name: str, description: str, target: 
     return tool()
 
 
+CALL_AGAIN = "\n(Call it again with the same arguments: it goes on with this answer.)"
+
+
 def fill_answer(result: Mapping[str, Any], outcome: RequestOutcome, labels: PromptLabels = PLAIN) -> Mapping[str, Any]:
     """Return the result of a call that asked, with the answer if it has arrived since."""
     rendered = render_result(result["tool"], result["args"], _to_tool_result(outcome))
@@ -114,7 +117,8 @@ def _to_tool_result(outcome: RequestOutcome) -> ToolResult:
     text, end = answer_text(outcome.answer_payload or {}), outcome.sub_request.end
     match end:
         case "answered":
-            return ToolResult(True, text[:RESULTS_CHARS])
+            continuation = CALL_AGAIN if outcome.entry is not None and "call" in outcome.entry.payload else ""
+            return ToolResult(True, f"{text[:RESULTS_CHARS]}{continuation}")
         case "":
             return ToolResult(True, f"{outcome.sub_request.to} has not answered yet; you need not wait for it")
         case "expired" if outcome.answer_payload is not None:

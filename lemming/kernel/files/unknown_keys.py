@@ -39,7 +39,6 @@ FOREIGN_PREFIX = "x-"
 """Keys of a file's top level that begin so are for other programs: kept, and no mistake."""
 _AFTER = "a plan has steps that follow each other: docs/plans.md"
 REMOVED_KEYS = {
-    ("McpServerSettings", "ask"): "questions of servers are declined: remove it",
     ("CalendarJob", "after"): _AFTER,
     ("CalendarJob", "within_minutes"): _AFTER,
     ("Calendar", "agents"): "agents keep no jobs: remove it",
@@ -116,10 +115,6 @@ def _unknown_keys(
             hint = get_extension_key(kind, key).type
             yield from _find_unknown_keys(value, _inner_dataclass(hint), hint, key_pointer, get_locations)
         elif key not in declared_keys:
-            if reason := REMOVED_KEYS.get((getattr(kind, "__name__", ""), key)):
-                message = f'"{key}" has no effect any more'
-                yield Problem(message, pointer=key_pointer, hint=reason, severity="warning", code=UNKNOWN_KEY)
-                continue
             elsewhere, names = " or ".join(get_locations().get(key, [])), [*declared_keys, *extensions]
             hint = f"move it to {elsewhere}" if elsewhere and not correct_typo(key, names) else ""
             hint = hint or did_you_mean(key, names) or f"known keys: {', '.join(names)}"

@@ -172,6 +172,15 @@ class CurrentRequest:
         return f"{self.make_amount(spent).number_text} of the request's {budget} are spent, and a call can cost {next_cost}"
 
     @property
+    def answered_calls(self) -> tuple[tuple[str, str], ...]:
+        """The answered sub-requests of the turn's tool calls, as pairs of identities: request and answer.
+
+        Requests written by the model are excluded: an answer to such a request approves no call.
+        """
+        sub_requests = (item for item in self.begun.asked if item.call and item.end == "answered")
+        return tuple((item.request, item.answer) for item in sub_requests)
+
+    @property
     def reference(self) -> str:
         """The id of the request, as used by answers and sub-requests."""
         return self.reply_to or self.request.rpartition("_")[2]

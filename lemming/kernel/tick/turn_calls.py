@@ -317,4 +317,5 @@ class LiveCalls:
             began_at=self._snapshot.at,
             index=view.number,
             deadline=self._deadline,
+            answered=self._inputs.task.answered_calls if self._inputs.task else (),
         )

@@ -54,7 +54,8 @@ class ToolContext:
     `used_up`: credits spent from the agent's allowance so far (None: read from the ledger). `successes`:
     number of successful calls of each tool in this turn. `deadline`: time by which the call must be over;
     `stop` is set when the engine is to end. `began_at`: the tick's clock reading. `index` counts the calls of
-    the turn from 0. `check_result` runs the gates on a whole result before truncation.
+    the turn from 0. `answered`: answered sub-requests of the turn's request, each as the identities of both
+    entries. `check_result` runs the gates on a whole result before truncation.
     """
 
     agent: Agent
@@ -72,6 +73,7 @@ class ToolContext:
     deadline: Deadline = NEVER
     stop: threading.Event | None = None
     requested: RequestedEffects = field(default_factory=RequestedEffects)
+    answered: tuple[tuple[str, str], ...] = ()
     check_result: Callable[[Any], Any] | None = None
 
     @property
