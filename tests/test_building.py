@@ -62,7 +62,7 @@ def untyped(text):  # type: ignore[no-untyped-def]
     return len(text)
 
 
-def file_search(text: str) -> str:
+def search(text: str) -> str:
     """Search for a text."""
     return text
 
@@ -108,7 +108,7 @@ def test_the_function_itself_stays_as_it_is(tmp_path: Path) -> None:
         ({"ada": {"does": "x", "tools": [len]}}, "the source of <built-in function len> does not exist"),
         ({"ada": {"does": "x", "tools": [lambda: 1]}}, "cannot be the file of a tool"),
         ({"ada": {"does": "x", "tools": [untyped]}}, 'parameter "text" of untyped must have a type'),
-        ({"ada": {"does": "x", "tools": [file_search]}}, 'the name of a tool of LeMMing: "file_search"'),
+        ({"ada": {"does": "x", "tools": [search]}}, 'the name of a tool of LeMMing: "search"'),
         (
             {"ada": {"does": "x", "tools": [word_count, of_another_module()]}},
             'two functions have the name "word_count"',

@@ -24,6 +24,7 @@ EXECUTE_TOOL = "execute_tool"
 OPERATION_OF_TOOL: Mapping[str, str] = {
     "memory_read": "search_memory",
     "memory_write": "upsert_memory",
+    "search": "retrieval",
 }
 """Tools of ours that are an operation of another name."""
 

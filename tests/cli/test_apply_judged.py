@@ -157,8 +157,3 @@ def test_a_document_raises_no_label_that_stands_there(base: Path, tmp_path: Path
     (tmp_path / "idea.json").write_text(json.dumps(idea))
     assert lemming("apply", str(tmp_path / "idea.json"), "--yes").status == 0
     assert json.loads((base / "trust/shared/a.txt.json").read_text()) == mark
-
-
-def test_a_tool_of_an_earlier_version_is_named_with_what_does_its_work(base: Path, lemming: Lemming) -> None:
-    make_org(base, resume("ada", permissions={"tools": ["search"]}))
-    assert "use file_search" in lemming("validate").err

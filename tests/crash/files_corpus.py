@@ -27,9 +27,10 @@ def filing(base: Path, org: dict[str, Any]) -> None:
     ]
     second = [
         call("file_append", path="shared/log.txt", content="again"),
+        call("search", query="log"),
         call("file_move", path="shared/final.txt", to="shared/other.txt"),
     ]
-    tools = ["file_append", "file_edit", "file_move", "file_search"]
+    tools = ["file_append", "file_edit", "file_move", "file_search", "search"]
     may = {"read_outboxes": [], "tools": tools, "file_access": {"allow_read": BOTH, "allow_write": BOTH}}
     make_org(
         base,

@@ -53,7 +53,7 @@ def reasons(later: Agent, earlier: Agent, org: OrgSettings, base: Path) -> list[
 def permissions(chance: random.Random) -> dict[str, Any]:
     """Return what one agent of a random organisation may do."""
     readable = chance.choice([[], ["*"], chance.sample(NAMES, 2), chance.sample(NAMES, 3)])
-    changing = ["file_append", "file_edit", "file_move", "file_search"]
+    changing = ["file_append", "file_edit", "file_move", "file_search", "search"]
     all_of_them = ["file_read", "file_write", "file_list", *changing]
     tools = chance.choice([[], [], ["file_read"], ["file_write"], changing, all_of_them])
     return {"read_outboxes": readable, "tools": tools, "file_access": chance.choice([{}, SHARED])}
@@ -69,6 +69,7 @@ def reply(name: str, tick: int, chance: random.Random) -> dict[str, Any]:
         {"tool": "file_edit", "args": {"path": f"shared/{chance.choice('xyz')}.txt", "old": "a", "new": "b"}},
         {"tool": "file_search", "args": {"text": "a"}},
         {"tool": "file_move", "args": {"path": "shared/x.txt", "to": "shared/y.txt", "over": True}},
+        {"tool": "search", "args": {"query": name}},
     ]
     return say(
         f"{name} says {chance.randint(0, 99)}",

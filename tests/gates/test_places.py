@@ -34,6 +34,7 @@ CALLS: dict[tuple[str, str], Json] = {
     ("file_move", "path"): {"to": "elsewhere"},
     ("file_move", "to"): {"path": "elsewhere"},
     ("file_search", "path"): {"text": "x"},
+    ("search", "in"): {"query": "x"},
     ("read_document", "path"): {},
     ("attach", "files"): {},
 }

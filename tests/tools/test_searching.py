@@ -1,4 +1,4 @@
-"""`file_search`: what it finds, in which order, and that nothing hangs it."""
+"""`file_search` and `search`: what they find, in which order, and that nothing hangs them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from tool_desk import Desk
 
 from lemming.capabilities.toolbox.file_search import FILES_LIMIT
+from lemming.kernel.tools import get_toolset
 
-TOOLS = ["file_search", "file_write"]
+TOOLS = ["file_search", "search", "file_write"]
 HANDBOOK = """# Handbook
 
 Welcome.
@@ -130,7 +131,58 @@ def test_wrong_arguments_of_file_search_are_refused(desk: Desk, arguments: dict[
     assert why in desk.refusal("file_search", **arguments)
 
 
+# --- search -------------------------------------------------------------------------------------
+
+
+def places(output: str) -> list[str]:
+    return [line.split(" ")[0] for line in output.splitlines() if not line.startswith(" ")]
+
+
+def test_the_section_with_the_words_in_its_title_comes_first(desk: Desk) -> None:
+    found = desk.do("search", query="invoices", **{"in": "shared"})
+    assert places(found) == ["shared/handbook.md:5", "shared/notes/b.txt:4"]
+    assert "Invoices\n  ## Invoices An invoice is paid within thirty days." in found
+
+
+def test_words_are_found_in_their_other_forms_and_one_of_them_is_enough(desk: Desk) -> None:
+    assert places(desk.do("search", query="holiday zebra")) == ["shared/handbook.md:12"]
+
+
+def test_a_sharp_in_a_fence_is_no_heading(desk: Desk) -> None:
+    assert places(desk.do("search", query="heading")) == ["shared/handbook.md:5"]
+
+
+def test_equal_scores_are_in_the_order_of_path_and_place(desk: Desk) -> None:
+    for name in ("b", "a"):
+        desk.write(f"shared/same/{name}.txt", "walrus\n\nwalrus\n")
+    assert places(desk.do("search", query="walrus")) == [
+        "shared/same/a.txt:1", "shared/same/a.txt:3", "shared/same/b.txt:1", "shared/same/b.txt:3",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "query", ['invoice" OR "', "invoice AND NOT", "title:invoice", "invoice*", "NEAR(invoice)", "^invoice -"]
+)
+def test_what_is_syntax_elsewhere_is_words_here(desk: Desk, query: str) -> None:
+    assert "shared/handbook.md:5" in places(desk.do("search", query=query))
+
+
+def test_a_query_without_a_word_is_refused(desk: Desk) -> None:
+    assert desk.refusal("search", query='"*"') == "search: the query has no word"
+
+
+def test_what_others_keep_for_themselves_is_not_found(desk: Desk) -> None:
+    assert desk.do("search", query="beta") == "(nothing about that in 3 files)"
+
+
+def test_the_folder_is_called_in(desk: Desk) -> None:
+    desk.context()
+    tool = get_toolset(desk.org)["search"]
+    assert [*tool.parameters["properties"]] == ["query", "in", "limit"]
+    assert "refused by permissions" in desk.refusal("search", query="x", **{"in": "/etc"})
+
+
 def test_a_grant_that_leads_nowhere_keeps_nothing_else_from_being_found(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "org", tools=TOOLS, allow_read=["/no/such/folder", "./workspace"])
     desk.write("agents/alpha/workspace/a.txt", "walrus")
-    assert desk.do("file_search", text="walrus").startswith("workspace/a.txt:1: walrus")
+    assert places(desk.do("search", query="walrus"))[0] == "workspace/a.txt:1"

@@ -27,7 +27,7 @@ from lemming.testing import resume, say
 
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
 TOOLS = [
-    "file_write", "file_read", "file_append", "file_edit", "file_move", "file_list", "file_search",
+    "file_write", "file_read", "file_append", "file_edit", "file_move", "file_list", "file_search", "search",
     "store_read", "store_write", "shell", "skill_read", "attach",
 ]  # fmt: skip
 
@@ -77,6 +77,7 @@ def test_a_file_that_an_outside_turn_writes_is_marked(base: Path) -> None:
         call("file_edit", path="shared/x.txt", old="absent", new="y"),
         call("file_list", path="shared"),
         call("file_search", pattern="obey"),
+        call("search", query="obey"),
     ],
     ids=lambda reply: str(reply["tool_calls"][0]["tool"]),
 )
@@ -91,12 +92,13 @@ def test_whoever_is_given_it_by_a_tool_is_outside(base: Path, reply: dict[str, A
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("folder", ["a*b", "a[b]", "*", "[!a]", "a?"])
-@pytest.mark.parametrize("tool", ["file_list", "file_search", "file_read"])
+@pytest.mark.parametrize("tool", ["file_list", "file_search", "search", "file_read"])
 def test_a_folder_may_be_called_like_a_pattern_and_its_labels_hold(base: Path, tool: str, folder: str) -> None:
     place = f"shared/{folder}"
     args: dict[str, Any] = {
         "file_list": {"path": place},
         "file_search": {"path": place, "text": "obey"},
+        "search": {"folder": place, "query": "obey"},
         "file_read": {"path": f"{place}/x.txt"},
     }[tool]
     tainted(base, ("ben", call(tool, **args)), path=f"{place}/x.txt")

@@ -34,7 +34,7 @@ def spellings(base: Path, link: Path) -> list[str]:
 def reader(name: str, base: Path, link: Path) -> dict[str, Any]:
     grants = ["./workspace", "./shared", f"{base}/shared", str(link)]
     access = {"allow_read": grants, "allow_write": grants}
-    tools = [*TOOLS, "file_list", "file_search", "file_append"]
+    tools = [*TOOLS, "file_list", "search", "file_append"]
     return resume(name, permissions={"read_outboxes": [], "tools": tools, "file_access": access})
 
 

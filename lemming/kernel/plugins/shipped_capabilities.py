@@ -367,6 +367,7 @@ BUILT_IN: Mapping[str, CapabilitySpec] = {
                     "file_append": ".file_tools:FileAppendTool",
                     "file_move": ".file_tools:FileMoveTool",
                     "file_search": ".file_search:FileSearchTool",
+                    "search": ".file_search:SearchTool",
                     "shell": ".shell_tool:ShellTool",
                     "memory_read": ".memory_tools:MemoryReadTool",
                     "memory_write": ".memory_tools:MemoryWriteTool",

@@ -25,7 +25,6 @@ from lemming.kernel.tools.tool_definition import Tool
 FOR_EVERYBODY = frozenset({"list_agents", "memory_read", "memory_write"})
 """The tools that ship which say `always_allowed`."""
 REMOVED_TOOLS = {
-    "search": "use file_search, once for each word: the tool search was removed",
     "keep_job": "ask a person for a job in config/calendar.json, or use remind_me: the tool keep_job was removed",
 }
 """Tools of earlier versions, each with the reason and what to do instead."""
@@ -179,12 +178,7 @@ class Toolset(Catalogue[Tool]):
     def suggest_tools(self, name: str, candidates: Sequence[str] = ()) -> str:
         """Return a hint for an unknown tool name or pattern, with candidates from `candidates` or all tools."""
         names = [*(candidates or self)]
-        near = (
-            REMOVED_TOOLS.get(name)
-            or missing_for_tool(name)
-            or did_you_mean(name, names)
-            or f"tools: {', '.join(names)}"
-        )
+        near = missing_for_tool(name) or did_you_mean(name, names) or f"tools: {', '.join(names)}"
         return "; ".join(filter(None, (self.gaps, near)))
 
 
