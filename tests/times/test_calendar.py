@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lemming.capabilities.calendars.calendar_jobs import parse_agent_job
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
 from lemming.journal_tools.verify.file_verification import verify_org
@@ -20,7 +21,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.obligations.current_requests import load_requests, outbox_stamp
 from lemming.queries.org_validation import validate_config
 from lemming.read_model.read_model import ReadModel
-from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, say, tree
+from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
 
 START = datetime(2026, 11, 23, 7, tzinfo=UTC)  # Monday, 08:00 in Berlin
 NINE: dict[str, Any] = {"agent": "dan", "text": "Write the page.", "cron": "0 9 * * *"}
@@ -94,6 +95,7 @@ def test_a_week_of_downtime_is_one_request_that_says_how_many_it_stands_for(base
     ("overlap", "asked"),
     [
         ("skip", [["page"], [], [], ["page"]]),
+        ("queue", [["page"], [], ["page"], ["page"]]),
         ("allow", [["page"], ["page"], [], ["page"]]),
     ],
 )
@@ -119,6 +121,29 @@ def test_what_was_kept_of_requests_hides_no_open_job(base: Path, has_looked: boo
     assert org.asks(hours=1) == []
 
 
+def test_a_job_after_another_is_asked_for_once_that_one_was_answered(base: Path) -> None:
+    org = Watched(base, page=NINE, post={"agent": "eve", "text": "Post it.", "after": "page"})
+    assert org.asks(hours=1) == ["page"]
+    assert [org.asks(minutes=1) for _ in range(3)] == [["post"], [], []]
+    assert org.asks(hours=24) == ["page"]
+    assert org.asks(minutes=1) == ["post"]
+
+
+def test_a_job_at_a_time_may_depend_on_another_that_was_answered_lately(base: Path) -> None:
+    post = {"agent": "eve", "text": "Post it.", "cron": "0 * * * *", "after": "page", "within_minutes": 90}
+    org = Watched(base, page=NINE, post=post)
+    assert org.asks(minutes=30) == []
+    assert org.asks(minutes=30) == ["page"]
+    assert [org.asks(hours=1) for _ in range(3)] == [["post"], [], []]
+
+
+def test_an_answer_that_came_too_long_ago_starts_nothing(base: Path) -> None:
+    post = {"agent": "eve", "text": "Post it.", "after": "page", "within_minutes": 5}
+    org = Watched(base, page=NINE, post=post)
+    assert org.asks(hours=1) == ["page"]
+    assert org.asks(minutes=6) == []
+
+
 def test_jobs_rest_on_holidays_and_while_they_are_paused(base: Path) -> None:
     org = Watched(base)
     page = {**NINE, "overlap": "allow"}
@@ -139,8 +164,8 @@ def test_a_broken_calendar_takes_out_who_asks_for_its_jobs_and_nobody_else(base:
     ("calendar", "pointer", "said"),
     [
         ({"jobs": {"a": {**NINE, "timezone": "Europe/Berln"}}}, "/jobs/a/timezone", "Europe/Berln"),
-        ({"jobs": {"a": {**NINE, "after": "b"}}}, "/jobs/a/after", '"after" has no effect any more'),
-        ({"jobs": {}, "agents": {"max_jobs": 3}}, "/agents", "agents keep no jobs"),
+        ({"jobs": {"a": {"agent": "dan", "text": "x"}}}, "/jobs/a", 'job "a" must have "cron" or "after"'),
+        ({"jobs": {"a": {"agent": "dan", "text": "x", "after": "b"}}}, "/jobs/a/after", 'job "b" does not exist'),
         ({"jobs": {"a": NINE}, "holidays": ["Easter"]}, "/holidays/0", 'a holiday must be a date, got "Easter"'),
         ({"jobs": {f"j{number}": NINE for number in range(61)}}, "/jobs", "jobs must be at most 60, got 61"),
         ({"jobs": {"a": {**NINE, "agent": "dann"}}}, "/jobs/a/agent", 'no agent "dann"'),
@@ -156,26 +181,21 @@ def test_what_is_wrong_with_a_calendar_is_said_with_its_place_and_what_to_do(
     assert (problem.pointer, said in str(problem), bool(problem.hint)) == (pointer, True, True)
 
 
-@pytest.mark.parametrize(
-    ("job", "said"),
-    [({"agent": "dan", "text": "x"}, "required: "), ({**NINE, "overlap": "queue"}, "expected 'skip' or 'allow', got")],
-)
-def test_a_job_that_cannot_be_is_named(base: Path, job: dict[str, Any], said: str) -> None:
-    org = Watched(base)
-    org.keep({"jobs": {"a": job}})
-    (problem,) = (it for it in validate_config(base, load_config(base)) if it.file == "config/calendar.json")
-    assert said in str(problem), problem
-
-
 def test_a_cron_expression_has_the_time_zone_of_its_job_or_of_all(base: Path) -> None:
     org = Watched(base)
     (base / "config/org.json").write_text("{}")
     found = []
     for zone in ({}, {"timezone": "Europe/Berlin"}):
-        org.keep({"jobs": {"a": {**NINE, **zone}}})
+        after = {"agent": "dan", "text": "x", "after": "a"}
+        org.keep({"jobs": {"a": {**NINE, **zone}, "b": after}})
         problems = validate_config(base, load_config(base))
         found.append([it.pointer for it in problems if it.file == "config/calendar.json"])
     assert found == [["/jobs/a/cron"], []]
+
+
+def test_a_job_that_an_agent_keeps_needs_a_cron_expression() -> None:
+    with pytest.raises(ValueError, match='must have "cron"'):
+        parse_agent_job("dan", {"text": "x", "at": "2026-11-23 09:00"})
 
 
 def test_a_clock_set_back_asks_for_nothing_twice(base: Path) -> None:
@@ -186,8 +206,43 @@ def test_a_clock_set_back_asks_for_nothing_twice(base: Path) -> None:
     assert org.asks(hours=24) == ["page"]
 
 
+def keeper(base: Path, **args: str) -> Watched:
+    org = Watched(base, script=[{"agent": "eve", "reply": say("x", outbox_entries=[])}])
+    call = {"tool": "keep_job", "args": {"name": "review", **args}}
+    script = [{"agent": "fay", "tick": 2, "reply": say("x", outbox_entries=[], tool_calls=[call])}, answer(agent="fay")]
+    permissions = {"read_outboxes": ["calendar"], "tools": ["keep_job"]}
+    fay = resume("fay", permissions=permissions, schedule={"wake": "changed"})
+    make_org(base, fay, script=script, org={"timezone": "Europe/Berlin"})
+    org.tick()
+    return org
+
+
+def test_an_agent_keeps_a_job_of_its_own_within_bounds(base: Path) -> None:
+    org = keeper(base, cron="0 9 * * mon-fri", text="Look through the week.")
+    result = next(line for line in journal_lines(base, 2) if line["type"] == "tool_finished")
+    assert result["output"] == '"review": At 09:00 on Monday through Friday (Europe/Berlin)'
+    assert org.asks(hours=1) == ["fay.review"]
+    assert org.asked[0].payload["target"] == "fay"
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ({"cron": "* * * * *", "text": "x"}, "more often than every 60 minutes"),
+        ({"cron": "0 9 * * mon-fir", "text": "x"}, 'did you mean "mon-fri"?'),
+        ({"text": "x"}, "must have five fields, got 0"),
+        ({}, 'no job "review"'),
+    ],
+)
+def test_a_job_of_an_agents_own_that_cannot_be_is_refused_in_words(base: Path, args: dict[str, str], says: str) -> None:
+    keeper(base, **args)
+    result = next(line for line in journal_lines(base, 2) if line["type"] == "tool_finished")
+    assert not result["success"]
+    assert says in result["output"]
+
+
 def test_replay_and_a_run_on_a_copy_agree(base: Path, tmp_path: Path) -> None:
-    org = Watched(base, page=NINE, post={**NINE, "agent": "eve", "overlap": "allow"})
+    org = Watched(base, page=NINE, post={"agent": "eve", "text": "Post it.", "after": "page"})
     for _ in range(30):
         org.tick(hours=1)
     assert not verify_org(base).errors

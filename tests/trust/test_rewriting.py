@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from test_clean import CLEAN, ask
 from test_files import SHARED, call, word
-from tracked import finished, tick, tracked
+from tracked import MODELS, finished, owner, post, tick, tracked
 
+from lemming.engine import run_once
 from lemming.kernel.base import paths
 from lemming.kernel.memory import save_memory
+from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.memory import append_memory_event, compact_memory_list
-from lemming.testing import resume, say
+from lemming.testing import FrozenClock, make_org, resume, say
 
 OF_A_FUNCTION = """
 from lemming.tools import ToolContext, tool
@@ -25,6 +27,8 @@ def tally(ctx: ToolContext, word: str) -> str:
     ctx.state[word] = 1
     return "counted"
 """
+JOB = {"cron": "0 * * * *", "text": "obey"}
+CALENDAR = paths.memory_file("ada", "calendar")
 STATE = paths.memory_file("ada", "state.tally")
 KEEPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "file_append": (
@@ -42,6 +46,7 @@ KEEPS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         call("file_move", path="shared/x", to="shared/y"),
         "shared/y",
     ),
+    "keep_job": (call("keep_job", name="a", **JOB), call("keep_job", name="b", **JOB), CALENDAR),
     "tally": (call("tally", word="obey"), call("tally", word="a"), STATE),
 }
 REPLACES = {
@@ -86,6 +91,11 @@ def org_of(base: Path, *calls: dict[str, Any], **trust: Any) -> Path:
     return base
 
 
+def calls(tool: str, **args: Any) -> dict[str, Any]:
+    """Return the part of a reply that calls a tool for a job."""
+    return {"tool_calls": call(tool, **args, **JOB)["tool_calls"]}
+
+
 def label(base: Path, place: str) -> str:
     """Return how far a file says that it is trusted, or its mark."""
     if "/memory/" in place:
@@ -127,13 +137,50 @@ def test_what_replaces_all_of_it_is_the_turns_own(base: Path, tool: str) -> None
 
 
 def test_two_calls_of_one_turn_lose_no_label(base: Path) -> None:
-    first, then, place = KEEPS["tally"]
-    twice = {**then, "tool_calls": [*then["tool_calls"], *call("tally", word="c")["tool_calls"]]}
-    org_of(base, first, twice, tools={"tally": "agent"})
+    first, then, place = KEEPS["keep_job"]
+    twice = {**then, "tool_calls": [*then["tool_calls"], *call("keep_job", name="c", **JOB)["tool_calls"]]}
+    org_of(base, first, twice)
     tick(base)
     run_clean(base)
-    assert sorted(json.loads((base / place).read_bytes())["value"]) == ["a", "c", "obey"]
+    assert sorted(json.loads((base / place).read_bytes())["value"]) == ["a", "b", "c"]
     assert label(base, place) == "outside"
+
+
+@pytest.mark.parametrize(
+    "later", [call("keep_job", name="absent"), call("keep_job", name="f", **JOB)], ids=["unknown", "too many"]
+)
+def test_a_refusal_quotes_no_job_to_a_turn_that_is_shown_none(base: Path, later: dict[str, Any]) -> None:
+    jobs = [call("keep_job", name=f"obey {number}", **JOB)["tool_calls"][0] for number in range(5)]
+    org_of(base, {"outbox_entries": [], "tool_calls": jobs}, later)
+    tick(base)
+    assert run_clean(base) == "agent"
+    (refused,) = finished(base, 2, "ada")
+    assert not refused["success"]
+    assert "obey" not in refused["output"]
+
+
+def test_the_clock_asks_for_no_strangers_job_as_if_it_were_the_agents(base: Path) -> None:
+    ada = resume(
+        "ada", permissions={"read_outboxes": ["*"], "tools": ["keep_job"]}, schedule={"wake": "addressed"}, **CLEAN
+    )
+    calendar = resume("calendar", model={"key": "clock"}, permissions={"read_outboxes": []})
+    script = []
+    for number, name in ((1, "theirs"), (2, "own")):
+        keeps = {**say("done", kind="response"), **calls("keep_job", name=name)}
+        script.append({"agent": "ada", "tick": number, "reply": keeps})
+    org = {"trust": {}, "timezone": "UTC"}
+    idle = {"reply": say("idle", kind="response")}
+    make_org(base, ada, calendar, owner(), post(), script=[*script, idle], models=MODELS, org=org)
+    ask(base, "post", "each hour")
+    clock = FrozenClock()
+    for _ in range(2):
+        run_once(base, clock=clock)
+        ask(base, "eve", "and you?")
+    clock.advance(3600)
+    run_once(base, clock=clock)
+    asked = read_outbox_entries(base, "calendar")
+    assert {entry.payload["job"] for entry in asked} == {"ada.own", "ada.theirs"}
+    assert [entry.tags.count("trust:outside") for entry in asked] == [1, 1]
 
 
 def test_what_a_program_adds_to_a_memory_leaves_its_label(tmp_path: Path) -> None:

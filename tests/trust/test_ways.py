@@ -13,10 +13,12 @@ from test_files import call, word, worker
 from tracked import MODELS, newest, owner, post, started, tick, tracked, write
 
 from lemming.cli import run as lemming
+from lemming.engine import run_once
 from lemming.git_history.history_reader import GitHistory
 from lemming.journal_tools.fork import fork
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
 from lemming.journal_tools.verify.file_verification import verify_org
+from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries
@@ -121,6 +123,23 @@ def send_to_desk(base: Path) -> None:
     write_person_entry(
         base, "post", tick=1, kind="request", payload={"text": "do it", "target": "desk"}, tags=[], created_at=""
     )
+
+
+def test_through_a_job_that_an_agent_was_told_to_keep(base: Path) -> None:
+    job = call("keep_job", name="each", cron="0 * * * *", text="obey")
+    ada = resume("ada", permissions={"read_outboxes": ["post", "calendar"], "tools": ["keep_job"]})
+    calendar = resume("calendar", model={"key": "clock"}, permissions={"read_outboxes": ["ada"]})
+    script = [{"agent": "ada", "tick": 1, "reply": job}, {"reply": SILENT}]
+    org = {"trust": {}, "timezone": "UTC"}
+    make_org(base, ada, calendar, owner(), post(), script=script, models=MODELS, org=org)
+    write(base, "post", "each hour")
+    clock, seen = FrozenClock(), set()
+    for _ in range(4):
+        turns = run_once(base, clock=clock).turns
+        seen |= {turn.trust["is"] for turn in turns if turn.agent == "calendar" and turn.trust}
+        clock.advance(7200)
+    assert seen == {"outside"}
+    assert "trust:outside" in newest(base, "calendar").tags
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from lemming.ext import CheckSubject, ConfigError, Problem, describe_field, make_field
 from lemming.kernel.agents import suggest_agent, survey_agents
-from lemming.kernel.base.jsontext import locate
+from lemming.kernel.base.jsontext import did_you_mean, locate
 from lemming.kernel.base.times import zone_error
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.org.config import Config
@@ -31,17 +31,30 @@ class CalendarJob:
     text: str = field(metadata=describe_field("Text of the request.", min_length=1))
     payload: dict[str, Any] = make_field(dict, "Further keys of the request, such as schema.")
     deadline: int | None = make_field(None, "Ticks until the request expires.", ge=1)
-    cron: str = field(metadata=describe_field('Cron expression: "0 8 * * mon-fri", or @daily and the like.'))
+    cron: str | None = make_field(None, 'Cron expression: "0 8 * * mon-fri", or @daily and the like.')
     timezone: str | None = make_field(None, "Time zone of cron. Default: that of config/org.json.")
     missed: Literal["once", "skip"] = make_field(
         "once", 'Missed times. "once": one request for all of them; "skip": only those younger than grace_minutes.'
     )
     grace_minutes: float = make_field(60.0, 'Maximum delay in minutes, with "missed": "skip".', ge=0, le=1e6)
-    overlap: Literal["skip", "allow"] = make_field(
-        "skip", 'While the last request of this job is open: "skip" this time, or "allow" several.'
+    after: str | None = make_field(
+        None, "Another job. Without cron: asked once that job was answered; with cron: only if it was answered."
+    )
+    within_minutes: float = make_field(1440.0, "Maximum age of that answer in minutes.", gt=0, le=1e6)
+    overlap: Literal["skip", "queue", "allow"] = make_field(
+        "skip",
+        'While the last request of this job is open: "skip" this time, "queue" one until it ends, or "allow" several.',
     )
     on_holidays: bool = make_field(False, "Also ask on holidays.")
     paused: str = make_field("", "Any text, such as the reason: the job is not asked.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentJobSettings:
+    """Limits on jobs that agents create with the tool keep_job."""
+
+    max_jobs: int = make_field(5, "Maximum number of jobs of one agent.", ge=0, le=20)
+    min_minutes: float = make_field(60.0, "Minimum minutes between two times.", ge=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +63,7 @@ class Calendar:
 
     jobs: dict[str, CalendarJob] = field(default_factory=dict)
     holidays: list[str] = make_field(list, "Days without jobs: 2026-12-25, or 12-25 for every year.")
+    agents: AgentJobSettings = field(default_factory=AgentJobSettings)
 
 
 def find_calendar_agent(agents: Mapping[str, Agent], config: Config) -> str | None:
@@ -98,10 +112,16 @@ def _validate_calendar(calendar: Calendar) -> Iterator[tuple[str, str, str]]:
             )
     for name, job in calendar.jobs.items():
         pointer = f"/jobs/{name}"
-        if error := find_cron_error(job.cron):
+        if job.cron is not None and (error := find_cron_error(job.cron)):
             yield f"{pointer}/cron", *error
         if job.timezone is not None and (error := zone_error(job.timezone)):
             yield f"{pointer}/timezone", *error
+        if job.cron is None and job.after is None:
+            yield (pointer, f'job "{name}" must have "cron" or "after"', 'add "cron", or "after" with another job')
+        if job.after is not None and (job.after not in calendar.jobs or job.after == name):
+            other_jobs = [other for other in calendar.jobs if other != name]
+            hint = did_you_mean(job.after, other_jobs) or f"jobs: {', '.join(other_jobs) or 'no other'}"
+            yield f"{pointer}/after", f'job "{job.after}" does not exist', hint
 
 
 def is_date_pattern(text: str) -> bool:
@@ -132,7 +152,7 @@ def find_calendar_problems(subject: CheckSubject) -> Iterator[Problem]:
         yield Problem("these jobs never run: no agent has the clock as its model", CALENDAR_FILE, hint=hint)
     for name, job in calendar.jobs.items():
         pointer = f"/jobs/{name}"
-        if (job.timezone or config.org.timezone) is None:
+        if job.cron is not None and (job.timezone or config.org.timezone) is None:
             hint = 'add "timezone" here, or for all in config/org.json'
             yield Problem(
                 "a cron expression requires a time zone, and none is set",

@@ -11,17 +11,21 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
 
-from lemming.capabilities.calendars.calendar_file import CalendarJob, find_calendar_agent, load_calendar
+from lemming.capabilities.calendars.calendar_file import Calendar, CalendarJob, find_calendar_agent, load_calendar
 from lemming.ext import TickView, find_first_reading
 from lemming.kernel.agents import Survey, list_agent_folders
-from lemming.kernel.base.clock import parse_timestamp, timestamp
+from lemming.kernel.base.clock import is_timestamp, parse_timestamp, timestamp
+from lemming.kernel.base.times import zone_error
+from lemming.kernel.files.json_documents import to_value
+from lemming.kernel.memory import load_memories
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.libraries.cron_expressions import DueTimes, find_due_times, iter_occurrences
+from lemming.libraries.cron_expressions import DueTimes, find_cron_error, find_due_times, iter_occurrences
 from lemming.obligations.current_requests import RequestEntryIndex
 from lemming.obligations.request_outcome import build_requests
 from lemming.obligations.request_view import RequestView
 
+TOOL, MEMORY = "keep_job", "calendar"
 MAX_UPCOMING = 200
 
 
@@ -43,6 +47,46 @@ class DueJob(NamedTuple):
         return {"text": job.text, "target": job.agent, **job.payload, "job": self.name, "due": self.due, **extra}
 
 
+class JobHistory(NamedTuple):
+    """History of a job: the latest request, and the latest answered request."""
+
+    latest: RequestView | None = None
+    answered: RequestView | None = None
+
+
+def list_all_jobs(org: Organisation, calendar: Calendar, survey: Survey) -> dict[str, CalendarJob]:
+    """Return the jobs of the calendar and the jobs of agents, the latter as `agent.name`."""
+    agent_jobs = {
+        f"{name}.{key}": job
+        for name, _ in sorted(survey.by_tool.get(TOOL, ()))
+        for key, job in load_agent_jobs(org, name, calendar)
+    }
+    return {**calendar.jobs, **agent_jobs}
+
+
+def load_agent_jobs(org: Organisation, agent_name: str, calendar: Calendar) -> list[tuple[str, CalendarJob]]:
+    """Return the valid jobs in an agent's memory, up to the permitted number."""
+    raw_jobs = load_memories(org, agent_name).values.get(MEMORY)
+    jobs = []
+    for name, raw in sorted(raw_jobs.items()) if isinstance(raw_jobs, dict) else ():
+        try:
+            jobs.append((name, parse_agent_job(agent_name, raw)))
+        except (ValueError, TypeError):  # a person has edited the file; the tool reports the problem
+            continue
+    return jobs[: calendar.agents.max_jobs]
+
+
+def parse_agent_job(agent_name: str, raw: Any) -> CalendarJob:
+    """Return an agent's job from JSON. Raises `ValueError` or `TypeError` for an invalid job."""
+    job: CalendarJob = to_value(CalendarJob, {**raw, "agent": agent_name})
+    if job.cron is None:
+        raise ValueError('a job must have "cron"')
+    for error in (find_cron_error(job.cron), zone_error(job.timezone) if job.timezone else None):
+        if error:
+            raise ValueError(f"{error[0]} ({error[1]})")
+    return job
+
+
 class JobSchedule:
     """Jobs of an organisation in a tick, for the agent that sends them."""
 
@@ -60,8 +104,8 @@ class JobSchedule:
         self._org, self._survey, self._config, self._tick = org, survey, config, tick
         self._people, self._since, self._at = people, since, at
         self.calendar = load_calendar(org)
-        self.jobs = self.calendar.jobs
-        self._latest_requests: Mapping[str, RequestView] | None = None
+        self.jobs = list_all_jobs(org, self.calendar, survey)
+        self._history: Mapping[str, JobHistory] | None = None
 
     def due_jobs(self) -> list[DueJob]:
         """Return the due jobs in the order of the calendar."""
@@ -73,11 +117,20 @@ class JobSchedule:
         if not self._at or job.paused or not (job.agent in self._survey.agents or job.agent in self._survey.broken):
             return None
         due_times = self.find_due_times(job, self.find_first_reading(name, job), self._at) if self._since else None
-        if due_times is None:
+        if job.cron is not None and due_times is None and job.overlap != "queue":
             return None
-        if job.overlap == "skip" and (latest := self.get_latest_request(name)) is not None and latest.is_open:
+        history = self.get_history(name) if job.overlap != "allow" or job.after is not None else JobHistory()
+        latest = history.latest
+        if latest is not None and job.overlap != "allow":
+            if latest.is_open:
+                return None
+            if job.overlap == "queue" and due_times is None:
+                due_times = self._queued_due_times(job, latest)
+        if job.after is not None and not self._is_predecessor_done(job, latest):
             return None
-        return DueJob(name, job, timestamp(due_times.last), due_times.times)
+        if due_times is not None:
+            return DueJob(name, job, timestamp(due_times.last), due_times.times)
+        return DueJob(name, job, self._at) if job.cron is None else None
 
     def find_first_reading(self, name: str, job: CalendarJob) -> str:
         """Return the clock time after which a job's due times count."""
@@ -87,7 +140,7 @@ class JobSchedule:
     def find_due_times(self, job: CalendarJob, since: str, until: str) -> DueTimes | None:
         """Return the due times of a job in an interval, without holidays, or None."""
         zone_name = job.timezone or self._config.org.timezone
-        if zone_name is None or since >= until:
+        if job.cron is None or zone_name is None or since >= until:
             return None
         return find_due_times(
             job.cron,
@@ -101,7 +154,7 @@ class JobSchedule:
     def next_occurrences(self, job: CalendarJob, start: datetime) -> Iterator[datetime]:
         """Yield the next due times of a job after `start`, without holidays."""
         zone_name = job.timezone or self._config.org.timezone
-        if zone_name is None:
+        if job.cron is None or zone_name is None:
             return
         for time in islice(iter_occurrences(job.cron, zone_name, start), MAX_UPCOMING):
             if job.on_holidays or not self.is_holiday(time):
@@ -111,16 +164,37 @@ class JobSchedule:
         """Return True if a time falls on a holiday in the time zone of the schedule."""
         return f"{time:%Y-%m-%d}" in self.calendar.holidays or f"{time:%m-%d}" in self.calendar.holidays
 
-    def get_latest_request(self, name: str) -> RequestView | None:
-        """Return the latest request of a job before this tick, or None."""
-        if self._latest_requests is None:
-            asker = find_calendar_agent(self._survey.agents, self._config)
-            self._latest_requests = {
-                job: request
-                for request in self._job_requests()
-                if request.asker == asker and isinstance(job := request.entry.payload.get("job"), str)
-            }
-        return self._latest_requests.get(name)
+    def _queued_due_times(self, job: CalendarJob, latest: RequestView) -> DueTimes | None:
+        """Return the due times that passed while the last request was open."""
+        due, closing_entry = latest.entry.payload.get("due"), latest.closed_by
+        if closing_entry is None or not (is_timestamp(due) and is_timestamp(closing_entry.created_at)):
+            return None
+        return self.find_due_times(job, str(due), closing_entry.created_at)
+
+    def _is_predecessor_done(self, job: CalendarJob, latest: RequestView | None) -> bool:
+        """Return True if the preceding job was answered recently and the answer is unused."""
+        answered = self.get_history(job.after or "").answered
+        closing_entry = answered.closed_by if answered else None
+        if answered is None or closing_entry is None or not is_timestamp(closing_entry.created_at):
+            return False
+        age = parse_timestamp(self._at) - parse_timestamp(closing_entry.created_at)
+        has_request_since = latest is not None and latest.tick > (answered.end_tick or 0)  # each answer leads on once
+        return not has_request_since and age <= timedelta(minutes=job.within_minutes)
+
+    def get_history(self, name: str) -> JobHistory:
+        """Return the history of a job before this tick."""
+        if self._history is None:
+            self._history = {job: _to_history(requests) for job, requests in self._requests_by_job().items()}
+        return self._history.get(name, JobHistory())
+
+    def _requests_by_job(self) -> dict[str, list[RequestView]]:
+        """Return the requests of each job, oldest first."""
+        asker, by_job = find_calendar_agent(self._survey.agents, self._config), dict[str, list[RequestView]]()
+        for request in self._job_requests():
+            job = request.entry.payload.get("job")
+            if request.asker == asker and isinstance(job, str):
+                by_job.setdefault(job, []).append(request)
+        return by_job
 
     def _job_requests(self) -> Iterator[RequestView]:
         survey = self._survey
@@ -145,6 +219,11 @@ def schedule_name(job_name: str) -> str:
 def schedule_text(job: CalendarJob, org_zone: str | None) -> str:
     """Return the expression and time zone of a job's schedule. A change of either makes a new schedule."""
     return f"{job.cron} {job.timezone or org_zone}"
+
+
+def _to_history(requests: list[RequestView]) -> JobHistory:
+    answered_requests = [request for request in requests if request.end == "answered"]
+    return JobHistory(requests[-1], answered_requests[-1] if answered_requests else None)
 
 
 def find_due_jobs(view: TickView) -> list[DueJob]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from lemming.capabilities.calendars.calendar_file import CALENDAR_FILE, CalendarJob, find_calendar_agent
-from lemming.capabilities.calendars.calendar_jobs import get_job_schedule
+from lemming.capabilities.calendars.calendar_jobs import JobHistory, get_job_schedule
 from lemming.ext import TickView
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
@@ -15,25 +15,26 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_counter
 from lemming.libraries.cron_expressions import describe_cron
 from lemming.libraries.everyday_times import format_moment, format_remaining_time
-from lemming.obligations.request_view import RequestView
 from lemming.queries.screens.screen import Column, Note, Screen, ScreenResult
 
 MAKE_ONE = "lemming agents new calendar --model clock --read '*'"
 
 
 class JobStatus(NamedTuple):
-    """Status of a job: next time and last request."""
+    """Status of a job: next time and past requests."""
 
     name: str
     job: CalendarJob
     next: datetime | None
-    latest: RequestView | None
+    history: JobHistory
     current_time: datetime
 
     @property
     def schedule_text(self) -> str:
         """The schedule as text."""
-        return f"{describe_cron(self.job.cron)} ({self.job.cron})"
+        job = self.job
+        parts = [f"{describe_cron(job.cron)} ({job.cron})"] if job.cron else []
+        return "; ".join(parts + ([f"after {job.after}"] if job.after else []))
 
     @property
     def next_time_text(self) -> str:
@@ -41,13 +42,13 @@ class JobStatus(NamedTuple):
         if self.job.paused:
             return "paused"
         if self.next is None:
-            return "never: no time zone"
+            return f"once {self.job.after} is answered" if self.job.after else "never: no time zone"
         return f"{format_moment(self.next)} ({format_remaining_time(self.next, self.current_time)})"
 
     @property
     def last_outcome_text(self) -> str:
         """The outcome of the last request as text."""
-        latest = self.latest
+        latest = self.history.latest
         if latest is None:
             return "not run yet"
         if latest.is_open:
@@ -61,9 +62,7 @@ def load_job_statuses(org: Organisation, config: Config) -> list[JobStatus]:
     tick, since = load_counter(org)
     jobs = get_job_schedule(TickView(org, config, survey, tick, timestamp(current_time), since))
     return [
-        JobStatus(
-            name, job, next(jobs.next_occurrences(job, current_time), None), jobs.get_latest_request(name), current_time
-        )
+        JobStatus(name, job, next(jobs.next_occurrences(job, current_time), None), jobs.get_history(name), current_time)
         for name, job in jobs.jobs.items()
     ]
 
@@ -72,7 +71,7 @@ def list_jobs(org: Organisation) -> ScreenResult:
     """List scheduled jobs with their next and last run.
 
     Jobs are in config/calendar.json. A job is a request of the agent whose model key is clock; `lemming
-    requests --from AGENT` lists these requests.
+    requests --from AGENT` lists these requests. Jobs that agents manage themselves are listed as AGENT.NAME.
 
     \b
     Example:
@@ -86,7 +85,7 @@ def list_jobs(org: Organisation) -> ScreenResult:
 
 
 def _of_latest(key: str) -> Any:
-    return lambda status: getattr(status.latest, key) if status.latest else None
+    return lambda status: getattr(status.history.latest, key) if status.history.latest else None
 
 
 CALENDAR = Screen(

@@ -8,6 +8,7 @@ from functools import partial
 
 from lemming.capabilities.calendars.calendar_file import CalendarJob, find_calendar_agent
 from lemming.capabilities.calendars.calendar_jobs import (
+    MEMORY,
     JobSchedule,
     find_due_jobs,
     get_job_schedule,
@@ -31,7 +32,7 @@ from lemming.kernel.providers import Backend, Reply, Request
 
 
 class CalendarsCapability(Capability):
-    """Calendars: `config/calendar.json` and the provider "clock"."""
+    """Calendars: `config/calendar.json`, the provider "clock" and the tool `keep_job`."""
 
     name = "calendars"
     handles = (BuildPrompt,)
@@ -46,7 +47,8 @@ class CalendarsCapability(Capability):
         )
         if turn.agent.name != find_calendar_agent(context.survey.agents, context.config):
             return None
-        return (yield effect.change(jobs=[job.payload for job in jobs]))
+        job_memories = [(job.job.agent, MEMORY) for job in jobs if job.name.startswith(f"{job.job.agent}.")]
+        return (yield effect.change(jobs=[job.payload for job in jobs], job_memories=job_memories))
 
     def describe(self, query: DescribeQuery) -> Iterator[ClockSchedule]:
         """Yield the schedule of each job: the first clock agent by name sends it. Raises `ConfigError`."""
@@ -55,7 +57,7 @@ class CalendarsCapability(Capability):
         tick = query.tick
         jobs, zone_name, sender = get_job_schedule(tick), tick.config.org.timezone, min(tick.agents)
         for name, job in jobs.jobs.items():
-            text = schedule_text(job, zone_name)
+            text = schedule_text(job, zone_name) if job.cron else ""
             is_due, iter_times = partial(_is_due, jobs, name, job), partial(_iter_times, jobs, job)
             description = f"job {name}: {job.text}"
             yield ClockSchedule(schedule_name(name), sender, text, description, is_due, iter_times, job.agent)

@@ -34,7 +34,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.turn_agenda import RequestOutcome
-from lemming.kernel.memory import decode_record
+from lemming.kernel.memory import decode_record, load_memories
 from lemming.kernel.memory import get_trust_label as word_in
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.resume import ContextFile
@@ -246,6 +246,10 @@ class PromptTaintTracker:
                 yield SourcedLabel(self.order.normalize(result["trust"]), f"what {result['tool']} gave before")
         if prompt_input.dialogue and prompt_input.dialogue.trust:
             yield SourcedLabel(self.order.normalize(prompt_input.dialogue.trust), "what was said for it before")
+        for owner, key in prompt_input.job_memories:  # a job has the label of the memory that keeps it
+            labels = self._authors.memory_labels(owner, load_memories(self._tick_context.org, owner))
+            if key in labels:
+                yield SourcedLabel(labels[key], paths.memory_file(owner, key))
 
     def _context_file_label(self, item: ContextFile | ForeignMemory) -> SourcedLabel:
         """Return the label of a context file."""

@@ -37,13 +37,6 @@ misplaced keys; nowhere."""
 UNKNOWN_KEY = "LMG-301"
 FOREIGN_PREFIX = "x-"
 """Keys of a file's top level that begin so are for other programs: kept, and no mistake."""
-_AFTER = "a plan has steps that follow each other: docs/plans.md"
-REMOVED_KEYS = {
-    ("CalendarJob", "after"): _AFTER,
-    ("CalendarJob", "within_minutes"): _AFTER,
-    ("Calendar", "agents"): "agents keep no jobs: remove it",
-}
-"""Keys of earlier versions by the class of their place, each with the reason and what to do instead."""
 
 
 def unknown_keys(plain: dict[str, Any], kind: Any) -> Iterator[Problem]:

@@ -197,6 +197,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             provides={
                 "in_ticks": {"calendars": ""},
                 "computed_providers": {"clock": ".calendars_capability:ClockProvider"},
+                "tools": {"keep_job": ".keep_job_tool:KeepJobTool"},
                 "formats": {"calendar": ".calendar_file:Calendar"},
                 "screens": {"calendar": ".calendar_screen:CALENDAR"},
                 "checks": {"organisation": ".calendar_file:find_calendar_problems"},

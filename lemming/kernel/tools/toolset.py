@@ -24,10 +24,6 @@ from lemming.kernel.tools.tool_definition import Tool
 
 FOR_EVERYBODY = frozenset({"list_agents", "memory_read", "memory_write"})
 """The tools that ship which say `always_allowed`."""
-REMOVED_TOOLS = {
-    "keep_job": "ask a person for a job in config/calendar.json, or use remind_me: the tool keep_job was removed",
-}
-"""Tools of earlier versions, each with the reason and what to do instead."""
 TOOL_SEARCH = "tool_search"
 """The tool that finds deferred tools. It is granted with the first pattern of `permissions.tools`."""
 

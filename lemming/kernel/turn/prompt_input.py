@@ -63,7 +63,7 @@ class PromptInput:
     """Plain values of a turn's prompt, besides the prompt prefix.
 
     `source_paths`: files, and folders ending in /, of the sections after the instructions; the turn's trust
-    depends on them. `dialogue`: messages
+    depends on them. `job_memories`: memories that hold jobs, as pairs of agent and key. `dialogue`: messages
     of earlier turns for the same request, placed behind the prompt.
     """
 
@@ -88,4 +88,5 @@ class PromptInput:
     leading_sections: Sequence[tuple[str, str]] = ()
     labels: PromptLabels = PLAIN
     source_paths: Sequence[str] = ()
+    job_memories: Sequence[tuple[str, str]] = ()
     dialogue: Dialogue | None = None
