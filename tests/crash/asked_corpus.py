@@ -81,7 +81,7 @@ def by_the_clock(base: Path, org: dict[str, Any]) -> None:
         ],
     )
     page = {"agent": "dan", "text": "Write the page.", "cron": "0 2 * * *"}
-    jobs = {"page": page, "post": {**page, "agent": "dan", "text": "Post it."}}
+    jobs = {"page": page, "post": {"agent": "dan", "text": "Post it.", "after": "page"}}
     fs.write_atomic(base, "config/calendar.json", dump_pretty({"jobs": jobs}))
     by_hand(base, "human", 1, "later", text="for dan", target="dan", not_before="2026-01-01T03:30:00Z")
 
