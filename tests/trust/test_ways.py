@@ -18,7 +18,6 @@ from lemming.git_history.history_reader import GitHistory
 from lemming.journal_tools.fork import fork
 from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, replay_into, replay_ticks
 from lemming.journal_tools.verify.file_verification import verify_org
-from lemming.kernel.base.clock import FrozenClock
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import read_outbox_entries
@@ -26,7 +25,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.operations.backup_archive import restore_backup
 from lemming.operations.backup_writer import create_backup
-from lemming.testing import make_org, resume, say, tree
+from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 TICKS = 32
 SILENT: dict[str, Any] = {"outbox_entries": []}
