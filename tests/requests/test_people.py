@@ -87,3 +87,15 @@ def test_validate_says_which_line_is_missing(
     assert said in lemming("validate", reader).err
     other = "ada" if reader == "bob" else "bob"
     assert said not in lemming("validate", other).err
+
+
+def test_validate_offers_to_cancel_the_request_that_reaches_nobody(base: Path, lemming: Lemming) -> None:
+    agents = (resume(name, permissions={"read_outboxes": ["ada"], "tools": []}) for name in ("ada", "bob", "cid"))
+    make_org(base, *agents)
+    for target in ("bob", "cid"):
+        put(base, "ada", "request", 1, text="please", target=target)
+    found = [it for it in lemming("validate", "--json").objects if "no answer to what ada asks" in it["message"]]
+    assert len(found) == 2
+    for problem in found:
+        request = problem["message"].partition("(")[2].partition(")")[0]
+        assert f"`lemming cancel {request}`" in problem["hint"]

@@ -201,17 +201,19 @@ def find_request_problems(subject: CheckSubject) -> Iterator[Problem]:
             message = f"the schema of the request accepts any answer: {flaw}"
             hint = f"cancel it with `lemming cancel {request.id}`, and ask again with a valid schema"
             yield make_warning(message, f"/payload/schema{pointer}", hint, request.entry.file, "LMG-301")
-    missing: dict[tuple[str, str], str] = {}
+    missing: dict[tuple[str, str], tuple[str, str]] = {}
     for request in snapshot.requests.unresolved_requests:
         for assignment in request.open_assignments:
             topic = f"what {request.asker} asks {assignment.assignee} ({request.id})"
             if not snapshot.may_read(assignment.assignee, request.asker):
-                missing.setdefault((assignment.assignee, request.asker), f"{topic} does not reach it")
+                missing.setdefault((assignment.assignee, request.asker), (request.id, f"{topic} does not reach it"))
             if not snapshot.may_read(request.asker, assignment.assignee):
-                missing.setdefault((request.asker, assignment.assignee), f"no answer to {topic} reaches it")
-    for (reader, author), message in missing.items():
+                missing.setdefault(
+                    (request.asker, assignment.assignee), (request.id, f"no answer to {topic} reaches it")
+                )
+    for (reader, author), (request_id, message) in missing.items():
         if reader in snapshot.agents and agent_name in (None, reader):
-            hint = f'add "{author}" to its read_outboxes, or run `lemming cancel {request.id}`'
+            hint = f'add "{author}" to its read_outboxes, or run `lemming cancel {request_id}`'
             pointer = "/permissions/read_outboxes"
             yield make_warning(message, pointer, hint, paths.resume_file(reader), "LMG-301")
 
