@@ -79,9 +79,9 @@ def _list_agent_facts(details: AgentDetails, config: Config) -> list[tuple[str, 
     """Return the main facts about an agent as pairs of label and text."""
     agent, coming, spent, state = details.agent, details.upcoming, details.account, details.state
     entry = config.models.get(agent.model.key)
-    limit = "no limit" if spent.max_credits is None else f"of {spent.max_credits:g}"
-    judge_share = f"{spent.judged:g} of them on judges, " if spent.judged else ""
-    transferred = f"{spent.passed_on:g} transferred to agents it created, " if spent.passed_on else ""
+    limit = "no limit" if spent.max_credits is None else f"of {spent.max_credits:.10g}"
+    judge_share = f"{spent.judged:.10g} of them on judges, " if spent.judged else ""
+    transferred = f"{spent.passed_on:.10g} transferred to agents it created, " if spent.passed_on else ""
     files = agent.permissions.file_access
     fires = f"{describe_interval(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.description}"
     failed = f", {state.failed} failed" if state.failed else ""
@@ -96,7 +96,7 @@ def _list_agent_facts(details: AgentDetails, config: Config) -> list[tuple[str, 
         ("may read", ", ".join(files.allow_read) or "no files"),
         ("may write", ", ".join(files.allow_write) or "no files"),
         ("kinds", ", ".join(agent.turn.kinds)),
-        ("credits", f"{spent.spent:g} spent, {judge_share}{transferred}{limit}"),
+        ("credits", f"{spent.spent:.10g} spent, {judge_share}{transferred}{limit}"),
         ("dollars", format_usd(spent.cost_usd, calls=spent.unpriced_calls, unpriced=spent.unpriced_calls)),
         ("last turn", last if state.status else "never"),
     ]

@@ -125,13 +125,15 @@ def grant_credits(
         old_limit = resolve_credits(config, name, agent.credits).max_credits or 0.0
         new_limit = old_limit + amount
         if not 0 <= new_limit <= MAX_AMOUNT or not math.isfinite(amount):
-            hint = f"choose a change that keeps the limit between 0 and {MAX_AMOUNT:g}"
-            raise UsageError(f"the limit of {name} ({old_limit:g}) cannot change by {amount:g}", hint=hint)
+            hint = f"choose a change that keeps the limit between 0 and {MAX_AMOUNT:.10g}"
+            raise UsageError(f"the limit of {name} ({old_limit:.10g}) cannot change by {amount:.10g}", hint=hint)
         document = parse(edit.raw, allow_bom=True)
         stored_limit = int(new_limit) if new_limit == int(new_limit) else new_limit
         edit.publish(dump_pretty({**document, name: {**document.get(name, {}), "max_credits": stored_limit}}))
     updated = load_account(base, agent, load_config(base))
     print_json("credits", CREDITS.to_json(updated))
-    print_notice(f"{name} may spend {new_limit:g} credits (before: {old_limit:g}); {format_value(updated.left)} left")
+    print_notice(
+        f"{name} may spend {new_limit:.10g} credits (before: {old_limit:.10g}); {format_value(updated.left)} left"
+    )
     print_notice(f"{paths.CREDITS_FILE} now overrides max_credits in agents/{name}/resume.json")
-    print_notice(f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` runs the next tick")
+    print_notice(f"`lemming credits grant {name} {-amount:.10g}` takes it back; `lemming run-once` runs the next tick")

@@ -136,8 +136,8 @@ def _get_last_text(row: Json) -> str:
 
 
 def _format_spent(row: Json) -> str:
-    limit = "" if row.get("max_credits") is None else f" of {row['max_credits']:g}"
-    return "" if row.get("credits") is None else f"{row['credits']:g}{limit}"
+    limit = "" if row.get("max_credits") is None else f" of {row['max_credits']:.10g}"
+    return "" if row.get("credits") is None else f"{row['credits']:.10g}{limit}"
 
 
 def _render_header(header: Json, width: int) -> Iterator[str]:
@@ -149,11 +149,11 @@ def _render_header(header: Json, width: int) -> Iterator[str]:
     yield f"{style_text(_truncate(name, width), 'bold')}  {style_text(state_text, _STATE_STYLES.get(state, 'plain'))}"
     parts = [f"{header['waiting']} waiting for you"]
     if spent := header["spent"]:
-        limit_text = "" if spent["max"] is None else f" of {spent['max']:g}"
+        limit_text = "" if spent["max"] is None else f" of {spent['max']:.10g}"
         has_other = limit_text and spent["used_up"] != spent["credits"]
-        used_up = f", {spent['used_up']:g}{limit_text} used up" if has_other else ""
+        used_up = f", {spent['used_up']:.10g}{limit_text} used up" if has_other else ""
         dollars = None if spent["unpriced"] and not spent["dollars"] else spent["dollars"]
-        credits = f"{spent['credits']:g}{'' if used_up else limit_text} credits{used_up}"
+        credits = f"{spent['credits']:.10g}{'' if used_up else limit_text} credits{used_up}"
         parts.append(f"{credits}, {format_usd(dollars, unpriced=spent['unpriced'])}")
     if header["next_at"]:
         parts.append(f"next {format_remaining_time(parse_timestamp(header['next_at']), SystemClock().now())}")

@@ -148,7 +148,7 @@ def format_tick_message(tick: int, turns: Iterable[TurnReport], **extra_trailers
         "Tick": tick,
         "Agents": ", ".join(agents),
         "Calls": totals["calls"],
-        "Credits": f"{totals['credits']:g}",
+        "Credits": f"{totals['credits']:.10g}",
         "Cost-USD": None if totals["cost_usd"] is None else f"{totals['cost_usd']:.6f}",
     }
     return format_message(f"tick {tick}: {_format_outcome(report)}", {**trailers, **extra_trailers})

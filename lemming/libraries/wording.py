@@ -8,10 +8,10 @@ from typing import Any
 def format_count(number: int | float, noun: str, plural: str = "") -> str:
     """Return a number with the noun.
 
-    >>> format_count(1, "entry", "entries"), format_count(2.5, "credit")
-    ('1 entry', '2.5 credits')
+    >>> format_count(1, "entry", "entries"), format_count(2.5, "credit"), format_count(1_000_000, "credit")
+    ('1 entry', '2.5 credits', '1000000 credits')
     """
-    return f"{number:g} {noun if number == 1 else plural or noun + 's'}"
+    return f"{number:.10g} {noun if number == 1 else plural or noun + 's'}"
 
 
 def format_usd(amount: float | None, *, calls: int = 1, unpriced: int = 0) -> str:

@@ -100,7 +100,7 @@ def _validate_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
         resume_limit = agent.credits.max_credits
         if resume_limit is not None and has_credit_override(config, name, agent.credits):
             allowed = resolve_credits(config, name, agent.credits).max_credits
-            message = f"{name} may spend {allowed:g}, not the {resume_limit:g} in {paths.resume_file(name)}"
+            message = f"{name} may spend {allowed:.10g}, not the {resume_limit:.10g} in {paths.resume_file(name)}"
             hint = "remove the line to undo it: this file overrides resumes (`lemming credits grant` writes it)"
             yield make_warning(message, f"/{name}/max_credits", hint, paths.CREDITS_FILE)
     folders = list_agent_folders(base)

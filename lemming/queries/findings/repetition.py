@@ -219,7 +219,7 @@ def find_stalled_agents(scan: FindingScan) -> Iterator[Problem]:
         yield make_finding(
             kind="no_progress",
             agents=(agent,),
-            message=f"{agent} spent {credits:g} credits in {format_count(len(run.turns), 'turn')} in a row that "
+            message=f"{agent} spent {credits:.10g} credits in {format_count(len(run.turns), 'turn')} in a row that "
             "left no entry, no file and no memory, and learned nothing new",
             tick=run.turns[0].tick,
             evidence=format_evidence(run.turns),

@@ -247,7 +247,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:.10g}"
     if isinstance(value, list | tuple):
         return ", ".join(map(format_value, value)) or "-"
     return str(value)

@@ -40,8 +40,10 @@ def _format_turns(status: AgentStatus) -> str:
 
 
 def _format_credits(status: AgentStatus) -> str:
-    limit = "" if status.max_credits is None else f" of {status.max_credits:g}"
-    return f"{status.state.consumed_credits:g}{limit if status.model else ' of ?'}"  # a broken resume holds the limit
+    limit = "" if status.max_credits is None else f" of {status.max_credits:.10g}"
+    return (
+        f"{status.state.consumed_credits:.10g}{limit if status.model else ' of ?'}"  # a broken resume holds the limit
+    )
 
 
 def _format_cost(status: AgentStatus) -> str:
