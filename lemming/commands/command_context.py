@@ -58,9 +58,14 @@ class CommandContext:
         return find_org(self.typer_context)
 
     @property
+    def root_option(self) -> str | None:
+        """The folder of -C or LEMMING_ROOT, or None."""
+        return _get_root_option(self.typer_context)
+
+    @property
     def org_if_any(self) -> Organisation | None:
         """The organisation, or None if there is none and none was requested."""
-        if _get_root_option(self.typer_context) is not None:
+        if self.root_option is not None:
             return self.org
         try:
             return self.org

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -174,6 +175,7 @@ def init(
     if uses_repository:
         _init_here(folder, template)
         return
+    folder = _choose_folder(context, folder)
     base = folder.expanduser().absolute()
     if finish_staging(base):
         print_notice(f"completed the interrupted `lemming init` in {folder}; `lemming status` shows it")
@@ -205,6 +207,19 @@ def init(
     _print_next_steps(base, folder, answers)
     if is_interactive and not answers.model:
         print_models(load_config(base).models["default"], models, print_notice)
+
+
+def _choose_folder(context: CommandContext, folder: Path) -> Path:
+    """Return the folder of DIR, or of -C or LEMMING_ROOT. Raises `UsageError` for -C and a relative DIR."""
+    if (root := context.root_option) is None:
+        return folder
+    if folder == Path("."):
+        return Path(root)
+    if not folder.is_absolute() and root != os.environ.get(
+        "LEMMING_ROOT"
+    ):  # which names the organisation of other commands
+        raise UsageError(f"-C {root} and {folder} both name the folder", hint=f"lemming init {Path(root) / folder}")
+    return folder
 
 
 def _init_here(folder: Path, template: str | None) -> None:

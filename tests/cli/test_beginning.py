@@ -194,3 +194,15 @@ def test_an_empty_one_says_what_its_model_cannot_do(tmp_path: Path, bare: Lemmin
     ran = bare("init", str(tmp_path / "mine"), "--template", "empty")
     assert "cannot sort, plan, check or call tools" in ran.err
     assert "lemming models use KEY" in ran.err
+
+
+def test_the_folder_of_the_option_is_the_one_that_is_made(
+    tmp_path: Path, bare: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert bare("-C", "mine", "init", "--template", "empty").status == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    ran = bare("-C", "mine", "init", "theirs", "--template", "empty")
+    assert ran.status == 2
+    assert "-C mine and theirs both name the folder" in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
