@@ -172,10 +172,10 @@ def init(
       lemming init --template empty my-org
       lemming init --here
     """
+    folder = _choose_folder(context, folder)
     if uses_repository:
         _init_here(folder, template)
         return
-    folder = _choose_folder(context, folder)
     base = folder.expanduser().absolute()
     if finish_staging(base):
         print_notice(f"completed the interrupted `lemming init` in {folder}; `lemming status` shows it")
@@ -215,9 +215,8 @@ def _choose_folder(context: CommandContext, folder: Path) -> Path:
         return folder
     if folder == Path("."):
         return Path(root)
-    if not folder.is_absolute() and root != os.environ.get(
-        "LEMMING_ROOT"
-    ):  # which names the organisation of other commands
+    # LEMMING_ROOT names the organisation of all commands, and DIR another one.
+    if not folder.is_absolute() and root != os.environ.get("LEMMING_ROOT"):
         raise UsageError(f"-C {root} and {folder} both name the folder", hint=f"lemming init {Path(root) / folder}")
     return folder
 

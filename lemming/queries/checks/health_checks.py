@@ -70,9 +70,16 @@ def group_issues(issues: Iterable[Problem]) -> list[Problem]:
     """
     groups: dict[tuple[str, str], list[Problem]] = {}
     for issue in issues:
-        hint = issue.hint.replace(issue.about, "AGENT") if issue.about else issue.hint
+        hint = _hide_name(issue.hint, issue.about)
         groups.setdefault((_START_TICK.sub("", issue.message), hint), []).append(issue)
     return [_merge_issues(group, hint) for (_, hint), group in groups.items()]
+
+
+def _hide_name(hint: str, name: str) -> str:
+    """Return a hint with AGENT for each word that is the name: an agent may be named "a"."""
+    if not name:
+        return hint
+    return " ".join(part.replace(name, "AGENT") if part.strip("`") == name else part for part in hint.split(" "))
 
 
 def _merge_issues(group: Sequence[Problem], hint: str) -> Problem:
