@@ -12,12 +12,12 @@ from lemming.commands.waiting import print_call, print_wrapped
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.decisions import DecisionKind
-from lemming.kernel.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.obligations.current_requests import load_requests
+from lemming.obligations.decisions import DecisionKind
 from lemming.obligations.ledger_calls import find_blocking_requests
+from lemming.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import PersonInboxItem
 from lemming.obligations.waiting_items import list_person_inbox as what_waits

@@ -20,7 +20,7 @@ from lemming.commands.terminal import (
 from lemming.journal_tools.provenance.prompt_parser import ShownEntry, parse_prompt
 from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, ToolUse, TurnRecord
 from lemming.kernel.inboxes.capability_state import find_call_notes
-from lemming.kernel.obligations.pending_approvals import find_call_review
+from lemming.obligations.pending_approvals import find_call_review
 from lemming.queries.prompt_parts import describe_message
 from lemming.queries.sentences import describe_effects, describe_entry
 from lemming.queries.views.tick_view import build_plan_section, load_recorded_tick, turn_to_json

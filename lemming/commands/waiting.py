@@ -21,9 +21,9 @@ from lemming.kernel.base.invisible_text import find_suspicious_text, show_invisi
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.open_requests import SHOW
 from lemming.kernel.messages import parse_identities, read_entry
-from lemming.kernel.obligations.pending_approvals import CallPatch, find_call_review
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.obligations.ledger_calls import find_pending_call
+from lemming.obligations.pending_approvals import CallPatch, find_call_review
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.write_decisions import find_pending_request
 from lemming.queries.screens.waiting_screen import WAITING, list_waiting

@@ -10,12 +10,12 @@ from lemming.kernel.access.code_guard import guard_code
 from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.obligations.answer_fields import get_answer_schema, parse_field
 from lemming.obligations.current_requests import find_request, load_requests
 from lemming.obligations.ledger_calls import find_blocking_requests
+from lemming.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.obligations.request_entries import (
     choose_person,
     get_conversation_assignee,

@@ -26,11 +26,11 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import file_identity, has_stable_mtime, open_folder, to_identity
 from lemming.kernel.inboxes.entry_index import NO_NAMES, EntryIndex, EntryNames
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, parse_file_names
-from lemming.kernel.obligations.request_deadlines import get_extended_last_tick
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.request_deadlines import get_extended_last_tick
 from lemming.obligations.request_outcome import build_requests, concerns_requests, may_concern_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 

@@ -25,7 +25,6 @@ from lemming.kernel.inboxes.answer_payload import REQUEST_KEYS, needs_answer_key
 from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.messages import OutboxEntry, parse_identities, read_outbox_entries
-from lemming.kernel.obligations.decisions import is_approval_request
 from lemming.kernel.obligations.request_payloads import parse_amount
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -33,6 +32,7 @@ from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.answer_fields import get_answer_schema, get_properties, parse_answer
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
+from lemming.obligations.decisions import is_approval_request
 from lemming.obligations.request_view import RequestView
 
 USUAL_PERSON = "human"

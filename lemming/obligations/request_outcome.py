@@ -11,22 +11,16 @@ from functools import partial
 from typing import NamedTuple
 
 from lemming.kernel.messages import EntryName, OutboxEntry
-from lemming.kernel.obligations.decisions import is_approval_request, parse_decision
-from lemming.kernel.obligations.request_deadlines import (
-    Position,
-    expiry_position,
-    get_last_tick,
-    is_expired,
-    is_in_time,
-    parse_deadline_time,
-)
 from lemming.kernel.obligations.request_payloads import (
-    decision_sort_key,
+    get_last_tick,
+    parse_deadline_time,
     parse_reference,
     parse_references,
     required_answers,
 )
 from lemming.kernel.org.resume import Agent
+from lemming.obligations.decisions import decision_sort_key, is_approval_request, parse_decision
+from lemming.obligations.request_deadlines import Position, expiry_position, is_expired, is_in_time
 from lemming.obligations.request_view import AllRequests, Assignment, End, Handoff, RequestView
 
 UNTIL = "until"

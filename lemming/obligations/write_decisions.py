@@ -13,15 +13,15 @@ from lemming.kernel.base.errors import ToolError, UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
 from lemming.kernel.journal.open_requests import SPEND
-from lemming.kernel.obligations.decisions import DecisionKind, is_amount, is_approval_request
-from lemming.kernel.obligations.file_bindings import FILE_ARGUMENTS, compute_binding
-from lemming.kernel.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tools import Tool, get_toolset
 from lemming.obligations.answer_fields import get_answer_schema, get_properties
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
+from lemming.obligations.decisions import DecisionKind, is_amount, is_approval_request
+from lemming.obligations.file_bindings import FILE_ARGUMENTS, compute_binding
 from lemming.obligations.ledger_calls import find_pending_calls
+from lemming.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.obligations.request_entries import (
     choose_answerer,
     choose_person,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.decisions import is_approval_request
-from lemming.kernel.obligations.pending_approvals import find_call_review
 from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.libraries.wording import format_count, shorten_line, to_text
+from lemming.obligations.decisions import is_approval_request
+from lemming.obligations.pending_approvals import find_call_review
 
 if TYPE_CHECKING:
     from lemming.journal_tools.recorded_tick import TurnRecord

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lemming.kernel.agents import load_agent
-from lemming.kernel.obligations.file_bindings import (
+from lemming.obligations.file_bindings import (
     ALWAYS,
     MAX_SHOWN_CHARS,
     MISSING_FILE,

@@ -14,7 +14,7 @@ from approvals_org import ASK, Ring, by_hand, edit, finished, kept_calls, lemmin
 from sampling import KILL_STRIDE
 
 from lemming.kernel.journal.checksums import close_line
-from lemming.kernel.obligations.pending_approvals import action_digest
+from lemming.kernel.obligations.grants import action_digest
 from lemming.kernel.tools import ToolRegistry
 from lemming.testing import Crash, crash_at, say
 

@@ -14,14 +14,10 @@ from lemming.engine import run_once
 from lemming.kernel.agents import Agent, load_agent
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.stat_cache import path_exists
-from lemming.kernel.obligations.file_bindings import (
-    MISSING_FILE,
-    ApprovalBinding,
-    compute_binding,
-    find_changed_files,
-)
+from lemming.kernel.obligations.grants import find_changed_files
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import ToolRegistry
+from lemming.obligations.file_bindings import MISSING_FILE, ApprovalBinding, compute_binding
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.testing.fault_injection import fail_nth_lookup, restore_image, take_image
 

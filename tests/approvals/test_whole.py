@@ -12,9 +12,9 @@ import pytest
 from approvals_org import edit, finished, lemming, make, requests, tick
 
 from lemming.kernel.base.invisible_text import find_suspicious_text
-from lemming.kernel.obligations.file_bindings import MAX_LISTED_FILES, find_unbindable_effects
-from lemming.kernel.obligations.pending_approvals import INSPECT_NOTE, describe_call
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.obligations.file_bindings import MAX_LISTED_FILES, find_unbindable_effects
+from lemming.obligations.pending_approvals import INSPECT_NOTE, describe_call
 
 HOME = "agents/ada/workspace"
 

@@ -18,11 +18,11 @@ from lemming.kernel.journal.journal_file import Journal, last_record, load_plan,
 from lemming.kernel.journal.journal_records import TickStarted
 from lemming.kernel.journal.ledger import AgentState, write_state
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
-from lemming.kernel.obligations.request_deadlines import DeadlineExtensions
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.running_tick import find_refused_paths
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.obligations.request_deadlines import DeadlineExtensions
 from lemming.operations.pending_work import find_pending_work, immediate_snapshot, is_stalled
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.testing.fault_injection import fail_nth_lookup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.request_deadlines import is_in_time
+from lemming.obligations.request_deadlines import is_in_time
 
 NINE, TEN, ELEVEN = (f"2026-01-01T{hour:02}:00:00.000Z" for hour in (9, 10, 11))
 

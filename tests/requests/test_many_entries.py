@@ -20,10 +20,10 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry, entry_id
-from lemming.kernel.obligations.request_deadlines import get_extended_last_tick
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.snapshot import take_snapshot
+from lemming.obligations.request_deadlines import get_extended_last_tick
 from lemming.operations.opening import open_org
 from lemming.testing import FrozenClock, resume, say
 

@@ -54,12 +54,11 @@ from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.open_requests import SHOW, SubRequest, iter_person_requests
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.decisions import parse_decision
-from lemming.kernel.obligations.pending_approvals import PendingAction
-from lemming.kernel.obligations.request_payloads import references_entry
 from lemming.kernel.org.capability_usage import asks_persons
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import Tool, get_toolset
+from lemming.obligations.decisions import parse_decision, references_entry
+from lemming.obligations.pending_approvals import PendingAction
 
 MAX_STORED_DENIALS = 256
 """Maximum number of denied calls that are remembered, the latest."""

@@ -32,16 +32,12 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES
-from lemming.kernel.obligations.file_bindings import (
-    compute_binding,
-    describe_changed_files,
-    find_changed_files,
-    find_changes_after_decision,
-)
-from lemming.kernel.obligations.pending_approvals import PendingAction, action_digest, too_many_message
+from lemming.kernel.obligations.grants import action_digest, find_changed_files, find_changes_after_decision
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.obligations.file_bindings import compute_binding, describe_changed_files
+from lemming.obligations.pending_approvals import PendingAction, too_many_message
 
 Json = dict[str, Any]
 MAX_REQUEST_BYTES = ENTRY_LIMIT_BYTES // 2

@@ -9,9 +9,9 @@ from lemming.ext import Allowed, AskModel, AskPerson, Outcome, Rejected, Suspend
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.open_requests import PUBLISH, SPEND, iter_person_requests
-from lemming.kernel.obligations.file_bindings import describe_changed_files
-from lemming.kernel.obligations.pending_approvals import PendingAction, too_many_message
 from lemming.kernel.plugins.capability_table import DECISION_RULES
+from lemming.obligations.file_bindings import describe_changed_files
+from lemming.obligations.pending_approvals import PendingAction, too_many_message
 
 
 class EntryApprovals:

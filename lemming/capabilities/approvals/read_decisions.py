@@ -20,11 +20,16 @@ from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import SHOW, SPEND, OpenRequest, SubRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
-from lemming.kernel.obligations.decisions import Decision, find_approval_outcomes, is_amount, parse_decision
-from lemming.kernel.obligations.request_deadlines import extend_deadlines
-from lemming.kernel.obligations.request_payloads import EntryClassifier
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import ToolResult
+from lemming.obligations.decisions import (
+    Decision,
+    EntryClassifier,
+    find_approval_outcomes,
+    is_amount,
+    parse_decision,
+)
+from lemming.obligations.request_deadlines import extend_deadlines
 from lemming.obligations.request_view import describe_deadline
 
 PENDING_NOTE = "(it is made as this turn begins)"

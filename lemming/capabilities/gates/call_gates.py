@@ -41,13 +41,13 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.redaction.secrets import redact_untrusted
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.obligations.pending_approvals import find_call_review
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.guards import CheckFinding
+from lemming.obligations.pending_approvals import find_call_review
 
 
 class CallNotPlannable(ToolError):

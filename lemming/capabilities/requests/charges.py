@@ -20,14 +20,9 @@ from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.open_requests import SubRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
-from lemming.kernel.obligations.request_payloads import (
-    BudgetAmount,
-    Unit,
-    accepts_first_answer,
-    get_budget,
-    required_answers,
-)
+from lemming.kernel.obligations.request_payloads import BudgetAmount, Unit, get_budget, required_answers
 from lemming.kernel.org.organisation import Organisation
+from lemming.obligations.decisions import accepts_first_answer
 from lemming.obligations.request_costs import RequestCosts, TurnForRequest, turns_for_requests
 
 _MAX_CACHED_TICKS = 2_000

@@ -31,14 +31,10 @@ from lemming.kernel.inboxes.turn_agenda import (
 )
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
-from lemming.kernel.obligations.request_payloads import (
-    EntryClassifier,
-    accepts_first_answer,
-    get_count,
-    parse_reference,
-)
+from lemming.kernel.obligations.request_payloads import get_count, parse_reference
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.resume import Take
+from lemming.obligations.decisions import EntryClassifier, accepts_first_answer
 
 DEFAULT_WITHIN_TICKS = 10
 """For so many ticks a request to several is one agent's, unless it says otherwise."""

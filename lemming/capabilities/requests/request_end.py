@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import floor
 
 from lemming.ext import Allowed, EndTurn, Interception, TurnView
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import error_name, is_final
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.current_request import MAX_FAILURES, MAX_TURNS, CurrentRequest
+from lemming.kernel.obligations.current_request import MAX_FAILURES, MAX_TURNS, CurrentRequest, is_question
+from lemming.kernel.obligations.request_payloads import get_budget
 from lemming.kernel.turn.addressing import has_handoff
 from lemming.kernel.turn.turn_end import REPETITION_REMARK
 from lemming.kernel.turn.turn_obligations import is_fruitless
@@ -32,7 +34,7 @@ class RequestEnd:
             outcome = Allowed(ended)
         if task and is_served and task.budget is not None and task.counts_open_budgets:
             left = outcome.effect if isinstance(outcome.effect, EndTurn) else ended
-            charged = task.compute_charge(left.failure_entries or left.entries, turn.cost)
+            charged = _compute_charge(task, left.failure_entries or left.entries, turn.cost)
             budget = {"of": task.budget, "charged": charged}
             turn.report("budget", budget if task.unit == "credits" else {**budget, "unit": task.unit})
         return outcome
@@ -44,7 +46,7 @@ class RequestEnd:
         may_stay_open = status == "waiting" or turn.asks_persons or turn.can_skip_response
         if error and is_final(error) and not may_stay_open:  # no reader may see half of an answer
             failure = self._make_failure(task, f"{error_name(error)}: {error}", [], error.at)
-            left = (*task.add_budgets([failure], turn.cost),)
+            left = (*_add_budgets(task, [failure], turn.cost),)
             if status == "failed":  # and is reported as such to the operator
                 return replace(effect, entries=(), failure_entries=left, drops_files=True)
             return replace(effect, end="done", entries=left, drops_files=True)
@@ -62,7 +64,7 @@ class RequestEnd:
             entries.append(self._make_failure(task, reason, entries))
         if not (is_handed_off or turn.can_skip_response):
             entries = self._fail_if_stuck(task, effect.end, status, entries)
-        entries = task.add_budgets(entries, turn.cost)
+        entries = _add_budgets(task, entries, turn.cost)
         ended = replace(effect, entries=(*entries,))
         if is_handed_off:
             return replace(ended, end="handed_on")
@@ -115,3 +117,49 @@ class RequestEnd:
             new = NewEntry("response", {**payload, "text": f"{error_name(error)}: {error}"}, [])
             entries.append(turn.make_entry(new, entries, error.at))
         return replace(effect, entries=(), failure_entries=(*entries,), drops_files=True)
+
+
+# --- budgets ----------------------------------------------------------------------------------------
+
+
+def _add_budgets(task: CurrentRequest, entries: list[OutboxEntry], cost: float) -> list[OutboxEntry]:
+    """Return a turn's entries with budgets added to questions and the amount spent added to the answer.
+
+    `cost` is the cost of the turn. The remaining budget is split evenly among all targets, with one part
+    reserved for the answer. A handoff receives the budget not allotted to other entries.
+    """
+    if task.budget is None:
+        return entries
+    parts = sum(len(entry.targets) if task.counts_open_budgets else 1 for entry in entries if is_question(entry))
+    remaining = task.make_amount(max(round(task.budget - task.spent - cost, 6), 0.0))
+    share = remaining.split_budget(parts + 1).number
+    if not task.counts_open_budgets:  # rounded as in the records of earlier versions
+        share = round(remaining.number / (parts + 1), 6)
+        share = float(floor(share)) if task.unit == "tokens" else share
+    entries = [_add_share(task, entry, share) if is_question(entry) else entry for entry in entries]
+    charged = _compute_charge(task, entries, cost)
+    return [_add_remainder(task, entry, charged) for entry in entries]
+
+
+def _add_share(task: CurrentRequest, entry: OutboxEntry, share: float) -> OutboxEntry:
+    if task.counts_open_budgets:  # the recipients of one entry share its budget
+        share = task.make_amount(share * len(entry.targets)).split_budget(1).number
+    budget = get_budget(entry.payload)
+    if budget is not None and budget.unit == task.unit:
+        share = min(budget.number, share)
+    return replace(entry, payload={**entry.payload, "budget": task.make_amount(share).file_value})
+
+
+def _compute_charge(task: CurrentRequest, entries: Sequence[OutboxEntry], cost: float) -> float:
+    """Return the amount charged after a turn with these entries, including the entries' shares."""
+    shares = (task.get_allotted(entry) for entry in entries if is_question(entry) and task.counts_open_budgets)
+    return round(task.spent + cost + sum(shares), 6)
+
+
+def _add_remainder(task: CurrentRequest, entry: OutboxEntry, charged: float) -> OutboxEntry:
+    if task.is_about_request(entry, "response"):
+        return replace(entry, payload={**entry.payload, "spent": task.make_amount(charged).file_value})
+    if "hands_on" in entry.payload:
+        remaining = max(round((task.budget or 0.0) - charged, 6), 0.0)
+        return replace(entry, payload={**entry.payload, "budget": task.make_amount(remaining).file_value})
+    return entry

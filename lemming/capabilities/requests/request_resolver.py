@@ -15,9 +15,9 @@ from lemming.kernel.inboxes.turn_agenda import RequestOutcomes
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
-from lemming.kernel.obligations.decisions import find_approval_outcomes, is_approval_request
-from lemming.kernel.obligations.request_deadlines import Position, extend_deadlines, get_extended_last_tick
 from lemming.kernel.obligations.request_payloads import parse_reference, parse_references
+from lemming.obligations.decisions import find_approval_outcomes, is_approval_request
+from lemming.obligations.request_deadlines import Position, extend_deadlines, get_extended_last_tick
 from lemming.obligations.request_outcome import (
     RequestEvent,
     RequestEventContext,

@@ -39,8 +39,8 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.obligations.pending_approvals import CallPatch, PatchEdit
 from lemming.kernel.org.organisation import Organisation
+from lemming.obligations.pending_approvals import CallPatch, PatchEdit
 
 _FAILED_HUNK = re.compile(r"patch failed: (.+):(\d+)")
 _OLD_LINE = re.compile(r"@@ -(\d+)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import floor
 from typing import Any, Protocol
 
 from lemming.kernel.base.contract import NewEntry
@@ -15,12 +14,13 @@ from lemming.kernel.journal.open_requests import Dialogue, OpenRequest, SubReque
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.llm.call_cost import CostBound
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.request_deadlines import get_last_tick, parse_deadline_time
 from lemming.kernel.obligations.request_payloads import (
     BudgetAmount,
     Unit,
     get_budget,
     get_count,
+    get_last_tick,
+    parse_deadline_time,
     parse_references,
     required_answers,
 )
@@ -259,17 +259,18 @@ class CurrentRequest:
 
     def find_answers(self, entries: Sequence[OutboxEntry]) -> list[OutboxEntry]:
         """Return the entries that answer the request."""
-        return [entry for entry in entries if self._is_about_request(entry, "response")]
+        return [entry for entry in entries if self.is_about_request(entry, "response")]
 
     def is_in_progress(self, entries: Sequence[OutboxEntry]) -> bool:
         """Return True if an answer is still to come: the entries ask a sub-request or report a status."""
-        return any(self._is_about_request(entry, "status") or is_question(entry) for entry in entries)
+        return any(self.is_about_request(entry, "status") or is_question(entry) for entry in entries)
 
     def find_sub_requests(self, entries: Sequence[OutboxEntry]) -> list[OutboxEntry]:
         """Return the entries asking a sub-request of this request. They end together with the request."""
         return [entry for entry in entries if is_question(entry) and "parent" in entry.payload]
 
-    def _is_about_request(self, entry: OutboxEntry, kind: MessageKind) -> bool:
+    def is_about_request(self, entry: OutboxEntry, kind: MessageKind) -> bool:
+        """Return True if an entry of this kind answers the request or reports on the request."""
         return entry.kind == kind and self._refers_to_request(entry.payload)
 
     def _refers_to_request(self, payload: Mapping[str, Any]) -> bool:
@@ -291,56 +292,15 @@ class CurrentRequest:
         payload = {"reply_to": self.reference, "status": "failed", "text": reason}
         return NewEntry("response", self._address_to_asker(payload), [])
 
-    def add_budgets(self, entries: list[OutboxEntry], cost: float) -> list[OutboxEntry]:
-        """Return a turn's entries with budgets added to questions and the amount spent added to the answer.
-
-        `cost` is the cost of the turn. The remaining budget is split evenly among all targets, with one part
-        reserved for the answer. A handoff receives the budget not allotted to other entries.
-        """
-        if self.budget is None:
-            return entries
-        parts = sum(len(entry.targets) if self.counts_open_budgets else 1 for entry in entries if is_question(entry))
-        remaining = self.make_amount(max(round(self.budget - self.spent - cost, 6), 0.0))
-        share = remaining.split_budget(parts + 1).number
-        share = share if self.counts_open_budgets else self._legacy_share(remaining.number, parts)
-        entries = [self._add_share(entry, share) if is_question(entry) else entry for entry in entries]
-        charged = self.compute_charge(entries, cost)
-        return [self._add_remainder(entry, charged) for entry in entries]
-
-    def _legacy_share(self, remaining: float, parts: int) -> float:
-        """Return a share rounded as in the records of earlier versions."""
-        share = round(remaining / (parts + 1), 6)
-        return float(floor(share)) if self.unit == "tokens" else share
-
     @property
     def counts_open_budgets(self) -> bool:
         """True if open sub-requests count with their whole budget, unlike in records of earlier versions."""
         return self.allotted is not None
 
-    def compute_charge(self, entries: Sequence[OutboxEntry], cost: float) -> float:
-        """Return the amount charged after a turn with these entries, including the entries' shares."""
-        shares = (self._sum_allotted(entry) for entry in entries if is_question(entry) and self.counts_open_budgets)
-        return round(self.spent + cost + sum(shares), 6)
-
-    def _sum_allotted(self, entry: OutboxEntry) -> float:
+    def get_allotted(self, entry: OutboxEntry) -> float:
+        """Return the budget of a question in the unit of this request, 0 without one."""
         budget = get_budget(entry.payload)
         return budget.number if budget is not None and budget.unit == self.unit else 0.0
-
-    def _add_share(self, entry: OutboxEntry, share: float) -> OutboxEntry:
-        if self.counts_open_budgets:  # the recipients of one entry share its budget
-            share = self.make_amount(share * len(entry.targets)).split_budget(1).number
-        budget = get_budget(entry.payload)
-        if budget is not None and budget.unit == self.unit:
-            share = min(budget.number, share)
-        return replace(entry, payload={**entry.payload, "budget": self.make_amount(share).file_value})
-
-    def _add_remainder(self, entry: OutboxEntry, charged: float) -> OutboxEntry:
-        if self._is_about_request(entry, "response"):
-            return replace(entry, payload={**entry.payload, "spent": self.make_amount(charged).file_value})
-        if "hands_on" in entry.payload:
-            remaining = max(round((self.budget or 0.0) - charged, 6), 0.0)
-            return replace(entry, payload={**entry.payload, "budget": self.make_amount(remaining).file_value})
-        return entry
 
     def state_after_failure(
         self, open_requests: Sequence[OpenRequest], cost: float, *, counts: bool, calls: int = 0
@@ -378,7 +338,7 @@ class CurrentRequest:
         """
         sub_requests, enough = find_sub_requests(entries, calls, pending_states, first_group=len(self.begun.enough))
         if self.counts_open_budgets:
-            parts = {item.identity: self._sum_allotted(item) / max(len(item.targets), 1) for item in entries}
+            parts = {item.identity: self.get_allotted(item) / max(len(item.targets), 1) for item in entries}
             sub_requests = [replace(item, budget=parts[item.request]) for item in sub_requests]
         earlier_sub_requests = (item for item in self.begun.asked if not item.held or not self.request)
         sub_requests = [*(replace(item, call=0) for item in earlier_sub_requests), *sub_requests]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
+from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_records import Record, ToolStarted
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest
@@ -51,3 +54,29 @@ def drop_used_approvals(state: AgentState, records: Iterable[Record]) -> AgentSt
 def list_grants(grant: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the approvals of a call: by the first person and by further persons."""
     return [grant, *grant.get("grants", ())]
+
+
+def find_changed_files(current: Mapping[str, str], approved: Mapping[str, str]) -> list[str]:
+    """Return the sorted paths of files that have changed, including files that became unreadable."""
+    return [path for path in sorted({*current, *approved}) if current.get(path) != approved.get(path)]
+
+
+def find_changes_after_decision(grant: Mapping[str, Any], current: Mapping[str, str]) -> list[str]:
+    """Return the files that changed since a grant. An edit may name other files than the approval."""
+    approved = grant["binds"]
+    if grant["is_edited"]:  # no person has approved contents of the other files
+        return [path for path in sorted(current) if path in approved and current[path] != approved[path]]
+    return find_changed_files(current, approved)
+
+
+def action_digest(tool: str, args: Json) -> str:
+    """Return the hex digest that identifies a call."""
+    return sha256(dump_compact([tool, args])).hexdigest()
+
+
+def parse_pending_action(payload: Mapping[str, Any]) -> Json:
+    """Return the pending action in a request's payload, as the ledger stores it."""
+    call = payload["call"]
+    keys = ("id", "tool", "args", "sha256", "binds", "gate", "why", "unbound", "grants")
+    # Without `diff` and `amounts`: they only inform, and an approval is not bound to them.
+    return {key: call[key] for key in keys if key in call}

@@ -13,10 +13,11 @@ from lemming.kernel.journal.open_requests import PUBLISH
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.current_request import make_sub_request
-from lemming.kernel.obligations.file_bindings import find_changes_after_decision
-from lemming.kernel.obligations.grants import list_grants, mark_calls_made
-from lemming.kernel.obligations.pending_approvals import (
+from lemming.kernel.obligations.grants import (
     action_digest,
+    find_changes_after_decision,
+    list_grants,
+    mark_calls_made,
     parse_pending_action,
 )
 from lemming.kernel.plugins.capability_table import DECISION_RULES

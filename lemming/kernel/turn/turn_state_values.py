@@ -12,7 +12,7 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.turn_report import STATUS_OF, End, Status, ToolUseJson
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.pending_approvals import parse_pending_action
+from lemming.kernel.obligations.grants import parse_pending_action
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult

@@ -21,7 +21,7 @@ from lemming.kernel.messages import (
     parse_file_names,
     to_file_effect,
 )
-from lemming.kernel.obligations.pending_approvals import parse_pending_action
+from lemming.kernel.obligations.grants import parse_pending_action
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.addressing import complete_entry, find_unknown_targets

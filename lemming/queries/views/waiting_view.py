@@ -18,11 +18,11 @@ from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.files.stat_cache import Identity, file_identity
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import EntryName, OutboxEntry
-from lemming.kernel.obligations.pending_approvals import find_call_review
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.obligations.answer_fields import describe_field, get_answer_schema, get_properties
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests
+from lemming.obligations.pending_approvals import find_call_review
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import PersonInboxItem, build_person_inbox
 from lemming.queries.screens.waiting_screen import WAITING

@@ -1,17 +1,22 @@
-"""Decisions of persons on pending actions, read from payloads. Pure: docs/gates.md."""
+"""Entries that decide: decisions of persons on pending actions, cancellations, and where an outbox has them. Read-only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from lemming.kernel.base.times import normalize_moment
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
+from lemming.kernel.inboxes.entry_index import EntryNames
 from lemming.kernel.inboxes.turn_agenda import EntryLister, RequestOutcomes
+from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
-from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.request_deadlines import is_expired, is_in_time
-from lemming.kernel.obligations.request_payloads import decision_sort_key, is_cancellation, references_entry
+from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.obligations.request_payloads import parse_references
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_table import DECISION_RULES
+from lemming.obligations.request_deadlines import is_expired, is_in_time
 
 Json = dict[str, Any]
 DecisionKind = Literal["approve", "deny", "answer"]
@@ -130,3 +135,92 @@ def _iter_decisions(
 
 def _order(decision: tuple[OutboxEntry, str, str]) -> Any:
     return decision_sort_key(decision[0])
+
+
+def references_entry(reference: object, entry: OutboxEntry) -> bool:
+    """Return True if a reference in a payload names an entry, by id or by author/tick_id."""
+    return any(name in (entry.id, entry.identity) for name in parse_references(reference))
+
+
+def accepts_first_answer(request: OutboxEntry) -> bool:
+    """Return True for a request with several targets of which the first answer is enough."""
+    return request.payload.get("join") == "first" and len(request.targets) > 1
+
+
+def _refers_to_request(reference: object, request: OutboxEntry) -> bool:
+    """Return True if a reference names a request or the request handed off by this entry."""
+    if not (references := parse_references(reference)):
+        return False
+    request_names = (request.id, request.identity, *parse_references(request.payload.get("hands_on")))
+    return any(name in request_names for name in references)
+
+
+def is_cancellation(entry: OutboxEntry, request: OutboxEntry) -> bool:
+    """Return True if an entry cancels a request."""
+    return entry.kind == "status" and _refers_to_request(entry.payload.get("cancels"), request)
+
+
+def decision_sort_key(entry: OutboxEntry) -> tuple[int, bool, str, bool, str]:
+    """Return the sort key for decisions about the same subject: the first decision counts.
+
+    Within a tick, the earliest decision comes first, and decisions without a time come last. Among decisions
+    with the same time or without a time, a rejection comes first.
+    """
+    decided_at = normalize_moment(entry.created_at)
+    return entry.tick, not decided_at, decided_at, entry.payload.get("decision") == "approve", entry.identity
+
+
+@dataclass
+class OutboxClassification:
+    """The entries of one outbox from earlier ticks, classified by their effect on requests.
+
+    `requests` open a request. `moving` answer a request, report on one, or hand one off. `unasked` are
+    answers without a request. An unreadable entry is in all lists, because its file may be repaired.
+    """
+
+    requests: list[EntryName] = field(default_factory=list)
+    affecting: list[EntryName] = field(default_factory=list)
+    unsolicited: list[EntryName] = field(default_factory=list)
+    _names: EntryNames | None = None
+    _unreadable: set[EntryName] = field(default_factory=set)
+
+    def refresh(self, mail: MailView, names: EntryNames) -> None:
+        """Classify the new names, and names that could not be read earlier."""
+        if any(isinstance(mail.read(name), OutboxEntry) for name in self._unreadable):  # it was mended
+            self._names = None
+        if names is self._names:
+            return
+        old_names = self._names.all if self._names else []
+        # Where something is gone, or another entry may stand under a name, all are looked at anew.
+        if len(names.all) == len(old_names) or names.all[: len(old_names)] != old_names:
+            old_names, self._unreadable = [], set()
+            self.requests, self.affecting, self.unsolicited = [], [], []
+        for name in names.all[len(old_names) :]:
+            self._classify(name, mail.read(name))
+        self._names = names
+
+    def _classify(self, name: EntryName, entry: object) -> None:
+        if not isinstance(entry, OutboxEntry):
+            self._unreadable.add(name)
+            for names in (self.requests, self.affecting, self.unsolicited):
+                names.append(name)
+            return
+        if entry.kind == "request":
+            self.requests.append(name)
+        if entry.kind in ("response", "status") or "hands_on" in entry.payload:
+            self.affecting.append(name)
+        if entry.kind == "response" and "reply_to" not in entry.payload:
+            self.unsolicited.append(name)
+
+
+class EntryClassifier:
+    """The classified entries of an organisation's outboxes: `org.own(EntryClassifier)`."""
+
+    def __init__(self, _: Organisation) -> None:
+        self._outboxes: dict[str, OutboxClassification] = {}
+
+    def classify(self, mail: MailView, author: str) -> OutboxClassification:
+        """Return the classified entries that an author wrote before this tick."""
+        classification = self._outboxes.setdefault(author, OutboxClassification())
+        classification.refresh(mail, mail.past_names(author))
+        return classification

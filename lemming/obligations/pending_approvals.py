@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
 from typing import Any, Protocol, cast
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.invisible_text import find_suspicious_text
-from lemming.kernel.base.jsontext import dump_compact, to_line
+from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.times import Expiry, expiry_payload
 from lemming.kernel.journal.open_requests import PUBLISH, SHOW, SPEND
+from lemming.kernel.obligations.grants import action_digest
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.plugins.capability_table import provided
@@ -128,19 +128,6 @@ def too_many_message(max_approvals: int) -> str:
         f"NOT YET: this turn asks persons to approve {max_approvals} things already, as many as it may "
         "(turn.max_approvals); ask for the rest once these are decided"
     )
-
-
-def action_digest(tool: str, args: Json) -> str:
-    """Return the hex digest that identifies a call."""
-    return sha256(dump_compact([tool, args])).hexdigest()
-
-
-def parse_pending_action(payload: Mapping[str, Any]) -> Json:
-    """Return the pending action in a request's payload, as the ledger stores it."""
-    call = payload["call"]
-    keys = ("id", "tool", "args", "sha256", "binds", "gate", "why", "unbound", "grants")
-    # Without `diff` and `amounts`: they only inform, and an approval is not bound to them.
-    return {key: call[key] for key in keys if key in call}
 
 
 def describe_call(call: Mapping[str, Any]) -> str:

@@ -157,19 +157,6 @@ def _summarize_bound_files(files: dict[str, str]) -> dict[str, str]:
     return {**listed, rest_name: hashlib.sha256(rest_lines.encode("utf-8", "surrogatepass")).hexdigest()}
 
 
-def find_changed_files(current: Mapping[str, str], approved: Mapping[str, str]) -> list[str]:
-    """Return the sorted paths of files that have changed, including files that became unreadable."""
-    return [path for path in sorted({*current, *approved}) if current.get(path) != approved.get(path)]
-
-
-def find_changes_after_decision(grant: Mapping[str, Any], current: Mapping[str, str]) -> list[str]:
-    """Return the files that changed since a grant. An edit may name other files than the approval."""
-    approved = grant["binds"]
-    if grant["is_edited"]:  # no person has approved contents of the other files
-        return [path for path in sorted(current) if path in approved and current[path] != approved[path]]
-    return find_changed_files(current, approved)
-
-
 def describe_changed_files(paths: Sequence[str]) -> str:
     """Return the addition to a repeated request: these files have changed."""
     return f"; {', '.join(paths)} changed since it was approved" if paths else ""

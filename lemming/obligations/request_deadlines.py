@@ -7,20 +7,18 @@ docs/requests.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.integers import add_ticks
 from lemming.kernel.base.times import normalize_moment
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_file import journal_ticks, load_plan
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
-from lemming.kernel.obligations.request_payloads import get_count
+from lemming.kernel.obligations.request_payloads import get_last_tick
 from lemming.kernel.org.organisation import Organisation
 
 FIRST_PLACE = -2  # before all entries of a tick
@@ -30,17 +28,6 @@ MAX_TICKS_PROBED = 16
 
 Position = tuple[int, int, int, str]
 """Position in the order of all entries: tick, rank of the author, number, id."""
-
-
-def get_last_tick(request: OutboxEntry) -> int | None:
-    """Return the last tick in which an answer to a request counts, or None without a deadline in ticks."""
-    deadline = get_count(request.payload, "deadline")
-    return None if deadline is None else add_ticks(request.tick, deadline)
-
-
-def parse_deadline_time(payload: Mapping[str, Any]) -> str:
-    """Return the time after which no answer counts, empty if the payload has none."""
-    return normalize_moment(payload.get("not_after"))
 
 
 def expiry_position(until: int | None) -> Position | None:
