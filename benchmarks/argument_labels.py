@@ -27,10 +27,10 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.jsontext import dump_pretty
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import get_toolset
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, journal_lines
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

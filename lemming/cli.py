@@ -172,7 +172,7 @@ def _default_to_false(option: Any) -> Any:
 
 def _find_plugin_command(name: str) -> Any:
     """Return the command of an installed plugin, or None. The table's own commands are never looked up here."""
-    from lemming.kernel.plugins.provided_items import find_plugin_item  # which reads what is installed
+    from lemming.kernel.plugins.capability_loader import find_plugin_item
 
     return find_plugin_item("command", name)
 

@@ -18,7 +18,8 @@ _NAMES = {
     "lemming.kernel.inboxes.capability_state": "CallNote StateQuery",
     "lemming.kernel.org.capability_usage": "parse_agent_settings parse_org_settings",
     "lemming.kernel.org.model_entries": "ModelEntry",
-    "lemming.kernel.plugins.capability_loader": "find_fact register_capability",
+    "lemming.kernel.plugins.capability_loader": "find_fact",
+    "lemming.libraries.capability_registration": "register_capability",
     "lemming.kernel.tick.clock_reading": "find_first_reading",
     "lemming.kernel.tick.tick_counter": "load_tick",
     "lemming.kernel.obligations.grants": "list_grants",
@@ -61,9 +62,8 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
         parse_agent_settings as parse_agent_settings, parse_org_settings as parse_org_settings,
     )
     from lemming.kernel.org.model_entries import ModelEntry as ModelEntry
-    from lemming.kernel.plugins.capability_loader import (
-        find_fact as find_fact, register_capability as register_capability,
-    )
+    from lemming.kernel.plugins.capability_loader import find_fact as find_fact
+    from lemming.libraries.capability_registration import register_capability as register_capability
     from lemming.kernel.tick.clock_reading import find_first_reading as find_first_reading
     from lemming.kernel.tick.tick_counter import load_tick as load_tick
     from lemming.kernel.tick.validation.checks import (

@@ -18,6 +18,8 @@ from lemming.kernel.files.effects import apply_effect
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.memory import *  # noqa: F403 - a door: each name is that module's own
 from lemming.kernel.memory import list_memories, load_memory, load_record, make_memory_effect
+from lemming.libraries.memory_files import delete_memory as delete_memory
+from lemming.libraries.memory_files import save_memory as save_memory
 
 if not TYPE_CHECKING:
     __getattr__ = old_names_of(__name__)

@@ -19,7 +19,7 @@ from patience import PATIENCE_S
 import lemming
 from lemming.kernel.journal.engine_events import Event, TickEnds
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, say
 
 REPOSITORY = Path(__file__).parent.parent

@@ -24,11 +24,13 @@ from lemming.kernel.agents import Agent, load_agent
 from lemming.kernel.base.contract import parse_reply
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.journal.engine_events import Event, TickEnds
-from lemming.kernel.memory import load_memory, save_memory
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.memory import load_memory
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.resume import AgentCredits, AgentModel, AgentPermissions
 from lemming.kernel.org.schedule import AgentSchedule
 from lemming.kernel.tools import SHIPPED, Tool, ToolRegistry, ToolResult
+from lemming.libraries.memory_files import save_memory
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.memory import append_memory_event, archive_old_memories, compact_memory_list
 from lemming.messages import collect_readable_outboxes, write_outbox_entry
 from lemming.testing import FrozenClock, make_org, resume, say

@@ -18,9 +18,10 @@ from guide import agent, code, json_of, prompts, section, table, used
 from lemming.engine import get_firing_agents, load_tick, run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
-from lemming.kernel.memory import save_memory
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.schedule import AgentSchedule, fire_point
+from lemming.libraries.memory_files import save_memory
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.messages import cleanup_old_outbox_entries, write_outbox_entry
 from lemming.testing import FrozenClock, make_org, resume
 

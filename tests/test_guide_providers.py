@@ -17,7 +17,6 @@ from guide import code, section
 
 from lemming.engine import run_once
 from lemming.kernel.logging_config import log_agent_action
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.providers import (
     AnthropicProvider,
@@ -27,6 +26,7 @@ from lemming.kernel.providers import (
     RetryingLLMProvider,
     register_provider,
 )
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.logging_config import setup_logging
 from lemming.testing import make_org, resume, say
 

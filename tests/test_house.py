@@ -253,7 +253,7 @@ def test_the_two_lists_of_the_module_for_capabilities_are_one() -> None:
         for node in nodes("ext.py")
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
-        if (node.module or "").startswith("lemming.kernel")
+        if (node.module or "").startswith("lemming")
     }
     assert {name: ext._MODULES[name] for name in dir(ext)} == typed
     assert all(getattr(ext, name) is not None for name in typed)

@@ -14,15 +14,8 @@ import pytest
 
 from lemming.kernel.base.errors import CorruptState, ToolError
 from lemming.kernel.base.jsontext import dump_compact, parse
-from lemming.kernel.memory import (
-    MEMORY_LIMIT_BYTES,
-    delete_memory,
-    list_memories,
-    load_memories,
-    load_memory,
-    make_memory_effect,
-    save_memory,
-)
+from lemming.kernel.memory import MEMORY_LIMIT_BYTES, list_memories, load_memories, load_memory, make_memory_effect
+from lemming.libraries.memory_files import delete_memory, save_memory
 from lemming.memory import append_memory_event, archive_old_memories, compact_memory_list
 from lemming.testing import FrozenClock
 

@@ -13,9 +13,9 @@ from lemming.engine import load_tick, run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.files.stat_cache import CACHE_LIMIT_BYTES, FileCache, file_identity, has_stable_mtime
 from lemming.kernel.memory import load_memory
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 pytestmark = pytest.mark.usefixtures("stamps")

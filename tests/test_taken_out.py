@@ -15,10 +15,10 @@ from lemming.engine import run_once
 from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import TickStarted
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.plugins.capability_table import SHIPPED
 from lemming.kernel.plugins.shipped_capabilities import MODEL_SERVERS
 from lemming.libraries.compatible_servers import SERVERS
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import FrozenClock, make_org, resume, say
 
 GUIDE = ("test_guide.py", "test_guide_formats.py", "test_guide_providers.py")

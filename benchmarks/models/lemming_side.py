@@ -16,9 +16,9 @@ from lemming.engine import run_once
 from lemming.journal_tools.recorded_tick import TurnRecord, load_tick_record
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.files import fs
-from lemming.kernel.memory import save_memory
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.memory_files import save_memory
 from lemming.messages import write_outbox_entry
 from lemming.obligations.answer_fields import parse_answer
 from lemming.testing import FrozenClock, make_org, resume

@@ -14,9 +14,10 @@ from lemming.commands.command_context import (
     require_agent_folder,
 )
 from lemming.commands.terminal import print_json, print_notice, print_pretty_json, to_text
-from lemming.kernel import memory as store
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
+from lemming.kernel.memory import list_memories, load_memory
+from lemming.libraries.memory_files import delete_memory, save_memory
 from lemming.queries.screens.memory_screen import MEMORY
 
 Key = Annotated[str, argument("KEY", "Key of the memory.")]
@@ -32,9 +33,9 @@ def get_memory(context: CommandContext, agent: AgentName, key: Key) -> None:
     """Print one memory as JSON."""
     base = context.org
     require_agent_folder(base, agent)
-    if key not in store.list_memories(base, agent):
-        raise _no_such_memory(agent, key, store.list_memories(base, agent))
-    value = store.load_memory(base, agent, key)
+    if key not in list_memories(base, agent):
+        raise _no_such_memory(agent, key, list_memories(base, agent))
+    value = load_memory(base, agent, key)
     print_json("memory", {"agent": agent, "key": key, "value": value})
     print_pretty_json(value)
 
@@ -56,7 +57,7 @@ def set_memory(
     base = context.org
     require_agent_folder(base, agent)
     parsed_value = _parse_value(sys.stdin.read() if value == "-" else value)
-    store.save_memory(base, agent, key, parsed_value)
+    save_memory(base, agent, key, parsed_value)
     print_json("memory", {"agent": agent, "key": key, "value": parsed_value})
     print_notice(f"{agent}: set {key} to {to_text(parsed_value)}")
 
@@ -66,8 +67,8 @@ def remove_memory(context: CommandContext, agent: AgentName, key: Key) -> None:
     """Remove a memory."""
     base = context.org
     require_agent_folder(base, agent)
-    if not store.delete_memory(base, agent, key):
-        raise _no_such_memory(agent, key, store.list_memories(base, agent))
+    if not delete_memory(base, agent, key):
+        raise _no_such_memory(agent, key, list_memories(base, agent))
     print_json("memory_removed", {"agent": agent, "key": key})
     print_notice(f"{agent}: removed {key}")
 

@@ -231,7 +231,8 @@ class Narrator:
         return name.ljust(self._name_width)
 
     def _format_entry(self, author: str, entry: EntryWritten) -> str:
-        from lemming.kernel.messages import EntryName, read_entry
+        from lemming.kernel.messages import EntryName
+        from lemming.libraries.outbox_files import read_entry
 
         match = paths.ENTRY_FILE.match(entry["file"].rsplit("/", 1)[-1])
         if match is None:

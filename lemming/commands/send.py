@@ -17,23 +17,23 @@ from lemming.commands.command_context import (
     require_agent_folder,
 )
 from lemming.commands.terminal import print_notice, print_warning
-from lemming.kernel import messages
 from lemming.kernel.agents import Agent, list_agent_folders, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import correct_typo, dump_pretty
 from lemming.kernel.base.times import get_zone, parse_duration
-from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.messages import ENTRY_LIMIT_BYTES, OutboxEntry
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.everyday_times import format_moment, format_remaining_time, parse_moment
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.queries.next_turn import find_next_turn
 
-_PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
+_PAYLOAD_LIMIT_BYTES = ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 _MAX_READERS_NAMED = 5
 
 
@@ -90,7 +90,7 @@ def send(
     )
     if kind == "request" and "until" in entry_payload:
         require_fact("goals.require_valid")(base, entry_payload["until"], to or "")
-    entry = messages.write_person_entry(
+    entry = write_person_entry(
         base,
         author,
         tick=load_tick(base),

@@ -39,7 +39,6 @@ from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
 from lemming.kernel.files.effects import apply_effect
 from lemming.kernel.journal.ledger import amend_state, read_state
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
@@ -49,6 +48,7 @@ from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_call import call_tool
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.operations.choose_model import append_to_resume, append_to_settings
 from lemming.operations.opening import open_org
 from lemming.queries.model_readiness import WITH_TOOLS, small_model_warning

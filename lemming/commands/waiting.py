@@ -20,8 +20,9 @@ from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.invisible_text import find_suspicious_text, show_invisible
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.open_requests import SHOW
-from lemming.kernel.messages import parse_identities, read_entry
+from lemming.kernel.messages import parse_identities
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.libraries.outbox_files import read_entry
 from lemming.obligations.ledger_calls import find_pending_call
 from lemming.obligations.pending_approvals import CallPatch, find_call_review
 from lemming.obligations.request_view import RequestView

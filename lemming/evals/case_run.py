@@ -12,7 +12,6 @@ from typing import Any
 from lemming.engine import run_opened
 from lemming.evals.case_responder import CaseResponder
 from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
-from lemming.kernel import messages
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.entry_kinds import MessageKind
@@ -29,6 +28,7 @@ from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_entries import require_person, require_reachable, suggest_permission
 from lemming.operations.burst import BurstController
@@ -183,7 +183,7 @@ def _write_sent_entry(case_run: CaseRun, sent: CaseMessage) -> None:
 
 
 def _write_entry(case_run: CaseRun, author: str, kind: MessageKind, payload: dict[str, Any]) -> OutboxEntry:
-    return messages.write_person_entry(
+    return write_person_entry(
         case_run.org,
         author,
         tick=load_tick(case_run.org),

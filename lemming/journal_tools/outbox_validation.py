@@ -9,8 +9,9 @@ from itertools import islice
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.files import fs
-from lemming.kernel.messages import parse_file_names, read_entry
+from lemming.kernel.messages import parse_file_names
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.outbox_files import read_entry
 
 
 def validate_outbox(base_path: str | os.PathLike[str], agent_name: str) -> list[Problem]:

@@ -10,18 +10,15 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.clock import Clock, SystemClock, timestamp
 from lemming.kernel.base.errors import CorruptState, Problem, ToolError
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
-from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import StatusPair
-from lemming.kernel.files.effects import FileEffect, apply_effect
+from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.folder_listings import Listing, refresh_listing
-from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.organisation import Organisation
 
 MEMORY_LIMIT_BYTES = 256 << 10
@@ -94,15 +91,12 @@ def encode_record(label: str, record: dict[str, Any], *, is_plain: bool = False)
             return content
         restored = parse(content, limit_bytes=MEMORY_LIMIT_BYTES)["value"]
     except (ValueError, RecursionError) as error:  # JsonProblem and the serializer's errors are ValueErrors
-        raise ToolError(f"{label}: {_save_error_reason(error)}") from error
+        is_refused = isinstance(error, JsonProblem)
+        reason = f"the value cannot be kept: {error}" if is_refused else f"the value is not JSON: {str(error)[:200]}"
+        raise ToolError(f"{label}: {reason}") from error
     if restored != record["value"]:
         raise ToolError(f"{label}: the value is not plain JSON and would come back changed")
     return content
-
-
-def require_intact(base: Path, agent_name: str, key: str) -> None:
-    """Raise `CorruptState` if the file at `key` is unreadable and must not be overwritten."""
-    load_record(base, agent_name, key)
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -124,10 +118,10 @@ def decode_memory(raw: bytes, file: str) -> Any:
 
 def decode_record(raw: bytes, file: str) -> dict[str, Any]:
     """Return the whole record in a memory file's bytes. Raises as `decode_memory` does."""
-    try:
-        return _decode(raw, file)
-    except _Damage as error:
-        raise _to_corrupt_state(error) from error
+    record = _parse_record(file, raw)
+    if isinstance(record, Problem):
+        raise _to_corrupt_state(record)
+    return record
 
 
 def list_memories(base_path: str | os.PathLike[str], agent_name: str) -> list[str]:
@@ -135,7 +129,7 @@ def list_memories(base_path: str | os.PathLike[str], agent_name: str) -> list[st
     try:
         keys = Organisation.from_path(base_path).get_cache(MemoryFolders).list_keys(agent_name)
     except OSError as error:
-        raise _to_corrupt_state(_folder_damage(agent_name, error)) from error
+        raise _to_corrupt_state(_folder_problem(agent_name, error)) from error
     return [key for key in keys if paths.MEMORY_KEY.match(key) and not key.endswith(".")]
 
 
@@ -148,7 +142,7 @@ def load_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
     try:
         keys = org.get_cache(MemoryFolders).list_keys(agent_name)
     except OSError as error:
-        return Memories({}, (_folder_damage(agent_name, error).problem,), {})
+        return Memories({}, (_folder_problem(agent_name, error),), {})
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     digests: dict[str, str] = {}
@@ -160,64 +154,24 @@ def load_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
         except FileNotFoundError:  # removed while we looked
             continue
         except OSError as error:
-            problems.append(_to_damage(file, error).problem)
+            problems.append(_make_problem(f"cannot be read: {error.strerror}", file))
         except ToolError as error:
             misnamed = f"{paths.memory_folder(agent_name)}/{key}.json"
             message = f"the file's name must be a memory key: {error.message}"
             problems.append(Problem(message, misnamed, hint="rename it"))
         else:
             digests[key] = reading.digest
-            if isinstance(reading.outcome, _Damage):
-                problems.append(reading.outcome.problem)
-            else:
-                record = cast("dict[str, Any]", reading.outcome)
+            record = reading.outcome
+            if isinstance(record, dict):
                 values[key] = record["value"]
                 if "trust" in record:
                     trust[key] = get_trust_label(record)
+            elif isinstance(record, Problem):
+                problems.append(record)
     return Memories(values, tuple(problems), digests, trust)
 
 
-def get_trust_label(record: dict[str, Any]) -> str:
-    """Return the trust label recorded in a memory record, or an empty text."""
-    return str(record.get("trust", ""))
-
-
-# --- writing -----------------------------------------------------------------------------------
-
-
-def save_memory(
-    base_path: str | os.PathLike[str], agent_name: str, key: str, value: Any, *, clock: Clock | None = None
-) -> None:
-    """Store `value` under `key`. Raises `ToolError` for an invalid key or value.
-
-    Raises `CorruptState` instead of replacing a damaged file.
-    """
-    base = paths.as_base(base_path)
-    current_time = timestamp((clock or SystemClock()).now())
-    make_memory_effect(agent_name, key, value, current_time)  # rejects an invalid value
-    effect = make_memory_effect(agent_name, key, redact_json(value), current_time)
-    require_intact(base, agent_name, key)
-    apply_effect(base, effect)
-
-
-def delete_memory(base_path: str | os.PathLike[str], agent_name: str, key: str) -> bool:
-    """Delete a key; return False if the key did not exist."""
-    base, file = paths.as_base(base_path), _memory_path(agent_name, key)
-    existed = path_exists(f"{base}/{file}")
-    fs.remove(base, file)
-    return existed
-
-
 # --- the pieces --------------------------------------------------------------------------------
-
-
-class _Damage(Exception):
-    """An unreadable memory file or folder, with its `Problem`."""
-
-    def __init__(self, message: str, file: str, line: int = 0, column: int = 0) -> None:
-        hint = "repair the file by hand or remove it; the engine does not replace it"
-        self.problem = Problem(message, file, line, column, hint=hint, code=CorruptState.code)
-        super().__init__(message)
 
 
 def _memory_path(agent_name: str, key: str) -> str:
@@ -225,16 +179,6 @@ def _memory_path(agent_name: str, key: str) -> str:
         return paths.memory_file(agent_name, key)
     except (ValueError, TypeError) as error:
         raise ToolError(str(error) if isinstance(key, str) else paths.MEMORY_KEY_RULE) from error
-
-
-def _save_error_reason(error: Exception) -> str:
-    if isinstance(error, JsonProblem):
-        return f"the value cannot be kept: {error}"
-    return f"the value is not JSON: {str(error)[:200]}"
-
-
-def _folder_damage(agent_name: str, error: OSError) -> _Damage:
-    return _Damage(f"must be a real folder: {error.strerror}", paths.memory_folder(agent_name))
 
 
 def load_record(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:
@@ -245,31 +189,33 @@ def load_record(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _to_corrupt_state(_to_damage(file, error)) from error
+        raise _to_corrupt_state(_make_problem(f"cannot be read: {error.strerror}", file)) from error
 
 
-def _to_damage(file: str, error: OSError) -> _Damage:
-    return _Damage(f"cannot be read: {error.strerror}", file)
+def get_trust_label(record: dict[str, Any]) -> str:
+    """Return the trust label recorded in a memory record, or an empty text."""
+    return str(record.get("trust", ""))
 
 
-def _parse_record(file: str, raw: bytes) -> Any:
-    """Return the record in a memory file's bytes, or its `_Damage`."""
-    try:
-        return _decode(raw, file)
-    except _Damage as damage:
-        return damage.with_traceback(None)
-
-
-def _decode(raw: bytes, file: str) -> dict[str, Any]:
+def _parse_record(file: str, raw: bytes) -> dict[str, Any] | Problem:
+    """Return the record in a memory file's bytes, or the problem of a damaged file."""
     try:
         record = parse(raw, limit_bytes=_READ_LIMIT_BYTES, allow_bom=True)
     except JsonProblem as error:
-        raise _Damage(error.message, file, error.line, error.column) from error
+        return _make_problem(error.message, file, error.line, error.column)
     if not isinstance(record, dict) or "value" not in record:
-        raise _Damage('expected an object with a "value"', file, 1, 1)
+        return _make_problem('expected an object with a "value"', file, 1, 1)
     return record
 
 
-def _to_corrupt_state(damage: _Damage) -> CorruptState:
-    problem = damage.problem
+def _folder_problem(agent_name: str, error: OSError) -> Problem:
+    return _make_problem(f"must be a real folder: {error.strerror}", paths.memory_folder(agent_name))
+
+
+def _make_problem(message: str, file: str, line: int = 0, column: int = 0) -> Problem:
+    hint = "repair the file by hand or remove it; the engine does not replace it"
+    return Problem(message, file, line, column, hint=hint, code=CorruptState.code)
+
+
+def _to_corrupt_state(problem: Problem) -> CorruptState:
     return CorruptState(problem.message, where=problem.where, hint=problem.hint)

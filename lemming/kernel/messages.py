@@ -6,12 +6,9 @@ claims is ignored, with a reason. Only the engine sets `id`, `tick`, `agent` and
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from lemming.kernel.base import paths
@@ -20,7 +17,6 @@ from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import dump_pretty, to_line
 from lemming.kernel.base.payload_text import cut_line, quote_payload
-from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.base.times import normalize_moment
 from lemming.kernel.base.turn_numbers import BY_HAND, find_entry_numbers, list_possible_turns
 from lemming.kernel.base.turn_numbers import DECISIONS_FROM as DECISIONS_FROM
@@ -32,8 +28,8 @@ from lemming.kernel.base.untrusted_quoting import escape_markers, marker_digest
 from lemming.kernel.files import fs
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fast_decoder import describe_field, make_field
-from lemming.kernel.files.json_documents import parse_document, unreadable_error
-from lemming.kernel.org.organisation import OrgPath, require_known_format
+from lemming.kernel.files.json_documents import parse_document
+from lemming.kernel.org.organisation import OrgPath
 
 T = TypeVar("T")
 
@@ -50,7 +46,6 @@ class lazy_property(Generic[T]):  # noqa: N801 - used like a decorator
 
 
 ENTRY_LIMIT_BYTES = 256 << 10
-DECISIONS_PER_TICK = 10_000
 _USUAL_KINDS = ("message", "request", "response")
 EVERYBODY = frozenset({"*", "all"})
 NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
@@ -211,45 +206,6 @@ def to_file_effect(entry: OutboxEntry) -> FileEffect:
     return FileEffect(entry.file, entry.content)
 
 
-def write_person_entry(
-    base_path: str | os.PathLike[str],
-    agent_name: str,
-    *,
-    tick: int,
-    kind: MessageKind,
-    payload: dict[str, Any],
-    tags: list[str],
-    created_at: str,
-    sync: bool = False,
-    is_decision: bool = False,
-) -> OutboxEntry:
-    """Write a person's entry under the next free id of this tick, and return the entry.
-
-    `is_decision`: the entry decides an approval request, and does not count towards the person's entries.
-    Raises `ConfigError`, also for a format of a newer version.
-    """
-    base = paths.as_base(base_path)
-    require_known_format(base)
-    first = WAITING_FROM if normalize_moment(payload.get("not_before")) else 0
-    first, max_entries = (DECISIONS_FROM, DECISIONS_PER_TICK) if is_decision else (first, ENTRIES_PER_TURN)
-    for index in range(max_entries):
-        identity = entry_id(tick, agent_name, first + index)
-        entry = OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at)
-        if created := create_entry(base, entry, sync=sync):
-            return created
-    raise ConfigError(
-        f"{agent_name} has already sent {max_entries} entries for tick {tick}",
-        where=paths.outbox_folder(agent_name),
-        hint="run the tick first",
-    )
-
-
-def create_entry(base: Path, entry: OutboxEntry, *, sync: bool = False) -> OutboxEntry | None:
-    """Write an entry without secrets and return the entry, or None if its file exists."""
-    entry = redact_entry(entry)
-    return entry if fs.create(base, entry.file, entry.content, sync=sync) else None
-
-
 def list_outbox(base: OrgPath, agent_name: str) -> list[EntryName]:
     """Return the entry names in an outbox, sorted; other files are ignored.
 
@@ -288,20 +244,6 @@ def _parse_identity(identity: str) -> EntryName | None:
     return next(iter(parse_file_names(author, [f"{stem}.json"])), None)
 
 
-def read_entry(base: OrgPath, name: EntryName) -> OutboxEntry:
-    """Load an entry. Raises `ConfigError` if the file's content contradicts its name or folder.
-
-    Raises `FileNotFoundError` without a file.
-    """
-    try:
-        raw = fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise unreadable_error(name.file, error) from error
-    return decode_entry(name, raw)
-
-
 def decode_entry(name: EntryName, raw: bytes) -> OutboxEntry:
     """Parse the bytes of an entry's file. Raises `ConfigError` as `read_entry` does."""
     document = parse_document(raw, name.file, OutboxEntry, limit_bytes=ENTRY_LIMIT_BYTES, any_integer=True)
@@ -316,32 +258,6 @@ def decode_entry(name: EntryName, raw: bytes) -> OutboxEntry:
         first = unknown[0]
         raise _entry_error(name.file, first.message, "an entry must have exactly seven keys", first.pointer)
     return entry
-
-
-def read_outbox_entries(
-    base_path: str | os.PathLike[str], agent_name: str, limit: int | None = None
-) -> list[OutboxEntry]:
-    """Return the newest `limit` entries of an outbox (all without a limit), oldest first.
-
-    Invalid entries are left out; `validate_outbox` returns the reasons.
-    """
-    base = paths.as_base(base_path)
-    names = list_outbox(base, agent_name)
-    return list(islice(iter_readable(base, reversed(names)), limit))[::-1]
-
-
-def redact_entry(entry: OutboxEntry) -> OutboxEntry:
-    """Return an entry without secrets in payload and tags."""
-    return replace(entry, payload=redact_json(entry.payload), tags=redact_json(entry.tags))
-
-
-def iter_readable(base: OrgPath, names: Iterable[EntryName]) -> Iterator[OutboxEntry]:
-    """Yield the readable entries among names; the others were reported elsewhere."""
-    for name in names:
-        try:
-            yield read_entry(base, name)
-        except (ConfigError, FileNotFoundError):
-            continue
 
 
 def _entry_error(file: str, message: str, hint: str, pointer: str) -> ConfigError:

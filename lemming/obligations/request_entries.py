@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lemming.kernel import messages
 from lemming.kernel.agents import suggest_agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock, timestamp
@@ -24,12 +23,13 @@ from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.inboxes.answer_payload import REQUEST_KEYS, needs_answer_key, nest_answer
 from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.journal.ledger import amend_state, read_state
-from lemming.kernel.messages import OutboxEntry, parse_identities, read_outbox_entries
+from lemming.kernel.messages import ENTRY_LIMIT_BYTES, OutboxEntry, parse_identities
 from lemming.kernel.obligations.request_payloads import parse_amount
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.obligations.answer_fields import get_answer_schema, get_properties, parse_answer
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.decisions import is_approval_request
@@ -133,7 +133,7 @@ def mark_as_read(base: OrgPath, person: str, entries: Iterable[OutboxEntry]) -> 
         amend_state(base, person, replace(state, read=mark), sync=False)
 
 
-PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
+PAYLOAD_LIMIT_BYTES = ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 
 
 def write_request(
@@ -302,7 +302,7 @@ def write_payload(
             f"the payload must have at most {PAYLOAD_LIMIT_BYTES:,} bytes, got {size:,}",
             hint="put the content into a file in shared/ and send its name",
         )
-    return messages.write_person_entry(
+    return write_person_entry(
         base,
         author,
         tick=load_tick(base),

@@ -23,7 +23,6 @@ from lemming.kernel.journal.journal_records import EntriesExpired
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.journal.open_requests import iter_person_requests
 from lemming.kernel.journal.read_cursor import ReadMark
-from lemming.kernel.memory import delete_memory
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
@@ -32,6 +31,7 @@ from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.descriptions import ExpiredMemory, OrgQuery
 from lemming.kernel.turn.preparation import RetentionHold
 from lemming.kernel.turn.preparation_chain import active_capabilities, agents_without_requests
+from lemming.libraries.memory_files import delete_memory
 from lemming.operations.gateways import Gateways
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from lemming.kernel.journal.journal_file import journal_ticks, read_journal
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import TurnEnded, TurnStarted
 from lemming.kernel.journal.turn_report import TurnReason
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.capability_usage import find_used_capabilities, resolve_credits
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -31,6 +30,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.operations.named_agents import choose_agents
 
 

@@ -28,11 +28,12 @@ from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files import fs
-from lemming.kernel.messages import OutboxEntry, write_person_entry
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import is_person
 from lemming.libraries.conditions.regex_search import compile_regex
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.answer_fields import parse_answer
 from lemming.obligations.current_requests import RequestEntryIndex
 from lemming.obligations.request_outcome import build_requests

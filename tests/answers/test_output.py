@@ -16,8 +16,8 @@ from lemming.capabilities.output_schemas.payload_validation import (
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.agents import load_agent
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.config import load_config
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.queries.org_validation import validate_agents
 from lemming.testing import journal_lines, make_org, resume, say, write_script
 

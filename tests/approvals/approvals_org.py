@@ -12,8 +12,8 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tools import Tool, ToolResult
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 ASK = {"at": "call", "tool": ["ring", "file_*", "create_agent"], "then": "ask", "because": "it is loud"}

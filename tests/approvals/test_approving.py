@@ -28,7 +28,7 @@ from lemming.capabilities.approvals.pending_calls import MAX_REQUEST_BYTES
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files import fs
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import say
 
 

@@ -14,7 +14,7 @@ from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import say
 
 ASK = {"at": "out", "when": {"field": "kind", "op": "is", "value": "report"}, "then": "ask", "because": "it is news"}

@@ -8,7 +8,8 @@ import pytest
 from approvals_org import ASK, Ring, finished, lemming, make, requests, ring, tick
 
 from lemming.journal_tools.replay.tick_replay import replay_ticks
-from lemming.kernel.messages import DECISIONS_FROM, entry_id, write_person_entry
+from lemming.kernel.messages import DECISIONS_FROM, entry_id
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import say
 

@@ -16,8 +16,9 @@ from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.memory import list_memories
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries, write_person_entry
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.testing import FrozenClock, make_org, resume, say
 
 Json = dict[str, Any]

@@ -17,7 +17,7 @@ from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 
 AGENTS = ("ada", "bob", "cyd")

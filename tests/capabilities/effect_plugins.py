@@ -8,8 +8,8 @@ from typing import Any
 
 from lemming.engine import run_once
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
 
 HEAD = """

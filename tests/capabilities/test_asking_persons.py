@@ -12,8 +12,9 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 HEAD = """

@@ -13,11 +13,11 @@ from patience import PATIENCE_MS
 from lemming.dashboard.page_server import serve_page
 from lemming.dashboard.report_builder import write_report
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import register_capability
 from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.turn.descriptions import DescribeQuery, OrgQuery
 from lemming.kernel.turn.preparation import CapabilityStatus
 from lemming.kernel.turn.turn_hooks import Capability
+from lemming.libraries.capability_registration import register_capability
 from lemming.queries.views.view_registry import build_view
 from lemming.testing import make_org, resume
 

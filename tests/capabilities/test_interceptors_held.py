@@ -14,8 +14,8 @@ from test_asking_persons import HEAD, approve, make, outcomes, requests, rung, t
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import journal_lines
 
 IMPORTS = """

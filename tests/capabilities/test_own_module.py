@@ -13,10 +13,10 @@ from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt
 from lemming.kernel.turn.turn_hooks import Capability
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.queries.views.view_registry import build_view
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 

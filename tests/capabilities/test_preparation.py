@@ -10,8 +10,8 @@ import pytest
 from lemming.engine import run_once, ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 HEAD = """

@@ -10,9 +10,9 @@ import pytest
 from forked import lemming_in, python_in
 from package import PACKAGE
 
-from lemming.kernel.plugins.capability_loader import register_capability
 from lemming.kernel.plugins.plugin_registry import EVERYBODY, capture_registrations
 from lemming.kernel.turn.turn_hooks import Capability
+from lemming.libraries.capability_registration import register_capability
 from lemming.testing import make_org, resume, say
 
 MODULE = '''

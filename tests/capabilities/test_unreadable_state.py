@@ -11,8 +11,8 @@ from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.journal.ledger import AgentState, amend_state, read_state, write_state
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 KEEPS = """

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.messages import OutboxEntry
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import make_org, resume, say
 
 ANSWER = {"reply": say("hello")}
@@ -35,7 +36,7 @@ def noted(base: Path) -> list[dict[str, Any]]:
 def answer_to(base: Path, entry: OutboxEntry, text: str) -> None:
     """Put a response of the desk to an entry into its outbox, as of the tick before the next."""
     from lemming.engine import load_tick
-    from lemming.kernel.messages import write_person_entry
+    from lemming.libraries.outbox_files import write_person_entry
 
     payload = {"text": text, "reply_to": entry.id}
     write_person_entry(base, "desk", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at="")

@@ -32,11 +32,11 @@ from lemming.engine import run_once
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import DiskError, RequestRejected, Unavailable
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.concurrency.http_server import max_connections
 from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.queries.checks.check_registry import CheckRun
 from lemming.queries.checks.health_checks import find_health_issues
 from lemming.testing import FrozenClock, make_org, resume

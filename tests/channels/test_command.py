@@ -10,7 +10,7 @@ from typing import Any
 from doorway import answer_to, arrived, noted, with_channel
 
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.testing import FrozenClock, make_org, resume
 
 PROGRAM = """

@@ -15,8 +15,8 @@ from lemming.capabilities.channels.http_routes import serve_http
 from lemming.engine import run_once
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, make_org, resume, say
 
 STRIDE = 1 if EVERYTHING else 21

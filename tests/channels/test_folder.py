@@ -15,7 +15,8 @@ from lemming.engine import load_tick, run_forever, run_once
 from lemming.kernel.base.redaction.secrets import refresh
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, Sleeping, Woken
-from lemming.kernel.messages import entry_id, write_person_entry
+from lemming.kernel.messages import entry_id
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree, write_script
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"

@@ -208,7 +208,7 @@ def test_a_sender_of_too_much_is_told_when_to_come_again(base: Path) -> None:
 
 
 def test_requests_of_others_are_nobodys_business(base: Path, door: Caller) -> None:
-    from lemming.kernel.messages import write_person_entry
+    from lemming.libraries.outbox_files import write_person_entry
 
     theirs = {"text": "secret", "target": "desk"}
     other = write_person_entry(base, "desk", tick=1, kind="request", payload=theirs, tags=[], created_at="")
@@ -241,7 +241,7 @@ def test_what_the_other_end_refuses_for_good_is_given_up(base: Path) -> None:
     with receiver(410) as far:
         with_channel(base, {"to": "desk", "deliver_to": f"http://127.0.0.1:{far.port}/"}, provider="http")
         run_once(base, clock=FrozenClock())
-        from lemming.kernel.messages import write_person_entry
+        from lemming.libraries.outbox_files import write_person_entry
 
         write_person_entry(
             base, "desk", tick=1, kind="message", payload={"text": "x", "target": "door"}, tags=[], created_at=""

@@ -16,8 +16,8 @@ from lemming.capabilities.channels.email_parser import extract_html_text, get_me
 from lemming.engine import run_once
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import RequestRejected
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import Crash, FrozenClock, crash_at
 
 

@@ -16,8 +16,8 @@ from patience import PATIENCE_S
 
 from lemming.capabilities.channels.channel_service import run_channel_server
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.operations.model_detection import KeylessServer, ask_server
 from lemming.queries.checks.check_registry import CheckRun
 from lemming.queries.checks.health_checks import find_health_issues

@@ -13,7 +13,7 @@ from terminal import Lemming
 from lemming.engine import run_once
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import FrozenClock, make_org, resume, say
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b2J\x9d0;x\x9c\x08\x7f\r\u202e\u2066\u200b\u2028\u2029\u0085\ufeff\u00ad\U000e0041"

@@ -12,8 +12,8 @@ from terminal import Lemming, read_until, start
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_records import TurnStarted
-from lemming.kernel.memory import save_memory
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.memory_files import save_memory
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.operations.opening import open_org
 from lemming.testing import make_org, resume, say, tree
 

@@ -14,9 +14,9 @@ from terminal import Lemming
 
 from lemming.engine import run_once
 from lemming.kernel.llm.call_cost import estimate_tokens
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.providers import LLMProvider, Message, register_provider
-from lemming.memory import save_memory
+from lemming.libraries.memory_files import save_memory
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import make_org, resume, say
 
 CHAT = "/v1/chat/completions"

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from terminal import Lemming
 
 from lemming.import_export.template_files import load_template
-from lemming.kernel.memory import save_memory
+from lemming.libraries.memory_files import save_memory
 from lemming.queries.format_schemas import FORMATS, get_schema, record_classes
 from lemming.testing import make_org, resume, say
 

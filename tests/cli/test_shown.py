@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 from terminal import Lemming
 
 from lemming.engine import run_once
-from lemming.kernel.memory import save_memory
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.memory_files import save_memory
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.queries.format_schemas import get_schema
 from lemming.queries.output_schemas import list_output_schemas
 from lemming.queries.views.agents_view import build_agents_view

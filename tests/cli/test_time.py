@@ -12,7 +12,7 @@ from terminal import Lemming
 
 from lemming.engine import run_once
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume
 
 HUMAN = resume("human", model={"key": "human"})

@@ -9,7 +9,7 @@ from parts import by_hand, call, remembers
 
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files import fs
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import make_org, resume, say
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from parts import by_hand, call, remembers
 
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import make_org, resume, say
 
 

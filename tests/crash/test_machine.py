@@ -25,8 +25,9 @@ from lemming.kernel.base.errors import AuthenticationFailed, DiskError, OrgBusy
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
-from lemming.kernel.messages import entry_id, list_outbox, write_person_entry
+from lemming.kernel.messages import entry_id, list_outbox
 from lemming.kernel.providers import Reply, Request, register_provider
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.operations.opening import open_org
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say
 from lemming.testing.fault_injection import (

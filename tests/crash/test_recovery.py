@@ -13,7 +13,7 @@ from lemming.engine import load_tick, run_once
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.journal.journal_records import TurnCommitted
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree
 
 pytestmark = pytest.mark.crash

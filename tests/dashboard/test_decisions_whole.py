@@ -12,7 +12,7 @@ from in_browser import TOKEN, opened
 
 from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.queries.views.agents_view import build_agents_view
 from lemming.queries.views.feed_view import build_feed_view
 from lemming.queries.views.waiting_view import build_waiting_view

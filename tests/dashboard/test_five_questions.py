@@ -11,7 +11,7 @@ import pytest
 from patience import PATIENCE_MS
 
 from lemming.dashboard.page_server import serve_page
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 
 QUESTIONS: dict[str, tuple[list[str], list[str]]] = {
     "what needs me": ([], [".queue:has-text('2 wait for you')", ".item h3:has-text('refunds')"]),

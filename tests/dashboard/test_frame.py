@@ -11,7 +11,7 @@ from in_browser import opened, playwright
 
 from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
 
 

@@ -15,7 +15,7 @@ from page_org import SEEN, HeldClock
 
 from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 
 

@@ -20,9 +20,9 @@ from patience import PATIENCE_S
 
 from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.libraries.concurrency import http_server
 from lemming.libraries.concurrency.http_server import max_connections
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.testing import make_org, resume
 
 TOKEN = "a-token-of-the-tests"

@@ -12,7 +12,7 @@ from page_org import LETTER
 
 from lemming.dashboard.page_server import serve_page
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.obligations.write_decisions import decide
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 

@@ -10,8 +10,9 @@ from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.visibility import OWN_ENTRIES_SHOWN
 from lemming.kernel.journal.read_cursor import ReadMark
-from lemming.kernel.messages import EntryName, OutboxEntry, list_outbox, read_entry
+from lemming.kernel.messages import EntryName, OutboxEntry, list_outbox
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import read_entry
 
 
 class PlainMail:

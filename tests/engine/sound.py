@@ -9,7 +9,8 @@ from lemming.engine import load_tick
 from lemming.journal_tools.outbox_validation import validate_outbox
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base.jsontext import parse
-from lemming.kernel.messages import entry_id, read_outbox_entries
+from lemming.kernel.messages import entry_id
+from lemming.libraries.outbox_files import read_outbox_entries
 
 NOON = "2026-01-01T00:00:00.000Z"
 

@@ -10,7 +10,8 @@ from test_inbox import seen
 
 from lemming.engine import load_tick, run_once
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.messages import OutboxEntry, write_person_entry
+from lemming.kernel.messages import OutboxEntry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 CHANGED = {"wake": "changed"}

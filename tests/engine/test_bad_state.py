@@ -17,7 +17,7 @@ from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import ConfigError, CorruptState, DiskError, LemmingError
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
 
 

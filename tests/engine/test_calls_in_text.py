@@ -11,7 +11,7 @@ from optional_parts import uses
 from lemming.engine import run_once
 from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.journal_tools.replay.tick_replay import replay_ticks
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import SCRIPT_FILE, make_org, resume, say
 
 CALL = '{"name": "file_list", "arguments": {"path": "."}}'

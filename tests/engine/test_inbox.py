@@ -13,7 +13,8 @@ from lemming.kernel.agents import load_agent
 from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse
 from lemming.kernel.journal.engine_events import ProblemFound
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import OutboxEntry, write_person_entry
+from lemming.kernel.messages import OutboxEntry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.messages import collect_readable_outboxes, write_outbox_entry
 from lemming.testing import journal_lines, make_org, resume, say
 

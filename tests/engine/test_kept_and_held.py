@@ -13,8 +13,8 @@ from lemming.engine import run_once
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 
 

@@ -11,8 +11,8 @@ import pytest
 from lemming.engine import run_once
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.journal.engine_events import Event, ProblemFound
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.providers import LLMProvider, Reply, Request, register_provider
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import Crash, crash_at, make_org, resume, say
 
 CONTRACT = '{"outbox_entries": [{"kind": "message", "payload": {"text": "hello"}, "tags": []}]}'

@@ -13,8 +13,8 @@ from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.agents import load_agent
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.operations.agent_pause import unpause_agent as unpause
 from lemming.queries.checks.check_registry import CheckRun
 from lemming.queries.checks.file_checks import CHECKS

@@ -11,10 +11,10 @@ from test_inbox import speak
 
 from lemming.engine import run_once
 from lemming.kernel.base.jsontext import parse
-from lemming.kernel.memory import save_memory
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.turn_loop import take_turn
 from lemming.kernel.turn.turn_values import Answer, TurnInputs
+from lemming.libraries.memory_files import save_memory
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 MARK = re.compile(r"^<<<DATA ([0-9a-f]{32})$", re.MULTILINE)

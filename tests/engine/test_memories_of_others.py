@@ -11,9 +11,9 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.memory import save_memory
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import load_config
+from lemming.libraries.memory_files import save_memory
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.queries.org_validation import validate_agents
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 

@@ -8,8 +8,9 @@ from typing import Any
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.journal.engine_events import Event, ProblemFound
-from lemming.kernel.memory import load_memory, save_memory
+from lemming.kernel.memory import load_memory
 from lemming.kernel.providers import LLMProvider, Reply, Request, register_provider
+from lemming.libraries.memory_files import save_memory
 from lemming.testing import make_org, resume, say
 
 

@@ -23,11 +23,11 @@ from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.base.redaction.secrets import refresh
 from lemming.kernel.logging_config import EngineLog
-from lemming.kernel.memory import save_memory
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.libraries.journal_sealing import seal_old_journals
+from lemming.libraries.memory_files import save_memory
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.operations.backup_writer import create_backup
 from lemming.testing import Crash as Killed
 from lemming.testing import FrozenClock, crash_at, journal_lines, make_org, resume

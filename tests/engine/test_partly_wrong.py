@@ -13,7 +13,7 @@ from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base import paths
 from lemming.kernel.memory import load_memory
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import make_org, resume, say
 
 SOUND = {"kind": "message", "payload": {"text": "sound"}, "tags": []}

@@ -13,8 +13,9 @@ from lemming.kernel.base.errors import CorruptState, TickAlreadyCommitted
 from lemming.kernel.journal.engine_events import Event, ModelAsked, ProblemFound
 from lemming.kernel.journal.journal_records import TurnEnded
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.memory import load_memory, save_memory
-from lemming.kernel.messages import read_outbox_entries
+from lemming.kernel.memory import load_memory
+from lemming.libraries.memory_files import save_memory
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, make_org, resume, say
 
 

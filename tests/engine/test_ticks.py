@@ -11,8 +11,8 @@ from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forev
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ConfigError, CorruptState, NotAnOrg, TickAlreadyCommitted
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.schedule import AgentSchedule
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 

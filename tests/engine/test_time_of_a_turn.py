@@ -15,8 +15,8 @@ from lemming.kernel.base.errors import TimedOut
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.llm.rate_limit import Limits, RateLimiter
 from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.providers import Backend, Reply, Request
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.testing import SkippingClock, journal_lines, make_org, resume, say
 
 LOOK = say("looking", tool_calls=[{"tool": "memory_read", "args": {"key": "k"}}])

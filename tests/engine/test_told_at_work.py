@@ -19,8 +19,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.messages import write_outbox_entry
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 

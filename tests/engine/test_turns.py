@@ -15,8 +15,8 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.memory import load_memory
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree, write_script
 
 

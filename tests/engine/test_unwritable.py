@@ -14,8 +14,8 @@ from lemming.kernel.agents import require_own_folders
 from lemming.kernel.base.errors import ConfigError, DiskError
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 

@@ -15,9 +15,10 @@ from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import list_outbox, write_person_entry
+from lemming.kernel.messages import list_outbox
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.queries.tick_preview import preview_tick
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 

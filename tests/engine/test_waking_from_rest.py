@@ -18,10 +18,10 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import FINE_GRANULE_NS, open_folder
 from lemming.kernel.inboxes.entry_index import EntryIndex
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.idle_agents import IdleCache
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import make_org, resume, say
 
 pytestmark = pytest.mark.usefixtures("stamps")

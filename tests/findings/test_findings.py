@@ -10,7 +10,7 @@ from circling import NOTHING, by_ticks, calls, found_in, kinds, org_of, person, 
 
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.queries.findings.finding_rules import apply_rules
 from lemming.queries.findings.finding_scan import scan_ticks
 from lemming.testing import resume, say

@@ -17,10 +17,10 @@ from terminal import Lemming, typed_at
 from lemming.cli import run as run_command
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.validation.checks import CheckSubject
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.queries.findings.finding_rules import CHECKS, apply_rules, find_findings
 from lemming.queries.findings.finding_scan import scan_ticks
 from lemming.queries.structure_validation import find_structure_problems

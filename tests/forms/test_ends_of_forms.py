@@ -13,8 +13,8 @@ from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, register_provider
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.testing import FrozenClock, make_org, resume
 
 

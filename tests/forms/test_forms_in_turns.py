@@ -13,9 +13,9 @@ from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 
 FIT = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "prompt": "fit"}

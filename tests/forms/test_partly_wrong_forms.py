@@ -16,8 +16,8 @@ from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.base.reply_json import find_objects
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, write_script
 
 BOB = resume("bob", model={"key": "human"}, permissions={"read_outboxes": ["ada"]})

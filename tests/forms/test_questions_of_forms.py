@@ -17,7 +17,7 @@ from benchmarks.models.turn import Expected, Turn
 from benchmarks.models.turns import TURNS
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.reply_json import find_objects
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 
 BY_NAME = {turn.name: turn for turn in TURNS}
 OF_EACH_KIND = [turn for turn in TURNS if turn.name.endswith("-1") and not turn.is_held_out]

@@ -15,7 +15,7 @@ from page_server import serving
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say
 
 FILES = {"allow_read": ["./shared", "./workspace"], "allow_write": ["./shared", "./workspace"]}

@@ -12,8 +12,8 @@ from gated import call, finished, line, org, turn_of
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 

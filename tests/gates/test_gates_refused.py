@@ -9,7 +9,7 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import make_org, resume, say
 
 

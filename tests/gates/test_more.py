@@ -8,8 +8,9 @@ from typing import Any
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_into, replay_ticks
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries, write_person_entry
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.obligations.write_decisions import find_pending_request
 from lemming.operations.agent_pause import pause_agent

@@ -19,8 +19,8 @@ from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import FrozenClock, make_org, resume, tree
 

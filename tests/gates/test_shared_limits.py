@@ -18,7 +18,6 @@ from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.turn_dependencies import TurnDependencies, find_waits
@@ -26,6 +25,7 @@ from lemming.kernel.tools import get_toolset
 from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.guards import SharedResource
 from lemming.kernel.turn.preparation_chain import active_capabilities
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 

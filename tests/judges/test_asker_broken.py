@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
 
 ASKED = {"turn": {"take": "one"}, "schedule": {"wake": "addressed"}}

@@ -11,7 +11,7 @@ from judged import BAD, CRITIC, GOOD, HUMAN, QUIET, SENT_BACK, entries, program,
 
 from lemming.engine import run_once
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 ASKS = {

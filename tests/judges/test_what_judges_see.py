@@ -13,8 +13,9 @@ from lemming.capabilities.scripted_models.scripted_provider import ScriptedProvi
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.files import fs
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Reply, Request, register_provider
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, say
 
 QUIET = {"schedule": {"wake": "addressed"}, "turn": {"take": "one"}}

@@ -17,7 +17,7 @@ from connected import call, org_with
 from lemming.capabilities.mcp.mcp_server import make_server
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.queries.screens.screen_registry import iter_screens
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 

@@ -10,8 +10,8 @@ from asked import ask, tick
 from planned import step, write_plan
 
 from lemming.cli import run as lemming
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import make_org, resume
 
 

@@ -17,8 +17,8 @@ from lemming.client.ask_client import ask as put
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.config import load_config
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.queries.org_validation import validate_agents
 from lemming.testing import FrozenClock, resume, say
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.queries.org_validation import validate_agents
 from lemming.testing import FrozenClock
 

@@ -21,7 +21,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.memory import list_memories, load_memory
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import FrozenClock, resume, say, tree
 

@@ -18,8 +18,8 @@ from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, ModelAsked
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.providers import Backend, Image, Reply, Request, register_provider
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
 CHART = b"\x89PNG\r\n chart"

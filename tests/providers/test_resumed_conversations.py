@@ -13,8 +13,8 @@ from native_server import Json, NativeServer, chat, messages, ollama, responses
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tools import ToolRegistry
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume
 
 

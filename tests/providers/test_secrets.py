@@ -23,8 +23,9 @@ from lemming.kernel.base.redaction.secrets import (
 )
 from lemming.kernel.llm.circuit_breaker import circuit_name
 from lemming.kernel.logging_config import log_agent_action
-from lemming.kernel.memory import load_memory, save_memory
-from lemming.kernel.messages import write_person_entry
+from lemming.kernel.memory import load_memory
+from lemming.libraries.memory_files import save_memory
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import make_org, resume, tree
 
 KEY = "p4t-hush/hush+42"

@@ -10,8 +10,8 @@ from lemming.evals.rehearsal.rehearsal import RehearsalOptions, RehearsalResult,
 from lemming.journal_tools.fork import SettingOverride
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.files import fs
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import SCRIPT_FILE, FrozenClock, make_org, resume, say
 
 LOUD = "config/loud.jsonl"

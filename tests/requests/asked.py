@@ -10,8 +10,9 @@ from lemming.engine import run_once
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries, write_person_entry
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume
 
 PEOPLE = {"human": {"provider": "human"}}

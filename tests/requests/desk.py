@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from lemming.kernel.base.entry_kinds import MessageKind
-from lemming.kernel.messages import EntryName, OutboxEntry, entry_id, write_person_entry
+from lemming.kernel.messages import EntryName, OutboxEntry, entry_id
 from lemming.kernel.org.resume import Agent, AgentPermissions
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.request_outcome import build_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.testing import make_org, resume

@@ -22,9 +22,9 @@ import lemming as package
 from lemming import engine
 from lemming.client.ask_client import AskOutcome, WorkProgress, ask
 from lemming.kernel.base.errors import ConfigError, UsageError
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_entries import write_answer
 from lemming.testing import FrozenClock, make_org, resume, say, write_script

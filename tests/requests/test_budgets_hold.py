@@ -16,7 +16,7 @@ from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
-from lemming.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import resume, say, tree
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"

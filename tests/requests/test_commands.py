@@ -16,8 +16,8 @@ from lemming.engine import run_once
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.tick_counter import persist_tick
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.obligations.request_entries import retract_entry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, tree
 

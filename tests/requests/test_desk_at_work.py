@@ -13,8 +13,8 @@ from asked import answers, ask, org_of, said
 
 from lemming.engine import run_once
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, resume, say, tree
 
 QUIET = {"schedule": {"wake": "addressed"}}

@@ -12,8 +12,8 @@ from terminal import Lemming
 from lemming.engine import ticks
 from lemming.kernel.journal.engine_events import Event, ProblemFound
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 QUIET = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "nothing"}

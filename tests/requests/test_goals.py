@@ -17,9 +17,9 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.current_requests import load_requests
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 

@@ -11,7 +11,7 @@ from terminal import Lemming
 from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.obligations.current_requests import find_request, load_requests
 from lemming.testing import make_org, resume, say, write_script
 

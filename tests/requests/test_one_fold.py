@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from sampling import EVERYTHING
 
 from lemming.capabilities.requests.request_resolver import RequestResolver, iter_affecting_entries
-from lemming.kernel.messages import EntryName, OutboxEntry, write_person_entry
+from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.snapshot import take_snapshot
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.messages import write_outbox_entry
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_view import RequestView

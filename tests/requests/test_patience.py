@@ -16,8 +16,8 @@ from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, repl
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.obligations.current_requests import find_request, load_requests
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 

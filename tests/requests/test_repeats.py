@@ -13,10 +13,10 @@ from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.loop_breaker import RepeatDetector
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.obligations.current_requests import load_requests
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 

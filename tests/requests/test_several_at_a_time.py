@@ -21,8 +21,9 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.memory import load_memory
-from lemming.kernel.messages import list_outbox, read_outbox_entries
+from lemming.kernel.messages import list_outbox
 from lemming.kernel.providers import LLMProvider, register_provider
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.queries.views.tick_view import build_tick_view as tick_view
 from lemming.testing import Crash, crash_at, journal_lines, resume, say, tree
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from asked import answers, ask, open_of, org_of, prompts, said, tick, tried_once
 
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.queries.tick_preview import preview_tick
 from lemming.testing import journal_lines, resume, say
 

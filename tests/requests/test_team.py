@@ -15,9 +15,9 @@ from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.journal_records import ToolFinished
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.queries.org_validation import validate_agents
 from lemming.testing import FrozenClock, journal_lines, resume, say
 

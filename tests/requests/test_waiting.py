@@ -8,9 +8,9 @@ import pytest
 from desk import organisation, put
 
 from lemming.kernel.base.errors import NotAnOrg, UsageError
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import persist_tick
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.current_requests import find_request, load_requests
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import make_org, resume

@@ -13,8 +13,9 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.memory import load_memory, save_memory
+from lemming.kernel.memory import load_memory
 from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.libraries.memory_files import save_memory
 from lemming.strategies import Steps, Turn, strategy
 from lemming.testing import FrozenClock, SkippingClock, make_org, resume, say, tree
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lemming.journal_tools.provenance.provenance_tree import build_provenance
 from lemming.journal_tools.provenance.write_log import ProvenanceNode, WriteLog
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import make_org, resume, say
 
 HIRE = {

@@ -14,9 +14,10 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_parser import parse_record
-from lemming.kernel.messages import entry_id, write_person_entry
+from lemming.kernel.messages import entry_id
 from lemming.kernel.providers import Backend, Reply, Request
 from lemming.kernel.tools import Tool, ToolResult
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say
 
 TICKS = 8

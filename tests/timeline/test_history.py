@@ -12,7 +12,7 @@ from lemming.git_history.history_reader import GitHistory
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import make_org, resume, say, tree
 
 

@@ -17,8 +17,8 @@ from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 SCRIPT = [

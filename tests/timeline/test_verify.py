@@ -25,10 +25,10 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks, raw_journal
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.memory import delete_memory
 from lemming.kernel.messages import entry_id
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.concurrency.process_chunks import map_chunks
+from lemming.libraries.memory_files import delete_memory
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
 
 AT_TICK_2 = "logs/ticks/00000002.jsonl"

@@ -12,8 +12,8 @@ from typed import Bell, bell, typed
 from lemming.engine import run_once
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
-from lemming.kernel.memory import save_memory
 from lemming.kernel.messages import entry_id
+from lemming.libraries.memory_files import save_memory
 from lemming.operations.opening import open_org
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
 

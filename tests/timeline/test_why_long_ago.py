@@ -12,9 +12,10 @@ from typed import typed
 from lemming.engine import run_once
 from lemming.journal_tools.provenance.provenance_tree import build_provenance
 from lemming.journal_tools.provenance.write_log import WriteLog
-from lemming.kernel.memory import save_memory
-from lemming.kernel.messages import entry_id, read_outbox_entries
+from lemming.kernel.messages import entry_id
 from lemming.libraries.journal_sealing import seal_old_journals
+from lemming.libraries.memory_files import save_memory
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say
 
 Capsys = pytest.CaptureFixture[str]

@@ -15,9 +15,10 @@ from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, repl
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.files import fs
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.obligations.current_requests import load_requests, outbox_stamp
 from lemming.queries.org_validation import validate_config
 from lemming.read_model.read_model import ReadModel

@@ -13,8 +13,8 @@ from asleep import EVERY_TENTH, MINUTE, Alarm, Night, human, reader
 from lemming.engine import load_tick, run_opened
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.journal.engine_events import Event, Sleeping
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tick.tick_counter import load_counter, persist_tick
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.operations.change_poller import ChangePoller
 from lemming.operations.opening import open_org
 from lemming.testing import FrozenClock, make_org, resume

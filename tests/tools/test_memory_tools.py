@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tool_desk import NOW, Desk
 
-from lemming.kernel.memory import load_memory, make_memory_effect, save_memory
+from lemming.kernel.memory import load_memory, make_memory_effect
+from lemming.libraries.memory_files import save_memory
 
 
 @pytest.fixture

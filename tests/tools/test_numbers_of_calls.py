@@ -11,8 +11,8 @@ from workshop import Workshop, call
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.turn.turn_state_values import CallNumbers
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
 pytestmark = pytest.mark.usefixtures("untried")

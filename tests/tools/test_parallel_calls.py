@@ -13,10 +13,10 @@ from workshop import Workshop, call
 from lemming.capabilities.toolbox.functions.function_tool import can_share_state
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tick.parallel_calls import ParallelCalls
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.libraries.tool_decorator import tool
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 

@@ -20,9 +20,9 @@ from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.testing import make_org, resume, say
 
 SILENT: dict[str, Any] = {"outbox_entries": []}

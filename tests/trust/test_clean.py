@@ -15,8 +15,8 @@ from lemming.cli import run as lemming
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.files import fs
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import FrozenClock, resume, say
 
 FORM = {

@@ -13,9 +13,9 @@ from tracked import MODELS, finished, owner, post, tick, tracked
 
 from lemming.engine import run_once
 from lemming.kernel.base import paths
-from lemming.kernel.memory import save_memory
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.tools import iter_shipped_tools
+from lemming.libraries.memory_files import save_memory
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.memory import append_memory_event, compact_memory_list
 from lemming.testing import FrozenClock, make_org, resume, say
 

@@ -15,9 +15,9 @@ from test_researcher import Research
 
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.messages import read_outbox_entries, write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import LLMProvider, Message, register_provider
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import resume
 

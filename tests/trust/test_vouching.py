@@ -11,7 +11,7 @@ from terminal import Lemming, typed_at
 from test_files import call, tainted, worker
 from tracked import newest, tick, tracked, write
 
-from lemming.kernel.messages import read_outbox_entries
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import make_org, resume, say
 
 

@@ -10,8 +10,8 @@ from test_files import SHARED, call
 from tracked import newest, started, tick, tracked, write
 
 from lemming.cli import run
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import resume, say
 
 ASK = {"at": "call", "tool": "file_write", "then": "ask", "when": {"field": "agent", "op": "is", "value": "ada"}}

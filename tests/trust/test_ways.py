@@ -20,9 +20,9 @@ from lemming.journal_tools.replay.tick_replay import list_replayable_ticks, repl
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.ledger import read_state
-from lemming.kernel.messages import read_outbox_entries
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.operations.backup_archive import restore_backup
 from lemming.operations.backup_writer import create_backup
 from lemming.testing import FrozenClock, make_org, resume, say, tree
@@ -91,7 +91,7 @@ def test_through_a_summary_of_a_conversation(base: Path) -> None:
 
 
 def send_request(base: Path, author: str, text: str) -> None:
-    from lemming.kernel.messages import write_person_entry
+    from lemming.libraries.outbox_files import write_person_entry
 
     payload = {"text": text, "target": "ada", "conversation": "talk"}
     write_person_entry(base, author, tick=load_tick(base), kind="request", payload=payload, tags=[], created_at="")
@@ -117,7 +117,7 @@ def test_through_a_plan_and_those_it_asks(base: Path) -> None:
 
 
 def send_to_desk(base: Path) -> None:
-    from lemming.kernel.messages import write_person_entry
+    from lemming.libraries.outbox_files import write_person_entry
 
     write_person_entry(
         base, "post", tick=1, kind="request", payload={"text": "do it", "target": "desk"}, tags=[], created_at=""

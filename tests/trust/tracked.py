@@ -7,8 +7,9 @@ from typing import Any
 
 from lemming.engine import run_once
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries, write_person_entry
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.testing import FrozenClock, journal_lines, make_org, resume
 
 MODELS = {"human": {"provider": "human"}, "post": {"provider": "folder", "options": {"path": "post"}}}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.engine import run_once
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import FrozenClock, make_org, resume, say
 
 PRICED = {"provider": "scripted", "model": "m-1", "options": {"file": "config/answers.jsonl"},

@@ -9,7 +9,7 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.messages import write_person_entry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.queries.views.map_view import build_graph, layout_nodes
 from lemming.queries.views.map_view import build_map_view as map_of
 from lemming.queries.views.view_registry import build_view

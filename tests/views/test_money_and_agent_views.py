@@ -12,9 +12,9 @@ from looked_at import newsdesk
 from lemming.engine import run_once
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.queries.cost_report import compute_costs
 from lemming.queries.editable_files import load_raw_text, validate_text
 from lemming.queries.views.agent_view import build_agent_view

@@ -14,11 +14,12 @@ from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.journal.journal_records import ModelReplied, TurnStarted
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.memory import load_memory, save_memory
+from lemming.kernel.memory import load_memory
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import take_turn
 from lemming.kernel.turn.turn_values import Answer, AnswerSource
+from lemming.libraries.memory_files import save_memory
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "requests"))

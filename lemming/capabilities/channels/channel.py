@@ -28,18 +28,11 @@ from lemming.kernel.base.jsontext import did_you_mean, dump_compact, dump_pretty
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.files import fs
 from lemming.kernel.inboxes.entry_index import EntryIndex
-from lemming.kernel.messages import (
-    ENTRY_LIMIT_BYTES,
-    EntryName,
-    OutboxEntry,
-    create_entry,
-    parse_file_names,
-    read_entry,
-    write_person_entry,
-)
+from lemming.kernel.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, parse_file_names
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import LLMProvider
+from lemming.libraries.outbox_files import create_entry, read_entry, write_person_entry
 
 KINDS = ("request", "message", "report", "status")
 MAX_ID_CHARS = 400

@@ -36,7 +36,8 @@ from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import DiskError, RequestRejected, Unavailable
 from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file
-from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, parse_identities, read_entry
+from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, parse_identities
+from lemming.libraries.outbox_files import read_entry
 
 DONE, FAILED, ANSWERS = "done", "failed", "answers"
 DIGITS = 16

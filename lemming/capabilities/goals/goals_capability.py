@@ -49,13 +49,14 @@ from lemming.kernel.base.redaction.secrets import redact_untrusted
 from lemming.kernel.files.fast_decoder import TypeMismatch
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
-from lemming.kernel.messages import OutboxEntry, parse_identities, read_outbox_entries
+from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.forms.form_user_message import describe_result
 from lemming.kernel.turn.guards import CheckFinding
 from lemming.kernel.turn.tool_results import without_notices
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.libraries.permission_bindings import digest_setting
 from lemming.libraries.sandbox.sandbox_settings import get_shell_settings
 

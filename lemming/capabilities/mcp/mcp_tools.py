@@ -28,7 +28,7 @@ from lemming.kernel.base.json_schema.schema_violations import describe_violation
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact, to_line
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.messages import parse_identities, read_entry
+from lemming.kernel.messages import parse_identities
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tools import ANYWHERE, NOWHERE, Places, Tool, ToolResult, interrupted_result
@@ -36,6 +36,7 @@ from lemming.kernel.tools.arguments import make_arguments_hint
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import OrgTools, ServerSource
 from lemming.libraries.optional_packages import install_command
+from lemming.libraries.outbox_files import read_entry
 from lemming.obligations.answer_fields import parse_answer
 
 

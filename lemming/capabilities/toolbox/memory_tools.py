@@ -13,7 +13,7 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, ToolError
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact
-from lemming.kernel.memory import decode_memory, list_memories, load_memory, make_memory_effect, require_intact
+from lemming.kernel.memory import decode_memory, list_memories, load_memory, make_memory_effect
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import EngineTool, Places, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
@@ -70,7 +70,7 @@ class MemoryWriteTool(EngineTool):
         """Return the effect that saves the value. A damaged file at the key is never overwritten."""
         effect = make_memory_effect(context.agent.name, key, value, context.now)
         if effect.path_key not in context.staged:
-            require_intact(context.base, context.agent.name, key)
+            load_memory(context.base, context.agent.name, key)  # a damaged file is not replaced
         return ToolResult(True, f'saved "{key}"', (effect,))
 
 

@@ -21,12 +21,12 @@ from lemming.kernel.messages import (
     entry_id,
     list_outbox,
     parse_file_names,
-    read_entry,
     to_file_effect,
 )
 from lemming.kernel.tools import EngineTool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.libraries.everyday_times import EXAMPLES, format_moment, parse_moment
+from lemming.libraries.outbox_files import read_entry
 
 TAG = "reminder"
 

@@ -14,11 +14,12 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.canonical_path import canonical_path
 from lemming.kernel.memory import Memories
-from lemming.kernel.messages import EntryName, OutboxEntry, list_outbox, read_entry
+from lemming.kernel.messages import EntryName, OutboxEntry, list_outbox
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import is_channel, is_person
 from lemming.libraries.conditions.predicates import evaluate
+from lemming.libraries.outbox_files import read_entry
 
 # An endorsement is an entry of a person. `payload.vouches_for` names an entry (`author/tick_id`), a memory or a file. For a
 # memory or a file, `payload.sha256` is the digest of the endorsed content: later content is not endorsed.

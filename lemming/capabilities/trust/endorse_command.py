@@ -11,12 +11,12 @@ from lemming.commands.terminal import print_notice
 from lemming.ext import load_tick
 from lemming.journal_tools.provenance.provenance_tree import resolve_target
 from lemming.journal_tools.provenance.write_log import WriteLog
-from lemming.kernel import messages
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_entries import choose_person
 
@@ -44,7 +44,7 @@ def endorse(
         raise UsageError("trust tracking is off in this organisation", hint=hint)
     author = choose_person(load_requests(base), person)
     content_name, digest = _resolve_target(base, target)
-    entry = messages.write_person_entry(
+    entry = write_person_entry(
         base,
         author,
         tick=load_tick(base),

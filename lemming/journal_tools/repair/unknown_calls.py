@@ -26,7 +26,6 @@ from lemming.kernel.journal.journal_file import journal_ticks, last_record, read
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.journal.ledger import amend_state, read_state
-from lemming.kernel.messages import write_person_entry
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
@@ -36,6 +35,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult, get_toolset, interrupted_result
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.tool_results import INTERRUPTED
+from lemming.libraries.outbox_files import write_person_entry
 
 CALL = "call"
 """Key of a person's note on an earlier call; its value is the id of the call."""

@@ -11,7 +11,9 @@ from typing import Literal, Protocol, TypeVar
 
 from lemming.kernel.base.times import zone_error
 from lemming.kernel.files.fast_decoder import make_field
-from lemming.kernel.plugins.capability_loader import find_schedule_problems
+from lemming.kernel.plugins.capability_loader import missing_reason
+from lemming.kernel.plugins.capability_spec import load_object
+from lemming.kernel.plugins.capability_table import declared_keys
 
 Wake = Literal["always", "changed", "addressed"]
 
@@ -44,7 +46,12 @@ class AgentSchedule:
 
 def find_time_problems(schedule: AgentSchedule) -> Iterator[tuple[str, str, str]]:
     """Yield the key, the violation, and the suggested value for each invalid key."""
-    yield from find_schedule_problems(schedule)
+    for key, (name, import_path) in declared_keys("schedule").items():
+        if (value := getattr(schedule, key)) is not None:
+            missing = missing_reason(name)
+            problem = (missing, "remove the key, or install lemming-engine again") if missing else None
+            if problem := problem or load_object(import_path)(value):
+                yield key, *problem
     if schedule.timezone is not None and (error := zone_error(schedule.timezone)):
         yield "timezone", *error
 

@@ -5,14 +5,13 @@ The table: `lemming.kernel.plugins.capability_table`.
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.plugins.capability_spec import CapabilitySpec, load_object
+from lemming.kernel.base.redaction.secrets import redact
+from lemming.kernel.plugins.capability_spec import load_object
 from lemming.kernel.plugins.capability_table import (
     LISTED,
     MODEL_PROVIDERS,
@@ -25,46 +24,12 @@ from lemming.kernel.plugins.capability_table import (
     find_key_owners,
     provided,
 )
-from lemming.kernel.plugins.plugin_registry import collect_items, find_unimported, load_installed_plugins, register
+from lemming.kernel.plugins.plugin_registry import Kind, collect_items, find_unimported, load_installed_plugins
+from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.plugins.shipped_capabilities import find_missing_folder
 
 Load = Callable[[], Any]
 FOLDER = "lemming.capabilities."
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
-
-
-def register_capability(kind: Any) -> Any:
-    """Register a class as the capability of its name, in a plugin module. Usable as a decorator.
-
-    What its `provides` declares is registered too.
-
-    Raises:
-        TypeError: A hook or an attribute is misspelled, or has a wrong type.
-        ValueError: A shipped capability has the name, the name is invalid, settings are not a dataclass, or a plugin
-            cannot provide an item.
-    """
-    instance = kind()
-    if not hasattr(kind, "check_declaration"):
-        raise TypeError(f"{kind.__module__}.{kind.__qualname__} must be derived from lemming.ext.Capability")
-    kind.check_declaration(instance)
-    if not _NAME.match(instance.name):
-        raise ValueError(f'a capability\'s name must be of a-z, 0-9, - and _, got "{instance.name}"')
-    if invalid := [
-        spec
-        for spec in (instance.org_settings_type, instance.agent_settings_type)
-        if not dataclasses.is_dataclass(spec)
-    ]:
-        raise ValueError(f"settings of capability {instance.name} must be a dataclass, got {invalid[0]!r}")
-    from lemming.kernel.plugins.provided_items import find_registrations  # only imported with a plugin
-
-    import_path = f"{kind.__module__}:{kind.__qualname__}"
-    spec = CapabilitySpec(instance.name, import_path, after=instance.after, provides=instance.provides)
-    registrations = find_registrations(spec, kind)
-    shipped = {name: listed.import_path for name, listed in LISTED.items()}
-    register("capability", instance.name, instance, defined_by=kind, shipped=shipped)
-    for register_item in registrations:
-        register_item()
-    return kind
 
 
 def get_capability(name: str, plugins: Iterable[str] | None = None) -> Any:
@@ -108,10 +73,26 @@ def find_fact(name: str) -> Any:
     Raises `KeyError` for a name that no capability declares, if the capability is one that ships.
     """
     if name.partition(".")[0] not in LISTED:
-        from lemming.kernel.plugins.provided_items import find_plugin_item
-
         return find_plugin_item("fact", name)
     return None if missing_reason(provided("facts")[name][0]) else load_object(provided("facts")[name][1])
+
+
+def find_plugin_item(kind: Kind, name: str) -> Any:
+    """Return a command or a fact of an installed plugin, or of one loaded by this process, or None.
+
+    Raises `ConfigError` for an item that cannot be imported, and as `load_installed_plugins` does.
+    """
+    load_installed_plugins()
+    value = collect_items(kind, None, dict).get(name)
+    if not isinstance(value, str):
+        return value
+    try:
+        return load_object(value)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        plugin = value.partition(":")[0].partition(".")[0]
+        message = f'the {kind} "{name}" of the plugin {plugin} cannot be loaded: {redact(describe_exception(error))}'
+        hint = f'install {plugin} again, or correct "{value}" in `provides` of its capability'
+        raise ConfigError(message, where=value, hint=hint) from error
 
 
 def require_fact(name: str) -> Any:
@@ -147,24 +128,9 @@ def missing_for_provider(provider: str) -> str:
     return missing_owner(SPEAKING_PROVIDERS, provider) or missing_owner(MODEL_PROVIDERS, provider)
 
 
-def missing_for_turn() -> Mapping[str, str]:
-    """Return the `turn` keys of missing capabilities, each with the missing capability as text."""
-    return {key: missing for key in declared_keys("turn") if (missing := missing_owner(declared_keys("turn"), key))}
-
-
-def find_schedule_problems(schedule: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield problems in capability keys of a resume's `schedule`: key, message, hint."""
-    for key, (name, import_path) in declared_keys("schedule").items():
-        if (value := getattr(schedule, key)) is not None:
-            missing = missing_reason(name)
-            problem = (missing, "remove the key, or install lemming-engine again") if missing else None
-            if problem := problem or load_object(import_path)(value):
-                yield key, *problem
-
-
-def missing_for_model() -> Mapping[str, str]:
-    """Return the model entry keys of missing capabilities, each with the missing capability as text."""
-    return {key: missing for key in declared_keys("model") if (missing := missing_owner(declared_keys("model"), key))}
+def missing_keys(place: str) -> Mapping[str, str]:
+    """Return the keys of missing capabilities at a place, such as "turn", each with the missing capability as text."""
+    return {key: missing for key, (name, _) in declared_keys(place).items() if (missing := missing_reason(name))}
 
 
 @cache
@@ -192,11 +158,7 @@ def plugin_capabilities(plugins: Iterable[str] | None) -> Mapping[str, Any]:
     The same object until another capability is registered. Raises as `load_installed_plugins` does.
     """
     load_installed_plugins()
-    return collect_items("capability", None if plugins is None else tuple(plugins), _as_registered)
-
-
-def _as_registered(registered: Mapping[str, Any]) -> Mapping[str, Any]:
-    return registered
+    return collect_items("capability", None if plugins is None else tuple(plugins), dict)
 
 
 @cache

@@ -14,11 +14,12 @@ from lemming.kernel.base.problems import make_warning
 from lemming.kernel.files import fs
 from lemming.kernel.inboxes.visibility import future_tick_problems
 from lemming.kernel.memory import load_memories
-from lemming.kernel.messages import OutboxEntry, parse_file_names, read_entry
+from lemming.kernel.messages import OutboxEntry, parse_file_names
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.checks import Check
 from lemming.kernel.turn.addressing import find_unknown_targets
+from lemming.libraries.outbox_files import read_entry
 from lemming.libraries.store_values import validate_store
 from lemming.operations.lock_holder import parse_tick
 from lemming.operations.next_tick import explain_skipped_ticks

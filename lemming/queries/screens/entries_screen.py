@@ -12,8 +12,9 @@ from lemming.kernel.inboxes.inbox import Inbox, build_inbox
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.journal.read_cursor import ReadMark
-from lemming.kernel.messages import OutboxEntry, read_outbox_entries
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.libraries.wording import format_count
 from lemming.queries.screens.parameters import AgentName
 from lemming.queries.screens.screen import OMITTED, Column, Note, Parameter, Screen, ScreenResult

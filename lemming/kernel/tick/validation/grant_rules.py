@@ -12,7 +12,7 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import correct_typo, did_you_mean
 from lemming.kernel.org.model_entries import has_model_key
 from lemming.kernel.org.resume import has_turn_key
-from lemming.kernel.plugins.capability_loader import missing_for_model, missing_for_provider, missing_for_turn
+from lemming.kernel.plugins.capability_loader import missing_for_provider, missing_keys
 from lemming.kernel.plugins.capability_table import NO_MODELS, PREFIXES
 from lemming.kernel.tick.validation.checks import AgentSubject, CheckSubject
 
@@ -55,13 +55,13 @@ def find_allocation_typos(subject: CheckSubject) -> Iterator[Problem]:
 def find_missing_readers(subject: AgentSubject) -> Iterator[Problem]:
     """Yield keys and models of a resume whose capability is not installed."""
     agent, models = subject.agent, subject.config.models
-    for key, missing in missing_for_turn().items():
+    for key, missing in missing_keys("turn").items():
         if has_turn_key(agent.turn, key):
             message = f'key "{key}" needs a capability that is not installed: {missing}'
             yield Problem(message, pointer=f"/turn/{key}", hint="remove the key")
     if missing := missing_for_provider(subject.names.agent_provider(agent.name)):
         yield Problem(missing, pointer="/model/key", hint="choose another model key")
-    for model, (key, missing) in product((agent.model.key, *agent.model.fallback), missing_for_model().items()):
+    for model, (key, missing) in product((agent.model.key, *agent.model.fallback), missing_keys("model").items()):
         entry = models.get(model)
         if entry and entry.provider not in NO_MODELS and has_model_key(entry, key):
             line = f'key "{key}" of the line "{model}" in {paths.MODELS_FILE}'

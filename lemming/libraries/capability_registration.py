@@ -1,22 +1,57 @@
-"""Registration of the tools, providers, strategies, commands and facts that a plugin's capability provides."""
+"""Registration of a plugin's capability, and of the tools, providers, strategies, commands and facts it provides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import re
+from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from typing import Any
 
-from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.base.redaction.secrets import redact
 from lemming.kernel.plugins.capability_spec import PLUGIN_KINDS, PLUGIN_SCOPES, CapabilitySpec, load_object
-from lemming.kernel.plugins.capability_table import paths_of, provided
-from lemming.kernel.plugins.plugin_registry import Kind, collect_items, load_installed_plugins, register
-from lemming.kernel.plugins.provider_errors import describe_exception
+from lemming.kernel.plugins.capability_table import LISTED, paths_of, provided
+from lemming.kernel.plugins.plugin_registry import register
+from lemming.kernel.providers import register_provider
+from lemming.kernel.tools import ToolRegistry
+from lemming.libraries.strategy_registry import strategy
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 
 
-def find_registrations(spec: CapabilitySpec, defined_by: type[Any]) -> list[Callable[[], object]]:
+def register_capability(kind: Any) -> Any:
+    """Register a class as the capability of its name, in a plugin module. Usable as a decorator.
+
+    What its `provides` declares is registered too.
+
+    Raises:
+        TypeError: A hook or an attribute is misspelled, or has a wrong type.
+        ValueError: A shipped capability has the name, the name is invalid, settings are not a dataclass, or a plugin
+            cannot provide an item.
+    """
+    instance = kind()
+    if not hasattr(kind, "check_declaration"):
+        raise TypeError(f"{kind.__module__}.{kind.__qualname__} must be derived from lemming.ext.Capability")
+    kind.check_declaration(instance)
+    if not _NAME.match(instance.name):
+        raise ValueError(f'a capability\'s name must be of a-z, 0-9, - and _, got "{instance.name}"')
+    if invalid := [
+        spec
+        for spec in (instance.org_settings_type, instance.agent_settings_type)
+        if not dataclasses.is_dataclass(spec)
+    ]:
+        raise ValueError(f"settings of capability {instance.name} must be a dataclass, got {invalid[0]!r}")
+    import_path = f"{kind.__module__}:{kind.__qualname__}"
+    spec = CapabilitySpec(instance.name, import_path, after=instance.after, provides=instance.provides)
+    registrations = _find_registrations(spec, kind)
+    shipped = {name: listed.import_path for name, listed in LISTED.items()}
+    register("capability", instance.name, instance, defined_by=kind, shipped=shipped)
+    for register_item in registrations:
+        register_item()
+    return kind
+
+
+def _find_registrations(spec: CapabilitySpec, defined_by: type[Any]) -> list[Callable[[], object]]:
     """Return the registrations of what a capability provides, to be called after all of them were checked.
 
     Raises `ValueError` for a kind that plugins cannot provide, and for a fact without the capability's name.
@@ -48,14 +83,14 @@ def _register_item(kind: str, name: str, value: Any, defined_by: type[Any]) -> N
         if kind == "tools":
             _register_tool(name, item)
         elif kind == "strategies":
-            import_module("lemming.libraries.strategy_registry").strategy(name)(item)
+            strategy(name)(item)
         else:
             _register_provider(name, item, is_channel=kind == "channel_providers")
 
 
 def _register_tool(name: str, item: Any) -> None:
     tool = item() if isinstance(item, type) else item
-    import_module("lemming.kernel.tools").ToolRegistry.register(tool)
+    ToolRegistry.register(tool)
     registered_name = getattr(tool, "name", name)  # a function with @tool has its own
     if registered_name != name:
         raise ValueError(f'the tool "{registered_name}" must be provided under its own name, got "{name}"')
@@ -65,26 +100,4 @@ def _register_provider(name: str, provider: Any, *, is_channel: bool) -> None:
     if getattr(provider, "is_channel", False) != is_channel:
         kind = "model_providers" if is_channel else "channel_providers"
         raise ValueError(f'the provider "{name}" must be one of `{kind}`: see its attribute is_channel')
-    import_module("lemming.kernel.providers").register_provider(name, provider)
-
-
-def find_plugin_item(kind: Kind, name: str) -> Any:
-    """Return a command or a fact of an installed plugin, or of one loaded by this process, or None.
-
-    Raises `ConfigError` for an item that cannot be imported, and as `load_installed_plugins` does.
-    """
-    load_installed_plugins()
-    value = collect_items(kind, None, _as_registered).get(name)
-    if not isinstance(value, str):
-        return value
-    try:
-        return load_object(value)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        plugin = value.partition(":")[0].partition(".")[0]
-        message = f'the {kind} "{name}" of the plugin {plugin} cannot be loaded: {redact(describe_exception(error))}'
-        hint = f'install {plugin} again, or correct "{value}" in `provides` of its capability'
-        raise ConfigError(message, where=value, hint=hint) from error
-
-
-def _as_registered(registered: Mapping[str, Any]) -> Mapping[str, Any]:
-    return registered
+    register_provider(name, provider)
