@@ -1,7 +1,7 @@
 """Old names of public modules, classes, hooks, attributes and keyword arguments.
 
-Each old name still works and warns once per process with a DeprecationWarning. `alias_table` has the names; it is
-imported at the first use of an old name, so a program with the new names pays nothing. Rules: docs/capabilities.md.
+Each old name still works and warns once per process with a DeprecationWarning. `old_names.toml` has the names; it is
+read at the first use of an old name, so a program with the new names pays nothing. Rules: docs/capabilities.md.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
@@ -26,8 +27,12 @@ _state = {"has_descriptors": False}
 _HOOKS_PAGE = "docs/capabilities.md"
 
 
-def _table() -> Any:
-    return import_module("lemming.kernel.base.alias_table")
+@functools.cache
+def load_table() -> dict[str, Any]:
+    """Return the tables of `old_names.toml`, by name."""
+    import tomllib
+
+    return tomllib.loads(Path(__file__).with_name("old_names.toml").read_text("utf-8"))
 
 
 def warn_once(old: str, new: str, *, depth: int) -> None:
@@ -70,7 +75,7 @@ def find_old_module(name: str) -> ModuleSpec | None:
 
     Raises: ModuleNotFoundError with the new path of a module that was moved before 0.2.0.
     """
-    if new_path := _table().MOVED.get(name):
+    if new_path := load_table()["moved"].get(name):
         raise ModuleNotFoundError(f"{name} is now {new_path}", name=name)
     if find_new_module(name):
         return ModuleSpec(name, _OldModuleLoader, is_package=True)  # type: ignore[arg-type]
@@ -79,11 +84,12 @@ def find_old_module(name: str) -> ModuleSpec | None:
 
 def find_new_module(name: str) -> str:
     """Return the path of a module that had another one in 0.2.0, or an empty text."""
-    if name in _table().MODULES:
-        return str(_table().MODULES[name])
+    table = load_table()
+    if name in table["modules"]:
+        return str(table["modules"][name])
     _, folder, *inner = name.split(".")
     new = ".".join((_PACKAGE, "kernel", folder, *inner))
-    return new if folder in _table().KERNEL_FOLDERS and find_spec(new) else ""
+    return new if folder in table["kernel_folders"] and find_spec(new) else ""
 
 
 def find_renamed(module: str, name: str) -> Any:
@@ -93,8 +99,8 @@ def find_renamed(module: str, name: str) -> Any:
     """
     if name.startswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    new_name = _table().NAMES.get(name, name)
-    home = _table().PLACES.get(f"{module}.{new_name}", module)
+    new_name = load_table()["names"].get(name, name)
+    home = load_table()["places"].get(f"{module}.{new_name}", module)
     if (name, module) == (new_name, home) or not hasattr(import_module(home), new_name):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     warn_once(f"{module}.{name}", new_name if home == module else f"{home}.{new_name}", depth=2)
@@ -134,23 +140,18 @@ def accept_old_names(cls: type[_T]) -> type[_T]:
 def _get_renamed(value: Any, name: str) -> Any:
     if not name.startswith("_"):
         for cls in type(value).__mro__:
-            if new_name := _renamed_members(cls).get(name):
+            if new_name := _members("members", cls).get(name):
                 warn_once(f"{cls.__name__}.{name}", new_name, depth=1)
                 return getattr(value, new_name)
     message = f"{type(value).__name__!r} object has no attribute {name!r}"
     for cls in type(value).__mro__:
-        if name in (replaced := _replaced_members(cls)):
+        if name in (replaced := _members("replaced", cls)):
             message += f": it was replaced by {replaced[name] or 'nothing'}, see {_HOOKS_PAGE}"
     raise AttributeError(message, name=name, obj=value)
 
 
-def _renamed_members(cls: type) -> Mapping[str, str]:
-    members: Mapping[str, str] = _table().MEMBERS.get(f"{cls.__module__}.{cls.__qualname__}", {})
-    return members
-
-
-def _replaced_members(cls: type) -> Mapping[str, str]:
-    members: Mapping[str, str] = _table().REPLACED.get(f"{cls.__module__}.{cls.__qualname__}", {})
+def _members(table: str, cls: type) -> Mapping[str, str]:
+    members: Mapping[str, str] = load_table()[table].get(f"{cls.__module__}.{cls.__qualname__}", {})
     return members
 
 
@@ -160,19 +161,22 @@ def _adopt(cls: type) -> None:
     Raises: TypeError for an override of a hook that is gone, which nothing would call.
     """
     for base in cls.__mro__[1:]:
-        for old_name, replacement in _replaced_members(base).items():
+        for old_name, replacement in _members("replaced", base).items():
             if hasattr(cls, old_name):
                 fix = f"be written as {base.__name__}.{replacement}" if replacement else "be removed"
                 raise TypeError(
                     f"{cls.__name__}.{old_name} must {fix}: the hook {old_name} was removed, see {_HOOKS_PAGE}"
                 )
-        for old_name, new_name in _renamed_members(base).items():
+        for old_name, new_name in _members("members", base).items():
             override = vars(cls).get(old_name)
             if override is None or new_name in vars(cls):
                 continue
             warn_once(f"{base.__name__}.{old_name}", new_name, depth=2)
             setattr(cls, new_name, override)
-            _add_all_descriptors()
+            if not _state["has_descriptors"]:  # a plugin with old names is loaded: all classes need the descriptors
+                _state["has_descriptors"] = True
+                for known_class in _classes:
+                    _add_descriptors(known_class)
 
 
 class _OldName:
@@ -197,16 +201,8 @@ class _OldField(_OldName):
         setattr(value, self.new_name, content)
 
 
-def _add_all_descriptors() -> None:
-    """Add the descriptors to all classes: a plugin with old names is loaded."""
-    if not _state["has_descriptors"]:
-        _state["has_descriptors"] = True
-        for cls in _classes:
-            _add_descriptors(cls)
-
-
 def _add_descriptors(cls: type) -> None:
-    for old_name, new_name in _renamed_members(cls).items():
+    for old_name, new_name in _members("members", cls).items():
         kind = _OldField if hasattr(cls, "__dataclass_fields__") else _OldName
         setattr(cls, old_name, kind(cls, old_name, new_name))
 
@@ -214,18 +210,16 @@ def _add_descriptors(cls: type) -> None:
 # --- keyword arguments
 
 
-def accept_old_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorator: accept the old names of a function's keyword arguments."""
-    return _accept_keywords(function, f"{function.__module__}.{function.__qualname__}")
+def accept_old_keywords(function: Callable[_P, _R], owner: str = "") -> Callable[_P, _R]:
+    """Decorator: accept the old names of a function's keyword arguments. `owner`: the class of a constructor."""
+    owner = owner or f"{function.__module__}.{function.__qualname__}"
 
-
-def _accept_keywords(function: Callable[_P, _R], owner: str) -> Callable[_P, _R]:
     @functools.wraps(function)
     def call(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
         try:
             return function(*arguments, **keywords)
         except TypeError:
-            renamed = _table().KEYWORDS.get(owner) or _table().MEMBERS.get(owner, {})
+            renamed = load_table()["keywords"].get(owner) or load_table()["members"].get(owner, {})
             if renamed.keys().isdisjoint(keywords):
                 raise
             current: Any = {name: value for name, value in keywords.items() if name not in renamed}
@@ -240,6 +234,6 @@ def _accept_keywords(function: Callable[_P, _R], owner: str) -> Callable[_P, _R]
 def accept_old_fields(cls: type[_T]) -> type[_T]:
     """Class decorator for values that plugins make: accept the old names of the fields as keywords too."""
     constructor = "__new__" if issubclass(cls, tuple) else "__init__"
-    accepting = _accept_keywords(getattr(cls, constructor), f"{cls.__module__}.{cls.__qualname__}")
+    accepting = accept_old_keywords(getattr(cls, constructor), f"{cls.__module__}.{cls.__qualname__}")
     setattr(cls, constructor, accepting if constructor == "__init__" else staticmethod(accepting))
     return accept_old_names(cls)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 # Invisible characters that Unicode calls letters or marks: fillers, joiners, selectors.
@@ -92,9 +93,10 @@ def _find_look_alike(character: str) -> str:
 
 @cache
 def _load_look_alikes() -> Mapping[str, str]:
-    from lemming.kernel.base.look_alikes import LOOK_ALIKES  # where a text is no plain one
+    import tomllib  # where a text is no plain one
 
-    return {letter: plain for plain, letters in LOOK_ALIKES.items() for letter in letters}
+    table = tomllib.loads(Path(__file__).with_name("look_alikes.toml").read_text("utf-8"))
+    return {letter: plain for plain, letters in table.items() for letter in letters}
 
 
 def _find_lookalikes(text: str) -> Iterator[str]:
