@@ -15,6 +15,8 @@ from lemming.kernel.base.jsontext import JsonProblem, dump_compact, dump_pretty,
 from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import lstat, path_exists
 from lemming.kernel.journal.journal_packing import (
+    BLOCK_BYTES,
+    JOURNAL_LIMIT_BYTES,
     SEALED_FOLDER,
     TICKS_PER_SEGMENT,
     load_sealed_journal,
@@ -22,7 +24,6 @@ from lemming.kernel.journal.journal_packing import (
     segment_path,
     segments,
 )
-from lemming.kernel.journal.segments import BLOCK_BYTES, JOURNAL_LIMIT_BYTES
 from lemming.kernel.org.organisation import OrgPath
 
 _FAST_PRESET = 1  # a tenth of the time of the usual 6, for a quarter more bytes

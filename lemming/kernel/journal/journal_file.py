@@ -15,7 +15,7 @@ from typing import IO, Literal, TypeVar
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError
-from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, dump_compact, dump_compact_without_floats, parse
+from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_bytes
 from lemming.kernel.base.turn_numbers import turn_key
 from lemming.kernel.files import fs
@@ -30,6 +30,7 @@ from lemming.kernel.journal.checksums import (
 )
 from lemming.kernel.journal.engine_events import Observer, ignore_event
 from lemming.kernel.journal.journal_packing import (
+    JOURNAL_LIMIT_BYTES,
     load_sealed_journal,
     open_sealed,
     plain_ticks,
@@ -39,7 +40,6 @@ from lemming.kernel.journal.journal_packing import (
 from lemming.kernel.journal.journal_parser import InvalidRecord, JournalContents, parse_record, parse_records
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted, TurnStarted
 from lemming.kernel.journal.prompt_store import InlineParts, PromptReader, PromptWriter
-from lemming.kernel.journal.segments import JOURNAL_LIMIT_BYTES
 from lemming.kernel.org.organisation import OrgPath
 
 T = TypeVar("T")
@@ -248,11 +248,7 @@ class Journal:
         """
         message_parts, new_lines = self._prompts.encode_message(self.tick, lines)
         prefix = self._prompts.encode_prefix(self.tick, key, opening)
-        fields = b'%b,"opening":%b,"situation":%b' % (
-            remaining_fields,
-            prefix,
-            dump_compact_without_floats(message_parts),
-        )
+        fields = b'%b,"opening":%b,"situation":%b' % (remaining_fields, prefix, dump_compact(message_parts))
         body = self._body(TurnStarted.kind, fields)
         if redact_bytes(body) is body:
             self._write(body, key.partition("#")[0])

@@ -21,6 +21,7 @@ from lemming.kernel.journal.checksums import (
     line_checksum,
     parse_line,
 )
+from lemming.kernel.journal.journal_packing import JOURNAL_LIMIT_BYTES
 from lemming.kernel.journal.journal_records import (
     RECORDS,
     ModelFailed,
@@ -46,7 +47,6 @@ from lemming.kernel.journal.prompt_store import (
     has_references,
     reference_schema,
 )
-from lemming.kernel.journal.segments import JOURNAL_LIMIT_BYTES
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.org.settings_blocks import LoopSettings
