@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from lemming.journal_tools.tick_ranges import list_journals, select_ticks
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import LemmingError
-from lemming.kernel.base.html_tables import escape_cell, render_table
 from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.base.redaction.secrets import redact
 from lemming.kernel.messages import entry_id
 from lemming.kernel.org.organisation import Organisation
 from lemming.queries.screens.screen_registry import iter_screens
@@ -335,9 +336,10 @@ def render_summary(header: Json, overview: Json, entries: Sequence[Json]) -> str
     agents = overview.get("agents", {}).get("rows", [])[:AGENTS]
     ticks = overview.get("ticks", {}).get("ticks", [])[-TICKS:][::-1]
     parts = [
-        f"<h1>{escape_cell(header['org'])}</h1>",
-        f"<p>{escape_cell(header['why'])}. Next is tick {escape_cell(header['tick'])}; {escape_cell(header.get('waiting', 0))} "
-        "waiting for people. This is a summary: with JavaScript the page shows all of it.</p>",
+        f"<h1>{_escape_cell(header['org'])}</h1>",
+        f"<p>{_escape_cell(header['why'])}. Next is tick {_escape_cell(header['tick'])}; "
+        f"{_escape_cell(header.get('waiting', 0))} waiting for people. "
+        "This is a summary: with JavaScript the page shows all of it.</p>",
         _render_table("Agents", ("Agent", "Now", "Last words"), map(_agent_row, agents)),
         _render_table("Newest ticks", ("Tick", "When", "Turns", "Entries", "Worst end"), map(_tick_row, ticks)),
         _render_table("Newest entries", ("Tick", "Agent", "Kind", "Text"), map(_entry_row, entries[:ENTRIES])),
@@ -359,6 +361,23 @@ def _entry_row(entry: Json) -> tuple[Any, ...]:
     return entry["tick"], entry["agent"], entry["kind"], entry["text"][:TEXT_CHARS]
 
 
-def _render_table(title: str, heads: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> str:
-    rendered = render_table(heads, rows)
-    return f"<h2>{title}</h2>{rendered}" if rendered else ""
+def _render_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return an HTML table, or an empty string without rows. `title` and `columns` are trusted, cells are not."""
+    body = "".join(f"<tr>{''.join(f'<td>{_escape_cell(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    head = "".join(f"<th>{cell}</th>" for cell in columns)
+    return f"<h2>{title}</h2><table><tr>{head}</tr>{body}</table>" if body else ""
+
+
+def _escape_cell(value: Any) -> str:
+    """Return a value as safe HTML: escaped, with line breaks and its own text direction, without secrets.
+
+    >>> _escape_cell("<b>a\\u202eb")
+    '<bdi dir="auto">&lt;b&gt;a\\\\u202eb</bdi>'
+    """
+    plain = redact("" if value is None else str(value))
+    visible = (
+        character if character.isprintable() or character.isspace() else f"\\u{ord(character):04x}"
+        for character in plain
+    )
+    lines = escape("".join(visible)).replace("\n", "<br>")
+    return f'<bdi dir="auto">{lines}</bdi>'

@@ -12,13 +12,13 @@ from lemming.import_export.resume_shorthand import ShorthandDefaults
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, UsageError
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, dump_pretty, parse, preserve_layout, to_line
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, dump_pretty, parse, to_line
 from lemming.kernel.base.times import zone_error
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.atomic_folder import stage_org
-from lemming.libraries.settings_edits import lock_folders
+from lemming.libraries.settings_edits import lock_folders, preserve_layout
 from lemming.libraries.wording import shorten_line
 
 Json = dict[str, Any]

@@ -17,14 +17,14 @@ from typing import Any
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, DiskError, UsageError
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse, preserve_layout
+from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.messages import EntryName, decode_entry, list_outbox, parse_file_names
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import load_installed
-from lemming.libraries.settings_edits import edit_file
+from lemming.libraries.settings_edits import edit_file, preserve_layout
 from lemming.operations.pending_rename import begin_rename, end_rename, has_copied_folder
 
 FILE_LIMIT_BYTES = 1 << 20

@@ -16,7 +16,6 @@ from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.base.jsontext import dump_pretty, to_line
-from lemming.kernel.base.payload_text import cut_line, quote_payload
 from lemming.kernel.base.times import normalize_moment
 from lemming.kernel.base.turn_numbers import BY_HAND, find_entry_numbers, list_possible_turns
 from lemming.kernel.base.turn_numbers import DECISIONS_FROM as DECISIONS_FROM
@@ -24,7 +23,7 @@ from lemming.kernel.base.turn_numbers import ENTRIES_PER_TURN as ENTRIES_PER_TUR
 from lemming.kernel.base.turn_numbers import REMINDERS_FROM as REMINDERS_FROM
 from lemming.kernel.base.turn_numbers import WAITING_FROM as WAITING_FROM
 from lemming.kernel.base.turn_numbers import entry_id as entry_id
-from lemming.kernel.base.untrusted_quoting import escape_markers, marker_digest
+from lemming.kernel.base.untrusted_quoting import cut_line, escape_markers, marker_digest, quote_payload
 from lemming.kernel.files import fs
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fast_decoder import describe_field, make_field

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.org_lock import lock_folder
 from lemming.kernel.org.changing import FilesInUse
@@ -59,3 +61,11 @@ def _load_file(base: OrgPath, file: str) -> bytes:
         return b"{}\n"
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error
+
+
+def preserve_layout(raw: bytes, value: Any) -> bytes:
+    """Return `raw` unchanged if it already holds `value`, else `value` written anew."""
+    try:
+        return raw if parse(raw, allow_bom=True) == value else dump_pretty(value)
+    except JsonProblem:
+        return dump_pretty(value)

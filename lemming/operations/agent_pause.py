@@ -11,12 +11,12 @@ import re
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import LemmingError, Problem
-from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse, preserve_layout
+from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import Runtime
-from lemming.libraries.settings_edits import edit_file
+from lemming.libraries.settings_edits import edit_file, preserve_layout
 
 KEY = "paused"
 _INSERTED_KEY = re.compile(r'\n  "paused": "(?:[^"\\\n]|\\.)*",')

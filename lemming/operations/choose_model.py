@@ -11,10 +11,10 @@ from typing import Any
 
 from lemming.kernel.agents import decode_resume, load_agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.jsontext import dump_pretty, locate, parse, preserve_layout, to_line
+from lemming.kernel.base.jsontext import dump_pretty, locate, parse, to_line
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.libraries.settings_edits import edit_file
+from lemming.libraries.settings_edits import edit_file, preserve_layout
 
 DEFAULT_KEY = "default"
 RECORDED_KEY = "recorded"

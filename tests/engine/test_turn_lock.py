@@ -12,8 +12,8 @@ import pytest
 from patience import PATIENCE_S, until
 
 from lemming.kernel.tick.executors.turn_lock import TurnLock, get_released_turn_lock, wait_for_result
-from lemming.libraries.concurrency import polite_loop
-from lemming.libraries.concurrency.polite_loop import PoliteSelector, make_event_loop
+from lemming.libraries.concurrency import async_calls
+from lemming.libraries.concurrency.async_calls import PoliteSelector
 
 
 def begin(work: Callable[[], object]) -> threading.Thread:
@@ -127,7 +127,7 @@ def test_who_lets_only_so_many_go_before_stands_behind_those() -> None:
 
 def run_on_loop(selector: PoliteSelector) -> Future[int]:
     """Have a loop do something on a thread of its own, and end; return where its outcome will be."""
-    loop = make_event_loop(selector)
+    loop = asyncio.SelectorEventLoop(selector)
     done: Future[int] = Future()
 
     async def work() -> None:
@@ -144,7 +144,7 @@ def run_on_loop(selector: PoliteSelector) -> Future[int]:
 
 
 def test_a_loop_waits_while_a_turn_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polite_loop, "MAX_WAIT_S", PATIENCE_S)
+    monkeypatch.setattr(async_calls, "MAX_WAIT_S", PATIENCE_S)
     selector, turn_lock = PoliteSelector(), TurnLock()
     selector.turn_lock = turn_lock
     turn_lock.acquire()

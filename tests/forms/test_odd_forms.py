@@ -13,7 +13,7 @@ import pytest
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.contract import NewEntry, parse_reply
 from lemming.kernel.base.errors import ContractError
-from lemming.kernel.base.payload_text import quote_payload
+from lemming.kernel.base.untrusted_quoting import quote_payload
 from lemming.kernel.turn.forms.form_choice import FormChoice, ModelFeatures, choose_form, make_first_messages
 from lemming.kernel.turn.forms.form_question import ReplyPrompt, correct_prompt
 from lemming.kernel.turn.forms.reply_form import ReplyForm, TurnFacts

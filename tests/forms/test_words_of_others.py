@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.payload_text import quote_payload, quote_text
+from lemming.kernel.base.untrusted_quoting import quote_payload, quote_text
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.inboxes.inbox import NO_INBOX
 from lemming.kernel.messages import OutboxEntry

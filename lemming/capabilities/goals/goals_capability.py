@@ -44,8 +44,8 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import OutOfCredits, ToolError
 from lemming.kernel.base.jsontext import JsonProblem, parse
-from lemming.kernel.base.payload_text import quote_lines
 from lemming.kernel.base.redaction.secrets import redact_untrusted
+from lemming.kernel.base.untrusted_quoting import quote_lines
 from lemming.kernel.files.fast_decoder import TypeMismatch
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End

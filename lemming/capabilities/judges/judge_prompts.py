@@ -30,8 +30,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse, to_line
-from lemming.kernel.base.payload_text import quote_lines
-from lemming.kernel.base.untrusted_quoting import escape_markers
+from lemming.kernel.base.untrusted_quoting import escape_markers, quote_lines
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.journal.turn_report import JudgeVerdictJson, JudgingJson

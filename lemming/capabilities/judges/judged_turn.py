@@ -25,8 +25,7 @@ from lemming.capabilities.judges.judges_settings import UNVERIFIED
 from lemming.ext import PLAIN, CarriedOut, ContractError, RunTurn, Steps, TurnView
 from lemming.kernel.base.errors import NotVerified, OutOfCredits, ProviderError
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.payload_text import QUOTED_LINE_START, quote_text
-from lemming.kernel.base.untrusted_quoting import fence_text, make_marker
+from lemming.kernel.base.untrusted_quoting import QUOTED_LINE_START, fence_text, make_marker, quote_text
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import decode_memory

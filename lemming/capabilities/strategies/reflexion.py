@@ -15,8 +15,7 @@ from typing import Any
 from lemming.ext import VERDICT_SCHEMA, ConfigError, ContractError, Steps, TurnReply
 from lemming.kernel.base.errors import OutOfCredits, ProviderError
 from lemming.kernel.base.jsontext import did_you_mean, to_line
-from lemming.kernel.base.payload_text import quote_lines
-from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker
+from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker, quote_lines
 from lemming.kernel.files.fast_decoder import TypeMismatch, make_field
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.providers import Message

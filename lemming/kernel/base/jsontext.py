@@ -11,13 +11,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache, lru_cache
 from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
 from json.scanner import make_scanner
 from typing import Any
-
-from lemming.kernel.base.typos import is_typo
 
 MAX_DEPTH = 64
 RECORD_DEPTH = 2 * MAX_DEPTH  # journals and ledgers nest foreign values inside their own
@@ -26,6 +24,8 @@ MAX_DIGITS = 4300  # Python reads and writes no longer integer as text
 DEFAULT_LIMIT_BYTES = 1 << 20
 _N, _I = b"NI"
 _DIGITS = frozenset(b"0123456789")
+_SEPARATOR = re.compile(r"[-_. ]")
+_COUNTERS = re.compile(r"[0-9]+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
 _LONG_INTEGER = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
 
 # A string that never ends is one token up to the end: to look for its end from each quote is quadratic.
@@ -94,22 +94,9 @@ def dump_pretty(value: Any) -> bytes:
     return _dump(value, indent=2) + b"\n"
 
 
-def preserve_layout(raw: bytes, value: Any) -> bytes:
-    """Return `raw` unchanged if it already holds `value`, else `value` written anew."""
-    try:
-        return raw if parse(raw, allow_bom=True) == value else dump_pretty(value)
-    except JsonProblem:
-        return dump_pretty(value)
-
-
 def dump_compact(value: Any) -> bytes:
     """Return the value on one line, without a line end."""
     return _dump(value)
-
-
-def dump_compact_without_floats(value: Any) -> bytes:
-    """Return the same as `dump_compact` for a value without fractions, which needs no check for NaN."""
-    return _dump(value, has_fractions=False)
 
 
 def dump_pretty_flat(values: dict[str, str | int]) -> bytes:
@@ -167,10 +154,28 @@ def correct_typo(name: str, candidates: Iterable[str]) -> str:
     >>> correct_typo("credit", ["credits", "gates"]), correct_typo("Gates", ["gates"]), correct_typo("worker_2", ["worker_1"])
     ('credits', 'gates', '')
     """
-    return next((other for other in candidates if name != other and is_typo(name, other)), "")
+    return next((other for other in candidates if name != other and _is_typo(name, other)), "")
 
 
-def _dump(value: Any, indent: int | None = None, *, has_fractions: bool = True) -> bytes:
+def _is_typo(name: str, other: str) -> bool:
+    """Return True if two words differ by a single edit, so one is likely a typo of the other."""
+    if _COUNTERS.findall(name) != _COUNTERS.findall(other):
+        return False
+    name, other = ("".join(_SEPARATOR.split(text.lower())) for text in (name, other))
+    shorter = min(len(name), len(other))
+    if name == other or shorter < 3 or (shorter == 3 and len(name) == len(other)):
+        return name == other
+    start = next((at for at, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), len(name))
+    name_end, other_end = name[start:], other[start:]
+    # one extra, missing or wrong letter, or two swapped letters
+    is_single_edit = (
+        name_end[1:] == other_end or name_end == other_end[1:] or name_end[1:] == other_end[1:]
+        or (name_end[:2] == other_end[1::-1] and name_end[2:] == other_end[2:])
+    )  # fmt: skip
+    return is_single_edit or SequenceMatcher(None, name, other).ratio() > 0.87
+
+
+def _dump(value: Any, indent: int | None = None) -> bytes:
     """Return strict JSON. Raise `ValueError` for a value outside JSON, including NaN.
 
     Half of a surrogate pair, as in a file name that is not UTF-8, is not text and becomes "?".
@@ -186,7 +191,7 @@ def _dump(value: Any, indent: int | None = None, *, has_fractions: bool = True) 
         raw = to_json(json.loads(text), indent=indent)
     if len(raw) > MAX_DIGITS:
         _require_short_integers(raw)
-    if not has_fractions or isinstance(value, str):  # where these are words
+    if isinstance(value, str):  # where these are words
         return raw
     # To look for one byte, as a number, takes next to no time, and most values have neither.
     if (_N in raw and b"NaN" in raw) or (_I in raw and b"Infinity" in raw):
@@ -391,8 +396,4 @@ def is_equal_json(first: Any, second: Any) -> bool:
     >>> is_equal_json(dict(a=1, b=[2]), dict(b=[2], a=1)), is_equal_json({"live": 1}, {"live": True})
     (True, False)
     """
-    return bool(first == second) and _canonical(first) == _canonical(second)
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+    return bool(first == second) and json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)

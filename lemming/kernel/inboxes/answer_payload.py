@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.kernel.base.json_schema.schema_violations import resolve_ref
-from lemming.kernel.base.payload_text import ENGINE_KEYS as ENGINE_KEYS
+from lemming.kernel.base.untrusted_quoting import ENGINE_KEYS as ENGINE_KEYS
 
 ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation", "spent", "until"})
 """Keys of an answer's payload that are not the answer, unless its schema names them."""

@@ -10,7 +10,9 @@ import asyncio
 import atexit
 import contextlib
 import os
+import selectors
 import threading
+import time
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
@@ -19,10 +21,15 @@ from typing import Any, Generic, Protocol, TypeVar
 from lemming.kernel.base.blocking_deadline import NEVER, wait_slices
 from lemming.kernel.base.errors import RequestRejected, Unavailable
 from lemming.kernel.llm.model_call import timeout_error
-from lemming.kernel.tick.executors.turn_lock import get_released_turn_lock, wait_for_result
-from lemming.libraries.concurrency.polite_loop import PoliteSelector, make_event_loop
+from lemming.kernel.tick.executors.turn_lock import TurnLock, get_released_turn_lock, wait_for_result
 
 _CLOSE_TIMEOUT_S = 2.0
+MAX_TURNS_AHEAD = 20
+"""Maximum turns that go before the loop, which then has all the more to do."""
+MAX_WAIT_S = 0.1
+RETRY_AFTER_S = 1.0
+"""Seconds before the loop queues again: the working thread may be waiting for the loop."""
+MAX_HOLD_S = 0.01
 
 T = TypeVar("T")
 
@@ -84,13 +91,50 @@ class SharedClient(Generic[C]):
             return self._client
 
 
+class PoliteSelector(selectors.DefaultSelector):
+    """Selector of the loop: waits for events, then for the turn lock, if any: `turn_lock`.
+
+    Python runs one thread at a time. A loop that wakes up during a turn forces a thread switch at each written
+    file, a dozen per turn; the switches cost as much CPU as the call itself. So before handling events, the loop
+    waits for the turn lock, for a short time at most: late events of the loop only wait longer.
+    """
+
+    turn_lock: TurnLock | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._acquired: TurnLock | None = None
+        self._acquired_at, self._failed_at = 0.0, -RETRY_AFTER_S
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return the events once no turn works, or after a short wait."""
+        is_busy = timeout is not None and timeout <= 0
+        if is_busy and self._acquired and time.perf_counter() < self._acquired_at + MAX_HOLD_S:
+            return super().select(timeout)
+        self.release()
+        events = super().select(timeout)
+        current_time = time.perf_counter()
+        if self.turn_lock and current_time > self._failed_at + RETRY_AFTER_S:
+            if self.turn_lock.acquire_with_timeout(MAX_WAIT_S, behind=MAX_TURNS_AHEAD):
+                self._acquired, self._acquired_at = self.turn_lock, time.perf_counter()
+            else:
+                self._failed_at = time.perf_counter()
+        return events
+
+    def release(self) -> None:
+        """Release the turn lock for other threads."""
+        if self._acquired:
+            self._acquired.release()
+            self._acquired = None
+
+
 class _BackgroundLoop:
     """An event loop on a daemon thread, and the clients on the loop."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
         self._selector = PoliteSelector()
-        self.loop = make_event_loop(self._selector)
+        self.loop = asyncio.SelectorEventLoop(self._selector)
         self._clients: set[AsyncClient] = set()
         self._calls: set[asyncio.Task[Any]] = set()
         self._submit_lock = threading.Lock()

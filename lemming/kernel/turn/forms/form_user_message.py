@@ -12,8 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from lemming.kernel.base.jsontext import to_line
-from lemming.kernel.base.payload_text import quote_payload, quote_text
-from lemming.kernel.base.untrusted_quoting import escape_markers
+from lemming.kernel.base.untrusted_quoting import escape_markers, quote_payload, quote_text
 from lemming.kernel.inboxes.turn_agenda import RequestOutcome
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.prompt_input import PLAIN, Lines, PromptInput, PromptLabels
