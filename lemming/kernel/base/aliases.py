@@ -28,7 +28,7 @@ _HOOKS_PAGE = "docs/capabilities.md"
 
 
 @functools.cache
-def load_table() -> dict[str, Any]:
+def load_table() -> Mapping[str, Any]:
     """Return the tables of `old_names.toml`, by name."""
     import tomllib
 
