@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from limited import HELLO, calls, limited, spend, turns
 
-from lemming.capabilities.gates.past_spending import SpendingHistory
 from lemming.capabilities.gates.spending_limit import LimitWindow
+from lemming.capabilities.gates.tick_spending import SpendingHistory
 from lemming.capabilities.pricing.prices import max_call_cost
 from lemming.cli import run
 from lemming.engine import run_once

@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 
 from lemming.capabilities.batches.batch_records import BatchSent
-from lemming.capabilities.gates.past_spending import ledger_amount, write_off_amount
 from lemming.capabilities.gates.spending_limit import AMOUNTS, SpendAmount
+from lemming.capabilities.gates.tick_spending import ledger_amount, write_off_amount
 from lemming.capabilities.pricing.prices import max_call_cost
 from lemming.cli import run
 from lemming.engine import run_once

@@ -37,11 +37,12 @@ def get_gates(owner: OrgSettings | Agent) -> Sequence[Gate]:
     return gates
 
 
-def iter_rules(owner: OrgSettings | Agent) -> Iterator[GateRule]:
-    """Yield the gates of the settings or of a resume, each with its location."""
-    file = paths.resume_file(owner.name) if isinstance(owner, Agent) else paths.ORG_FILE
-    for index, gate in enumerate(get_gates(owner)):
-        yield GateRule(f"{file}{GATE_POINTER}{index}", gate)
+def iter_rules(*owners: OrgSettings | Agent) -> Iterator[GateRule]:
+    """Yield the gates of the settings and of resumes, each with its location."""
+    for owner in owners:
+        file = paths.resume_file(owner.name) if isinstance(owner, Agent) else paths.ORG_FILE
+        for index, gate in enumerate(get_gates(owner)):
+            yield GateRule(f"{file}{GATE_POINTER}{index}", gate)
 
 
 def list_spending_limits(settings: OrgSettings) -> list[dict[str, Any]]:
@@ -63,7 +64,7 @@ def list_spending_limits(settings: OrgSettings) -> list[dict[str, Any]]:
 def rules_for_agent(agent: Agent, settings: OrgSettings) -> tuple[GateRule, ...]:
     """Return the gates of an agent in order: first the gates of the organisation, then of the agent."""
     # In this order the first decision counts: no resume can take a gate of the organisation away.
-    return (*iter_rules(settings), *iter_rules(agent))
+    return (*iter_rules(settings, agent),)
 
 
 def find_approvers(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from lemming.capabilities.gates.call_gates import CallGates
 from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_format import GATES
-from lemming.capabilities.gates.gate_settings import get_gates, rules_for_agent
+from lemming.capabilities.gates.gate_settings import iter_rules, rules_for_agent
 from lemming.capabilities.gates.input_gates import InputGates, make_snapshot
 from lemming.capabilities.gates.output_gates import OutputGates
 from lemming.ext import (
@@ -32,7 +32,7 @@ from lemming.ext import (
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import Agent
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.org.config import Config, OrgSettings
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 
 
@@ -95,9 +95,8 @@ class GatesCapability(Capability):
 
                 yield from iter_program_entries(judge_snapshots)
         elif isinstance(query, OrgQuery) and query.kind is ToolReference:
-            sources: list[OrgSettings | Agent] = [query.config.org, *query.agents.values()]
-            gates = (gate for source in sources for gate in get_gates(source))
-            yield from (ToolReference(pattern) for gate in gates for pattern in gate.tool_patterns)
+            for rule in iter_rules(query.config.org, *query.agents.values()):
+                yield from map(ToolReference, rule.gate.tool_patterns)
         elif isinstance(query, OrgQuery):
             from lemming.capabilities.gates.tick_spending import find_shared_limits
 
@@ -117,10 +116,9 @@ def iter_permissions(
     org: Organisation, config: Config, agents: Sequence[Agent], servers: Collection[str]
 ) -> Iterator[RequiredPermission]:
     """Yield the permissions required by judge programs at gates."""
-    sources: list[OrgSettings | Agent] = [config.org, *agents]
-    judged = [source for source in sources if any(gate.by for gate in get_gates(source))]
-    if judged:
-        from lemming.capabilities.gates.gates_validation import gate_judge_programs
+    for rule in iter_rules(config.org, *agents):
+        if rule.gate.by:
+            from lemming.capabilities.judges.judges_validation import program_permission  # only a judge needs judges
 
-        for source in judged:
-            yield from gate_judge_programs(org.base, source)
+            file = rule.line.partition("#")[0]
+            yield from program_permission(org.base, rule.gate.by, f"at a gate of {file}", rule.line)

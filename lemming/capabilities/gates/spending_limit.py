@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from functools import reduce
 from typing import Any, Literal, NamedTuple
 
 from lemming.kernel.base.integers import to_int
@@ -31,7 +32,9 @@ class SpendAmount(NamedTuple):
         return SpendAmount(*(augend + addend for augend, addend in zip(self, other, strict=True)))
 
 
-NOTHING = SpendAmount()
+def sum_amounts(amounts: Iterable[SpendAmount]) -> SpendAmount:
+    """Return the sum of amounts."""
+    return reduce(SpendAmount.add, amounts, SpendAmount())
 
 
 class LimitWindow(NamedTuple):
@@ -95,7 +98,4 @@ def get_limits(gate: Any) -> dict[str, Decimal]:
 
 def sum_raises(approvals: Iterable[Mapping[str, Any]]) -> SpendAmount:
     """Return the sum of approved limit raises."""
-    total = NOTHING
-    for args in approvals:
-        total = total.add(SpendAmount(*(Decimal(repr(args.get(key, 0))) for key in AMOUNTS)))
-    return total
+    return sum_amounts(SpendAmount(*(Decimal(repr(args.get(key, 0))) for key in AMOUNTS)) for args in approvals)

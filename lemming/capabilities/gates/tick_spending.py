@@ -1,36 +1,151 @@
-"""Spending before a call: in earlier ticks, and in earlier turns of the same tick."""
+"""Spending before a call: in earlier ticks, by journals and ledgers, and in earlier turns of the same tick."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from datetime import timedelta
+from decimal import Decimal
+from functools import cached_property, lru_cache, partial
 from itertools import chain, takewhile
 from typing import Any, NamedTuple
 
 from lemming.capabilities.gates.gate_format import GateRule
-from lemming.capabilities.gates.gate_settings import get_gates, rules_for_agent
-from lemming.capabilities.gates.past_spending import (
-    SpendingHistory,
-    SpendingUnknown,
-    get_request_tick,
-    ledger_amount,
-    make_amount,
+from lemming.capabilities.gates.gate_settings import iter_rules, rules_for_agent
+from lemming.capabilities.gates.spending_limit import (
+    ZERO,
+    LimitWindow,
+    SpendAmount,
+    parse_window,
     sum_amounts,
-    write_off_amount,
+    sum_raises,
 )
-from lemming.capabilities.gates.spending_limit import LimitWindow, SpendAmount, parse_window, sum_raises
-from lemming.ext import SharedResource, TickContext, TickScope
+from lemming.ext import LemmingError, SharedResource, TickContext, TickScope
 from lemming.kernel.agents import Agent, list_agent_folders
+from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import CorruptState
+from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.turn_numbers import find_turn_number, list_turn_keys, split_key, turn_key
 from lemming.kernel.journal.journal_file import Journal, journal_ticks
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.journal.write_offs import WriteOff
+from lemming.kernel.llm.call_cost import to_decimal
 from lemming.kernel.org.config import OrgSettings
+from lemming.kernel.org.organisation import Organisation
 from lemming.obligations.ledger_calls import find_limit_raises
+from lemming.read_model.tick_facts import load_tick_facts
+
+_CACHED_TICKS = 20_000
+
+
+class SpendingUnknown(LemmingError):
+    """Spending is unknown because journals are gone. The message names them."""
+
+
+class _TurnTotal(NamedTuple):
+    request: str
+    amount: SpendAmount
+
+
+class _TickTotal(NamedTuple):
+    at: str
+    previous_tick: int | None
+    turns: Mapping[str, _TurnTotal]
+    total: SpendAmount
+
+
+class SpendingHistory:
+    """Spending of finished ticks, by tick: `org.own(SpendingHistory)`."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self.get_tick = lru_cache(_CACHED_TICKS)(partial(_load_tick, org))
+
+    def is_in_window(self, window: LimitWindow | None, request: str, tick: int, at: str) -> bool:
+        """Return True if a request was created within a window before a tick."""
+        request_tick = get_request_tick(request)
+        if window is None or request_tick >= tick:
+            return True
+        if window.ticks:
+            return request_tick > tick - window.ticks
+        return self.get_tick(request_tick).at >= _window_start(window, at)
+
+    def ticks_in_window(self, window: LimitWindow | None, tick: int, at: str) -> Sequence[_TickTotal]:
+        """Return the ticks in a window before a tick, or all earlier ticks without a window.
+
+        Raises: SpendingUnknown if the window starts before the oldest journal.
+        """
+        tick_totals: list[_TickTotal] = []
+        earlier_ticks = [number for number in journal_ticks(self._org) if number < tick]
+        start = _window_start(window, at)
+        first_tick = tick - window.ticks + 1 if window and window.ticks is not None else -1
+        for number in reversed(earlier_ticks):
+            if number < first_tick:
+                return tick_totals
+            tick_total = self.get_tick(number)
+            if start and tick_total.at < start:
+                return tick_totals
+            tick_totals.append(tick_total)
+        # The oldest journal names an earlier one: the spending recorded there is gone.
+        missing_tick = tick_totals[-1].previous_tick if tick_totals else None
+        if missing_tick is not None and missing_tick >= first_tick:
+            # Not counted as 0: removing journals must not reset a limit.
+            raise SpendingUnknown(
+                f"journals go back to tick {earlier_ticks[0]} only, and nothing tells what was before"
+            )
+        return tick_totals
+
+
+def _window_start(window: LimitWindow | None, at: str) -> str:
+    """Return the timestamp of the start of a window, or the empty string for a window in ticks."""
+    if window is None or window.seconds is None:
+        return ""
+    return timestamp(parse_timestamp(at) - timedelta(seconds=window.seconds))
+
+
+def _load_tick(org: Organisation, tick: int) -> _TickTotal:
+    """Return the spending of a finished tick. A tick without a journal has none."""
+    facts = load_tick_facts(org, tick)  # from the journal: a limit trusts no cache
+    turns = {}
+    for key, turn in facts.turns.items():
+        calls = [
+            make_amount(call.credits, call.cost_usd, call.input_tokens + call.output_tokens) for call in turn.calls
+        ]
+        turns[key] = _TurnTotal(turn.request, sum_amounts([*calls, write_off_amount(turn.write_off)]))
+    return _TickTotal(facts.at, facts.after, turns, sum_amounts(turn.amount for turn in turns.values()))
+
+
+def make_amount(credits: float, cost_usd: float | None, tokens: int, calls: int = 1) -> SpendAmount:
+    """Return the cost of calls as counted by limits. Answers without tokens came from no model."""
+    is_model = tokens > 0 or credits > 0  # otherwise the answer was computed, as for a plan
+    return _round_amount(credits, cost_usd, tokens, calls if is_model else 0)
+
+
+def ledger_amount(state: AgentState) -> SpendAmount:
+    """Return the spending in a ledger, including write-offs. Calls are not counted."""
+    amount = _round_amount(state.credits, state.cost_usd, state.input_tokens + state.output_tokens, 0)
+    return amount.add(write_off_amount(state.lost)._replace(calls=ZERO))
+
+
+def write_off_amount(write_off: WriteOff) -> SpendAmount:
+    """Return the amount of a write-off as counted by limits."""
+    return _round_amount(write_off.credits, write_off.cost_usd, write_off.tokens, write_off.calls)
+
+
+def _round_amount(credits: float, cost_usd: float | None, tokens: int, calls: int) -> SpendAmount:
+    """Return an amount rounded to remove floating-point noise."""
+    rounded = to_decimal(round(credits, 6)), to_decimal(round(cost_usd or 0.0, 12))
+    return SpendAmount(*rounded, Decimal(calls), Decimal(tokens))
+
+
+def get_request_tick(request: str) -> int:
+    """Return the tick of a request from its identity `author/TICK_ID`."""
+    return to_int(request.partition("/")[2].partition("_")[0])
+
+
+# --- spending that the limits of a tick count ---------------------------------------------------
 
 
 class SpendingScope(NamedTuple):
@@ -60,8 +175,7 @@ class TickSpending:
         """Return the spending limits of a tick, or None if no gate limits spending."""
         tick_context, journal = tick.tick_context, tick.journal
         agents = tick_context.mail.resumes.values()  # the limit of one agent may count the spending of others
-        gates = [*get_gates(tick_context.config.org), *(gate for agent in agents for gate in get_gates(agent))]
-        if not any(gate.at == "spend" for gate in gates):
+        if not any(rule.gate.at == "spend" for rule in iter_rules(tick_context.config.org, *agents)):
             return None
         starts = (record for record in journal.records if isinstance(record, TurnStarted))
         # A resumed turn counts from the state at its start, which its record holds.
@@ -92,13 +206,14 @@ class TickSpending:
         # Ledgers hold these sums; all others are in journals alone.
         if window is None and not counts and not scope.request:
             return sum_amounts(map(self._ledger_amount, sorted(scope.agents or self.initial_states)))
+        tick_totals: Iterable[_TickTotal]
         if window is None and scope.request:
-            first = get_request_tick(scope.request)
+            ticks = range(get_request_tick(scope.request), tick)
             tick_totals = (
-                *(self.history.get_tick(item) for item in journal_ticks(self.tick_context.org) if first <= item < tick),
+                self.history.get_tick(item) for item in journal_ticks(self.tick_context.org) if item in ticks
             )
         else:
-            tick_totals = (*self.history.ticks_in_window(window, tick, at),)
+            tick_totals = self.history.ticks_in_window(window, tick, at)
         if scope == SpendingScope():
             return sum_amounts(item.total for item in tick_totals)
         turns = ((split_key(key)[0], turn) for item in tick_totals for key, turn in item.turns.items())
@@ -143,29 +258,24 @@ class TickSpending:
             _sum_turn_report(item) for item in earlier_reports if self.is_in_scope(scope, item.agent, item.request)
         )
 
-    def get_earlier_raises(self, name: str, line: str) -> dict[str, dict[str, Any]]:
-        """Return the raises of a limit for an agent at the start of the tick, by request."""
-        state = self.initial_states.get(name)
-        return find_limit_raises(state.kept, line) if isinstance(state, AgentState) else {}
-
     def sum_approved_raises(self, rule: GateRule, about: str, name: str, snapshot: Mapping[str, Any]) -> SpendAmount:
         """Return the approved raises of a limit. `snapshot`: inputs of the turn."""
-        own_raises, window = find_limit_raises(snapshot, rule.line), parse_window(rule.gate.window)
+
+        def earlier_raises(agent: str) -> dict[str, dict[str, Any]]:
+            state = self.initial_states.get(agent)
+            return find_limit_raises(state.kept, rule.line) if isinstance(state, AgentState) else {}
+
+        raises, window = find_limit_raises(snapshot, rule.line), parse_window(rule.gate.window)
         if rule.gate.per == "turn":  # another turn asks again
-            earlier_raises = self.get_earlier_raises(name, rule.line)
-            return sum_raises(args for request, args in own_raises.items() if request not in earlier_raises)
-        names = self.get_family(name) if rule.gate.per == "agent" else self.initial_states
-        family_raises = [
-            raise_item
-            for agent_name in names
-            if agent_name != name
-            for raise_item in self.get_earlier_raises(agent_name, rule.line).items()
-        ]
+            return sum_raises(raises[request] for request in raises.keys() - earlier_raises(name).keys())
+        for other in self.get_family(name) if rule.gate.per == "agent" else self.initial_states:
+            if other != name:
+                raises = earlier_raises(other) | raises
+        now = self.tick_context.tick, self.tick_context.at
         return sum_raises(
             args
-            for request, args in ({**dict(family_raises), **own_raises}).items()
-            if args["of"] == about
-            and self.history.is_in_window(window, request, self.tick_context.tick, self.tick_context.at)
+            for request, args in raises.items()
+            if args["of"] == about and self.history.is_in_window(window, request, *now)
         )
 
     def get_family(self, name: str) -> frozenset[str]:

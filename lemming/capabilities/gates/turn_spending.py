@@ -22,7 +22,6 @@ from lemming.capabilities.gates.gate_evaluation import (
 )
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.gate_settings import rules_for_agent
-from lemming.capabilities.gates.past_spending import SpendingUnknown, make_amount, sum_amounts, write_off_amount
 from lemming.capabilities.gates.spending_limit import (
     ONE,
     ZERO,
@@ -31,8 +30,15 @@ from lemming.capabilities.gates.spending_limit import (
     find_exceeded,
     get_limits,
     parse_window,
+    sum_amounts,
 )
-from lemming.capabilities.gates.tick_spending import SpendingScope, TickSpending
+from lemming.capabilities.gates.tick_spending import (
+    SpendingScope,
+    SpendingUnknown,
+    TickSpending,
+    make_amount,
+    write_off_amount,
+)
 from lemming.capabilities.pricing.prices import max_call_cost
 from lemming.ext import Interception, LivePhase, ModelEntry, Rejected, SendRequest
 from lemming.kernel.base.errors import DiskError
