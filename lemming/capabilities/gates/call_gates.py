@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,9 @@ from lemming.capabilities.gates.gate_evaluation import (
 from lemming.capabilities.gates.gate_format import GateRule
 from lemming.capabilities.gates.gate_settings import build_question, rules_for_agent
 from lemming.capabilities.gates.path_arguments import (
+    PathResolver,
     find_defaults,
     path_parameters,
-    resolve_arguments,
-    resolve_gate_path,
-    resolve_rule_paths,
 )
 from lemming.ext import (
     Allowed,
@@ -40,7 +37,6 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.redaction.secrets import redact_untrusted
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
@@ -71,19 +67,20 @@ class CallGates:
     argument_facts: Callable[[Any], dict[str, Any]] = lambda _: {}
 
     @classmethod
-    def for_agent(cls, agent: Agent, settings: OrgSettings, tick: int) -> CallGates | None:
-        """Return the call gates of an agent, or None without any."""
-        rules = rules_for_agent(agent, settings)
-        calls = rules_at_stage(rules, "call")
-        results = tuple(
-            rule for rule in rules_at_stage(rules, "result") if not rule.gate.by
-        )  # the turn evaluates gates with judges
-        return cls(calls, results, agent, settings, tick) if calls or results else None
-
-    @classmethod
     def for_turn(cls, phase: LivePhase) -> CallGates | None:
         """Return the call gates of a turn by the current settings, or None without any."""
         return cls.for_agent(phase.inputs.agent, phase.tick_context.config.org, phase.inputs.tick)
+
+    @classmethod
+    def for_agent(cls, agent: Agent, settings: OrgSettings, tick: int) -> CallGates | None:
+        """Return the call gates of an agent, or None without any."""
+        rules = rules_for_agent(agent, settings)
+        # The turn evaluates the gates with judges at results.
+        calls, results = (
+            rules_at_stage(rules, "call"),
+            [rule for rule in rules_at_stage(rules, "result") if not rule.gate.by],
+        )
+        return cls(calls, results, agent, settings, tick) if calls or results else None
 
     def intercept_call(self, effect: RunTool, phase: LivePhase) -> Interception:
         """Let a call run, reject it, or ask persons about it, as rewritten by later gates."""
@@ -107,20 +104,14 @@ class CallGates:
 
     def evaluate_call(self, call: ToolCall, tool: Tool, context: ToolContext) -> GateResult:
         """Evaluate the gates on a call before the call is made. The allowed content is the arguments."""
-        concerned = [
-            candidate_rule
-            for candidate_rule in self.calls
-            if candidate_rule.gate.concerns_tool(call.tool, tool.tool_class)
-        ]
-        rules = self.resolve_paths(concerned, tool, context.base)
+        concerned = [rule for rule in self.calls if rule.gate.concerns_tool(call.tool, tool.tool_class)]
+        rules = self._make_resolver(context.base).resolve_rules(concerned, tool.place_arguments)
         review = find_call_review(call.tool) if rules else None
         args = review.expand_arguments(context.org, call.args) if review else call.args
         facts = self.make_facts_builder(call, tool, context) if rules else dict
 
-        def get_recorded_verdict(
-            rule: GateRule, fields: dict[str, Any]
-        ) -> CheckFinding | None:  # asked earlier, within the turn
-            reason = (call.judged or {}).get(rule.line)
+        def get_recorded_verdict(rule: GateRule, fields: dict[str, Any]) -> CheckFinding | None:
+            reason = (call.judged or {}).get(rule.line)  # asked earlier, within the turn
             return reject_judges(rule, fields) if reason is None else CheckFinding(reason) if reason else None
 
         result = evaluate_gates(
@@ -131,26 +122,19 @@ class CallGates:
     def make_facts_builder(self, call: ToolCall, tool: Tool, context: ToolContext) -> Facts:
         """Return the facts builder for conditions on a call, for any rewritten arguments."""
 
-        def describe_changes(args: Any) -> dict[str, Any]:
-            changes = plan_changes(tool, args, context)
-            return {} if changes is None else self._describe_changes(changes)
-
-        planned_facts = describe_changes(call.args)
+        planned_facts = self._describe_changes(tool, call.args, context)
 
         def build_facts(args: Any) -> dict[str, Any]:
             # Planned once, and again only if a gate changed the arguments.
-            change_facts = planned_facts if args == call.args else describe_changes(args)
-            origin = self.argument_facts(args) or self._turn_labels(args)
+            change_facts = planned_facts if args == call.args else self._describe_changes(tool, args, context)
+            origin = self.argument_facts(args)
+            if self.trust and not origin:  # arguments of unknown origin have the label of the turn
+                labels = dict.fromkeys(args if isinstance(args, dict) else (), self.trust)
+                origin = {"args_trust": labels, "args_lowest": self.trust}
             resolved_args = self._resolve_arguments(args, tool, context.base)
             return {**self._base_facts(call, tool), **change_facts, **origin, "args": resolved_args}
 
         return build_facts
-
-    def _turn_labels(self, args: Any) -> dict[str, Any]:
-        """Return the turn's trust label for each argument, for arguments of unknown origin."""
-        arguments = args if isinstance(args, dict) else {}
-        labels = {"args_trust": dict.fromkeys(arguments, self.trust), "args_lowest": self.trust}
-        return labels if self.trust else {}
 
     def intercept_result(self, effect: CheckResult) -> Interception:
         """Evaluate the gates on the whole result of a call, before truncation."""
@@ -162,44 +146,34 @@ class CallGates:
             result_facts = {"args": args, "success": result.success, "outcome": result.outcome}
             return {**self._base_facts(call, tool), **result_facts, "output": output}
 
-        rules = self.resolve_paths(self.results, tool, base)
+        rules = self._make_resolver(base).resolve_rules(self.results, tool.place_arguments)
         gate_result = evaluate_gates(rules, result.output, build_facts, about=call.tool, check=self._check_runner)
         return (yield replace(effect, result=gate_result.apply_to_result(result)))
 
-    def resolve_paths(self, rules: Sequence[GateRule], tool: Tool, base: Path) -> Sequence[GateRule]:
-        """Return gates with their paths resolved for the calls of a tool."""
-        resolve_path = partial(resolve_gate_path, agent_name=self.agent.name, base=base)
-        return resolve_rule_paths(rules, tool.place_arguments, resolve_path)
+    def _make_resolver(self, base: Path) -> PathResolver:
+        return PathResolver(self.agent.name, base)
 
     def _resolve_arguments(self, args: Any, tool: Tool, base: Path) -> Any:
-        """Return arguments as seen by gates: with defaults, and with resolved paths."""
-        filled = {**find_defaults(tool.parameters), **args} if isinstance(args, dict) else args
         path_defaults = path_parameters(tool.place_arguments, tool.parameters)
-        return resolve_arguments(filled, path_defaults, self.agent.name, base)
+        return self._make_resolver(base).resolve_arguments(args, find_defaults(tool.parameters), path_defaults)
 
     def _base_facts(self, call: ToolCall, tool: Tool) -> dict[str, Any]:
         facts = {"agent": self.agent.name, "tick": self.tick, "tool": call.tool, "class": tool.tool_class}
         return {**facts, "trust": self.trust} if self.trust else facts
 
-    def _describe_changes(self, changes: Sequence[FileEffect]) -> dict[str, Any]:
-        """Return the facts about the changes of a call. `own`: all changes are to the agent's own files."""
-        name, changed_paths = self.agent.name, [effect.path_key for effect in changes]
-        own_folders = (f"{paths.workspace_folder(name)}/", f"{paths.memory_folder(name)}/")
+    def _describe_changes(self, tool: Tool, args: Any, context: ToolContext) -> dict[str, Any]:
+        """Return the facts about the planned changes of a call. `own`: all changes are to the agent's own files."""
+        if not (isinstance(tool, EngineTool) and tool.is_plan_only):
+            return {}
+        plan = isolate(lambda: tool.plan(context, **tool.parse_arguments(args)))
+        if isinstance(plan, Exception) and not isinstance(plan, LemmingError):
+            # A gate on `writes` would see no change and let the call pass.
+            raise CallNotPlannable(f"{tool.name} failed: {describe_exception(plan)}") from plan
+        # A call that cannot be planned will fail for the same reason.
+        changed_paths = [] if isinstance(plan, LemmingError) else [effect.path_key for effect in plan.effects]
+        own_folders = f"{paths.workspace_folder(self.agent.name)}/", f"{paths.memory_folder(self.agent.name)}/"
         return {"writes": changed_paths, "own": all(path.startswith(own_folders) for path in changed_paths)}
 
     @property
     def _check_runner(self) -> CheckRunner:
         return make_check_runner(tuple(self.settings.plugins))
-
-
-def plan_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEffect, ...] | None:
-    """Return the planned changes of a call of an engine tool, or None for tools without a plan."""
-    if not (isinstance(tool, EngineTool) and tool.is_plan_only):
-        return None
-    plan = isolate(lambda: tool.plan(context, **tool.parse_arguments(args)))
-    if isinstance(plan, LemmingError):
-        return ()  # the call will fail for the same reason
-    if isinstance(plan, Exception):
-        # A gate on `writes` would see no change and let the call pass.
-        raise CallNotPlannable(f"{tool.name} failed: {describe_exception(plan)}") from plan
-    return plan.effects

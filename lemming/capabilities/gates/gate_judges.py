@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 from lemming.capabilities.gates.gate_evaluation import CheckInterrupted, evaluate_gates
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.path_arguments import (
+    PathResolver,
     find_defaults,
     has_absolute_path,
-    normalize_arguments,
-    normalize_gate_path,
     path_parameters,
-    resolve_rule_paths,
 )
 from lemming.capabilities.judges.judge_prompts import (
     NoVerdict,
@@ -46,26 +44,19 @@ def to_recorded_rules(tick_context: TickContext, agent: Agent, rules: Iterable[G
     allowed = tick_context.toolset.allowed_tools(agent, tick_context.config.org).values()
     records = []
     for rule in rules:
-        if rule.gate.at != "out" and not rule.gate.by:
+        gate = rule.gate
+        if gate.at != "out" and not gate.by:
             continue
         record: Json = rule.as_json()
-        if rule.gate.by:
-            record["judge"] = resolve_gate_judge(tick_context, agent, get_judge(rule.gate), rule.line, {})
-        if rule.gate.at != "out":
-            concerned = [
-                allowed_tool
-                for allowed_tool in allowed
-                if rule.gate.concerns_tool(allowed_tool.name, allowed_tool.tool_class)
-            ]
-            record["tools"] = {tool.name: tool.tool_class for tool in concerned}
-            if rule.gate.by:
-                record["defaults"] = {tool.name: find_defaults(tool.parameters) for tool in concerned}
-            with_places = [allowed_tool for allowed_tool in concerned if allowed_tool.place_arguments]
-            if with_places and rule.gate.by:
-                record["places"] = {
-                    allowed_tool.name: path_parameters(allowed_tool.place_arguments, allowed_tool.parameters)
-                    for allowed_tool in with_places
-                }
+        if gate.by:
+            record["judge"] = resolve_gate_judge(tick_context, agent, get_judge(gate), rule.line, {})
+        if gate.at != "out":
+            tools = [tool for tool in allowed if gate.concerns_tool(tool.name, tool.tool_class)]
+            record["tools"] = {tool.name: tool.tool_class for tool in tools}
+            record["defaults"] = {tool.name: find_defaults(tool.parameters) for tool in tools}
+            places = {tool.name: path_parameters(tool.place_arguments, tool.parameters) for tool in tools}
+            if any(places.values()):
+                record["places"] = {name: parameters for name, parameters in places.items() if parameters}
         records.append(record)
     return records
 
@@ -87,11 +78,9 @@ class GateJudges:
         self._turn = turn
         records = turn.snapshot["rules"]
         self._judges = {record["line"]: load_recorded_judge(record["judge"]) for record in records if "judge" in record}
-        tool_records = [record for record in records if "tools" in record]
-        self._tools: dict[str, dict[str, str]] = {record["line"]: record["tools"] for record in tool_records}
-        self._path_defaults: dict[str, Json] = {record["line"]: record.get("places", {}) for record in tool_records}
-        self._defaults: dict[str, Json] = {record["line"]: record.get("defaults", {}) for record in tool_records}
-        self._rules = [GateRule(record["line"], rules[record["line"]]) for record in tool_records]
+        self._records: dict[str, Json] = {record["line"]: record for record in records if "tools" in record}
+        self._rules = [GateRule(line, rules[line]) for line in self._records]
+        self._resolver = PathResolver(turn.inputs.agent.name)
 
     def ask_judge(self, rule: GateRule, fields: Json) -> CheckFinding | None:
         """Ask the judge of a gate about content.
@@ -136,7 +125,6 @@ class GateJudges:
         return gate_result.apply_to_result(result)
 
     def _facts_with_arguments(self, call: ToolCall, rule: GateRule, args: Any) -> Json:
-        path_defaults = self._path_defaults[rule.line].get(call.tool, {})
         origin: Json = {}
         if label := self._turn.trust_label:
             from lemming.capabilities.trust.origins import (  # tracked, so the capability is there
@@ -145,9 +133,13 @@ class GateJudges:
             )
 
             origin = label_arguments(args, label, find_untrusted_values(self._turn.inputs.given["trust"], label))
-        filled = {**self._defaults[rule.line].get(call.tool, {}), **args} if isinstance(args, dict) else args
-        arguments = normalize_arguments(filled, path_defaults, self._agent_name)
+        defaults = self._records[rule.line].get("defaults", {}).get(call.tool, {})
+        arguments = self._resolver.resolve_arguments(args, defaults, self._path_defaults(call, rule))
         return {**self._call_facts(call, rule), **origin, "args": arguments}
+
+    def _path_defaults(self, call: ToolCall, rule: GateRule) -> Json:
+        path_defaults: Json = self._records[rule.line].get("places", {}).get(call.tool, {})
+        return path_defaults
 
     def _applicable_rules(self, call: ToolCall, at: str) -> Iterator[GateRule]:
         """Yield the gates with judges for a call.
@@ -155,24 +147,18 @@ class GateJudges:
         A turn does not resolve absolute paths, so a condition on such a path never excludes a judge.
         """
         for rule in self._rules:
-            if rule.gate.at != at or call.tool not in self._tools[rule.line]:
+            if rule.gate.at != at or call.tool not in self._records[rule.line]["tools"]:
                 continue
-            path_defaults = self._path_defaults[rule.line].get(call.tool, {})
+            path_defaults = self._path_defaults(call, rule)
             if rule.gate.when is None or not has_absolute_path(call.args, path_defaults):
-                yield from resolve_rule_paths(
-                    [rule], path_defaults, partial(normalize_gate_path, agent_name=self._agent_name)
-                )
+                yield from self._resolver.resolve_rules([rule], path_defaults)
             elif evaluate_partially(rule.gate.when, self._call_facts(call, rule)) is not False:
                 yield rule._replace(gate=replace(rule.gate, when=None))
-
-    @property
-    def _agent_name(self) -> str:
-        return self._turn.inputs.agent.name
 
     def _call_facts(self, call: ToolCall, rule: GateRule) -> Json:
         turn, trust = self._turn, self._turn.trust_label
         facts = {"agent": turn.agent.name, "tick": turn.tick, "tool": call.tool}
-        facts["class"] = self._tools[rule.line][call.tool]
+        facts["class"] = self._records[rule.line]["tools"][call.tool]
         return {**facts, "trust": trust} if trust else facts
 
 

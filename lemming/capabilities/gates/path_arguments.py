@@ -19,6 +19,10 @@ Json = dict[str, Any]
 PathDefaults = Mapping[str, Any]
 """Arguments that name paths, each with its default; None without a default."""
 
+# Not `matches`: a pattern cannot be resolved, and sees the resolved path as text.
+_VALUE_OPS = {"is", "is_not", "in", "not_in"}
+_PREFIX_OP = "starts_with"
+
 
 def path_parameters(names: Sequence[str], parameters: Mapping[str, Any]) -> Json:
     """Return the path parameters of a tool with their defaults."""
@@ -32,55 +36,99 @@ def find_defaults(parameters: Mapping[str, Any]) -> Json:
     return {name: form["default"] for name, form in properties if form.get("default") is not None}
 
 
-def resolve_arguments(args: Any, path_defaults: PathDefaults, agent_name: str, base: Path) -> Any:
-    """Return arguments with paths resolved on disk: relative to the organisation, else absolute."""
-    # Two hard links stay two paths: nothing on disk leads from one to the other.
-    return _replace_paths(
-        args, path_defaults, lambda path: canonical_path(base, paths.resolve_agent_path(agent_name, path))
-    )
+class PathResolver:
+    """Resolves the paths in an agent's calls, and the paths in gates that are compared with them.
 
-
-def normalize_arguments(args: Any, path_defaults: PathDefaults, agent_name: str) -> Any:
-    """Return arguments with paths normalised lexically. Pure: links behind absolute paths need the disk."""
-    return _replace_paths(
-        args, path_defaults, lambda path: os.path.normpath(paths.resolve_agent_path(agent_name, path))
-    )
-
-
-def resolve_gate_path(path: str, agent_name: str, base: Path) -> str:
-    """Return the resolved path named by a gate on an agent's calls. `agents/...` may be any agent's."""
-    return canonical_path(base, path if _is_agents_path(path) else paths.resolve_agent_path(agent_name, path))
-
-
-def normalize_gate_path(path: str, agent_name: str) -> str:
-    """Return the lexically normalised path named by a gate. Pure."""
-    return os.path.normpath(path if _is_agents_path(path) else paths.resolve_agent_path(agent_name, path))
-
-
-def _is_agents_path(path: str) -> bool:
-    return not path.startswith("/") and paths.components(path)[:1] == ("agents",)
-
-
-def has_absolute_path(args: Any, path_defaults: PathDefaults) -> bool:
-    """Return True if a path argument is absolute: only the disk tells its target."""
-    values = (args.get(name) for name in path_defaults) if isinstance(args, dict) else ()
-    return any(path.startswith("/") for path in _iter_paths(values))
-
-
-def _replace_paths(args: Any, path_defaults: PathDefaults, change: Callable[[str], str]) -> Any:
-    """Return arguments with their paths replaced. A missing argument gets its default.
-
-    An empty default stays: it names no path, or all paths. Values other than texts, lists of texts and
-    `{"path": ...}` stay unchanged.
+    With `base`, paths are resolved on disk: relative to the organisation, else absolute. Without `base`, paths are
+    only normalised as texts: links behind absolute paths need the disk.
     """
-    if not path_defaults or not isinstance(args, dict):
-        return args
-    new_args = dict(args)
-    for name, default in path_defaults.items():
-        value = args.get(name, default)
-        if name in args or isinstance(value, str):
-            new_args[name] = value if value == "" == default else _map_paths(value, change)
-    return new_args
+
+    def __init__(self, agent_name: str, base: Path | None = None) -> None:
+        self._agent_name, self._base = agent_name, base
+
+    def resolve_arguments(self, args: Any, defaults: Mapping[str, Any], path_defaults: PathDefaults) -> Any:
+        """Return arguments as gates see them: with defaults, and with their paths resolved.
+
+        An empty default stays: it names no path, or all paths. Values other than texts, lists of texts and
+        `{"path": ...}` stay unchanged.
+        """
+        if not isinstance(args, dict):
+            return args
+        filled = {**defaults, **args}
+        for name, default in path_defaults.items():
+            value = filled.get(name, default)
+            if (name in filled or isinstance(value, str)) and not value == "" == default:
+                filled[name] = _map_paths(value, self._resolve)
+        return filled
+
+    def resolve_rules(self, rules: Iterable[GateRule], names: Collection[str]) -> list[GateRule]:
+        """Return gates in which the paths compared with the path arguments `names` are resolved."""
+        return [self._resolve_rule(rule, names) for rule in rules] if names else [*rules]
+
+    def _resolve(self, path: str) -> str:
+        # Two hard links stay two paths: nothing on disk leads from one to the other.
+        full_path = paths.resolve_agent_path(self._agent_name, path)
+        return os.path.normpath(full_path) if self._base is None else canonical_path(self._base, full_path)
+
+    def _resolve_gate_path(self, path: str) -> str:
+        """Return the resolved path named by a gate. `agents/...` may be any agent's."""
+        if path.startswith("/") or paths.components(path)[:1] != ("agents",):
+            return self._resolve(path)
+        return os.path.normpath(path) if self._base is None else canonical_path(self._base, path)
+
+    def _resolve_rule(self, rule: GateRule, names: Collection[str]) -> GateRule:
+        gate = rule.gate
+        when = self._resolve_condition(gate.when, names) if gate.when else gate.when
+        args = gate.args and {
+            name: self._resolve_patterns(patterns) if name in names else patterns
+            for name, patterns in gate.args.items()
+        }
+        if (when, args) == (gate.when, gate.args):
+            return rule
+        return rule._replace(gate=replace(gate, when=when, args=args))
+
+    def _resolve_condition(self, condition: Json, names: Collection[str]) -> Json:
+        if inner := next((operator for operator in ("all", "any") if operator in condition), ""):
+            return {inner: [self._resolve_condition(part, names) for part in condition[inner]]}
+        if "not" in condition:
+            return {"not": self._resolve_condition(condition["not"], names)}
+        head, *parts = condition["field"].split(".")
+        if head != "args" or not parts or parts[0] not in names:
+            return condition
+        value, op = condition.get("value"), condition["op"]
+        if op in _VALUE_OPS:
+            return {**condition, "value": self._resolve_value(value)}
+        if op == _PREFIX_OP and isinstance(value, str):
+            return {**condition, "value": resolve_prefix(value, self._resolve_gate_path)}
+        return condition
+
+    def _resolve_value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._resolve_gate_path(value) if value else value
+        return [self._resolve_value(item) for item in value] if isinstance(value, list) else value
+
+    def _resolve_patterns(self, patterns: str | list[str]) -> str | list[str]:
+        def resolve_pattern(pattern: str) -> str:
+            prefix, star, suffix = pattern.partition("*")
+            resolved = resolve_prefix(prefix, self._resolve_gate_path) if star else self._resolve_value(prefix)
+            return f"{resolved}{star}{suffix}"
+
+        return resolve_pattern(patterns) if isinstance(patterns, str) else [*map(resolve_pattern, patterns)]
+
+
+def resolve_prefix(text: str, resolve_path: Callable[[str], str]) -> str:
+    """Return the prefix of resolved paths for a prefix of written paths.
+
+    >>> resolve_prefix("./shared//re", lambda path: path.removeprefix("./").replace("//", "/"))
+    'shared/re'
+    """
+    if not text:
+        return text
+    folder, slash, name = text.rpartition("/")
+    if not slash:
+        return resolve_path(text)
+    resolved = resolve_path(folder or "/")
+    return f"{resolved.rstrip('/')}/{name}"
 
 
 def _map_paths(value: Any, change: Callable[[str], str]) -> Any:
@@ -93,6 +141,12 @@ def _map_paths(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
+def has_absolute_path(args: Any, path_defaults: PathDefaults) -> bool:
+    """Return True if a path argument is absolute: only the disk tells its target."""
+    values = (args.get(name) for name in path_defaults) if isinstance(args, dict) else ()
+    return any(path.startswith("/") for path in _iter_paths(values))
+
+
 def _iter_paths(values: Iterable[Any]) -> Iterator[str]:
     for value in values:
         if isinstance(value, str):
@@ -101,76 +155,3 @@ def _iter_paths(values: Iterable[Any]) -> Iterator[str]:
             yield from _iter_paths(value)
         elif isinstance(value, dict):
             yield from _iter_paths([value.get("path")])
-
-
-# --- paths in gates, resolved like the path arguments of tools -----------------------------------
-
-ResolvePath = Callable[[str], str]
-
-# Not `matches`: a pattern cannot be resolved, and sees the resolved path as text.
-_VALUE_OPS = {"is", "is_not", "in", "not_in"}
-_PREFIX_OP = "starts_with"
-
-
-def resolve_rule_paths(rules: Iterable[GateRule], names: Collection[str], resolve_path: ResolvePath) -> list[GateRule]:
-    """Return gates in which the paths compared with the path arguments `names` are resolved."""
-    return [_resolve_rule(rule, names, resolve_path) for rule in rules] if names else [*rules]
-
-
-def _resolve_rule(rule: GateRule, names: Collection[str], resolve_path: ResolvePath) -> GateRule:
-    gate = rule.gate
-    when = _resolve_condition(gate.when, names, resolve_path) if gate.when else gate.when
-    args = gate.args and {
-        name: _resolve_patterns(patterns, resolve_path) if name in names else patterns
-        for name, patterns in gate.args.items()
-    }
-    if (when, args) == (gate.when, gate.args):
-        return rule
-    return rule._replace(gate=replace(gate, when=when, args=args))
-
-
-def _resolve_condition(condition: Json, names: Collection[str], resolve_path: ResolvePath) -> Json:
-    if inner := next((operator for operator in ("all", "any") if operator in condition), ""):
-        return {inner: [_resolve_condition(part, names, resolve_path) for part in condition[inner]]}
-    if "not" in condition:
-        return {"not": _resolve_condition(condition["not"], names, resolve_path)}
-    head, *parts = condition["field"].split(".")
-    if head != "args" or not parts or parts[0] not in names:
-        return condition
-    value, op = condition.get("value"), condition["op"]
-    if op in _VALUE_OPS:
-        return {**condition, "value": _resolve_value(value, resolve_path)}
-    if op == _PREFIX_OP and isinstance(value, str):
-        return {**condition, "value": _resolve_prefix(value, resolve_path)}
-    return condition
-
-
-def _resolve_value(value: Any, resolve_path: ResolvePath) -> Any:
-    if isinstance(value, str):
-        return resolve_path(value) if value else value
-    return [_resolve_value(item, resolve_path) for item in value] if isinstance(value, list) else value
-
-
-def _resolve_patterns(patterns: str | list[str], resolve_path: ResolvePath) -> str | list[str]:
-    def resolve_pattern(text: str) -> str:
-        prefix, star, suffix = text.partition("*")
-        return (
-            f"{_resolve_prefix(prefix, resolve_path) if star else _resolve_value(prefix, resolve_path)}{star}{suffix}"
-        )
-
-    return resolve_pattern(patterns) if isinstance(patterns, str) else [resolve_pattern(item) for item in patterns]
-
-
-def _resolve_prefix(text: str, resolve_path: ResolvePath) -> str:
-    """Return the prefix of resolved paths for a prefix of written paths.
-
-    >>> _resolve_prefix("./shared//re", lambda path: path.removeprefix("./").replace("//", "/"))
-    'shared/re'
-    """
-    if not text:
-        return text
-    folder, slash, name = text.rpartition("/")
-    if not slash:
-        return resolve_path(text)
-    resolved = resolve_path(folder or "/")
-    return f"{resolved.rstrip('/')}/{name}"

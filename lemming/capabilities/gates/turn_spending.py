@@ -40,12 +40,12 @@ from lemming.capabilities.gates.tick_spending import (
     write_off_amount,
 )
 from lemming.capabilities.pricing.prices import max_call_cost
-from lemming.ext import Interception, LivePhase, ModelEntry, Rejected, SendRequest
+from lemming.ext import Interception, LivePhase, Rejected, SendRequest
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
 from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.journal.write_offs import WriteOff
-from lemming.kernel.llm.call_cost import max_input_tokens
+from lemming.kernel.llm.call_cost import max_input_tokens, to_decimal
 from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.providers import get_provider_class
@@ -61,7 +61,7 @@ class TurnSpendingLimits:
         self._get_reserved = phase.count_spending()
         self._rules = rules_at_stage(rules_for_agent(inputs.agent, settings), "spend")
         self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
-        self._turn = inputs.turn
+        self._turn, self._plugins = inputs.turn, tuple(settings.plugins)
         self._lower_limits: list[float] = []  # dollars that limits leave for the current call
         self._snapshot = inputs.given
 
@@ -70,15 +70,12 @@ class TurnSpendingLimits:
         """Spending of the turn, including reservations for unanswered calls."""
         return sum_amounts(map(_sum_answer, self._answers.values())).add(write_off_amount(self._get_reserved()))
 
-    def _is_model_call(self, key: str, entry: ModelEntry) -> bool:
-        """Return True if a model answers. Plans, the clock and judge programs are not counted."""
-        return entry.provider not in NO_MODELS and key in self._tick_limits.tick_context.config.models
-
     def intercept(self, effect: SendRequest, phase: LivePhase) -> Interception:
         """Reject a call that would go over a limit, before it is made."""
-        if not self._is_model_call(effect.key, effect.entry):
+        # Plans, the clock and judge programs are not counted.
+        if effect.entry.provider in NO_MODELS or effect.key not in self._tick_limits.tick_context.config.models:
             return None
-        planned_call = _PlannedCall.from_request(effect, tuple(self._tick_limits.tick_context.config.org.plugins))
+        planned_call = _PlannedCall(effect, self._plugins)
         self._lower_limits = []
         call, trust = effect.number, effect.facts.get("trust", "")
         facts = {"agent": self._name, "call": call, "request": self.request, **planned_call.facts}
@@ -91,22 +88,17 @@ class TurnSpendingLimits:
             except DiskError:  # the disk gave no answer: the run ends
                 raise
             except Exception as error:  # noqa: BLE001 - a broken gate blocks
-                finding, then = f"the gate broke: {describe_exception(error)}", "block"
+                finding, then = _Objection(f"the gate broke: {describe_exception(error)}"), "block"
             if finding is None:
                 continue
             if then == "pass":
                 break
             about = self._describe_scope(rule.gate) if then == "ask" else f"call {call}"
-            amounts = finding.amounts if isinstance(finding, OverLimit) else None
-            phase.add_verdicts(
-                [GateVerdict(rule.line, "spend", then, about, rule.gate.because or str(finding), amounts)]
-            )
+            reason = rule.gate.because or finding.reason
+            phase.add_verdicts([GateVerdict(rule.line, "spend", then, about, reason, finding.amounts)])
             if then != "warn":
-                # A limit per request without a window gets no room again: the whole request fails.
-                is_final = then == "block" and isinstance(finding, OverLimit) and finding.is_final
-                return Rejected(
-                    f"{OUTCOME_PHRASES[then]}: {rule.gate.because or finding} ({rule.line})", is_final=is_final
-                )
+                is_final = then == "block" and finding.is_final
+                return Rejected(f"{OUTCOME_PHRASES[then]}: {reason} ({rule.line})", is_final=is_final)
         return self._lower_cost_limit(effect) if self._lower_limits else None
 
     def _lower_cost_limit(self, effect: SendRequest) -> Interception:
@@ -114,31 +106,29 @@ class TurnSpendingLimits:
         request = effect.request._replace(max_cost_usd=min(self._lower_limits))
         return (yield replace(effect, request=request))
 
-    def _check_limit(self, rule: GateRule, planned_call: _PlannedCall, facts: dict[str, Any]) -> str | None:
+    def _check_limit(self, rule: GateRule, planned_call: _PlannedCall, facts: dict[str, Any]) -> _Objection | None:
         """Return the objection of a gate to a call, or None."""
-        gate = rule.gate
+        gate, tick_limits = rule.gate, self._tick_limits
         if gate.check:
-            check_finding = make_check_runner(tuple(self._tick_limits.tick_context.config.org.plugins))(
-                gate.check, facts
-            )
-            return None if check_finding is None else check_finding.why
+            check_finding = make_check_runner(self._plugins)(gate.check, facts)
+            return None if check_finding is None else _Objection(check_finding.why)
         if gate.models:
-            allowed = ", ".join(gate.models)
-            return None if planned_call.key in gate.models else f'"{planned_call.key}" is none of the models {allowed}'
+            reason = f'"{planned_call.key}" is none of the models {", ".join(gate.models)}'
+            return None if planned_call.key in gate.models else _Objection(reason)
         limits = get_limits(gate)
         if not limits:
-            return ""
+            return _Objection("")
         if gate.then == "ask":
-            raises = self._tick_limits.sum_approved_raises(rule, self._describe_scope(gate), self._name, self._snapshot)
+            raises = tick_limits.sum_approved_raises(rule, self._describe_scope(gate), self._name, self._snapshot)
             limits = {key: limit + getattr(raises, key) for key, limit in limits.items()}
         # A call without a price would count as free, and pass every limit in dollars.
         if "dollars" in limits and not planned_call.is_priced:
-            return (
+            return _Objection(
                 f'the price of model "{planned_call.key}" is unknown, so that a limit in dollars cannot hold: '
                 "set usd_per_million_input_tokens and usd_per_million_output_tokens in config/models.json"
             )
         if unit := planned_call.find_unbounded(limits):
-            return (
+            return _Objection(
                 f'the {unit} of "{planned_call.key}" have no bound, because a run makes any number of calls: set '
                 "options.max_cost_usd in config/models.json, and limit dollars"
             )
@@ -146,30 +136,29 @@ class TurnSpendingLimits:
         if scope is None:
             return None
         try:
-            spent = self._total_spending(gate, scope, counts="calls" in limits)
+            spent = self._own_spending
+            if gate.per != "turn":
+                earlier = tick_limits.sum_earlier_spending(scope, parse_window(gate.window), counts="calls" in limits)
+                spent = earlier.add(tick_limits.sum_earlier_turns(self._name, self._turn, scope)).add(spent)
         except SpendingUnknown as error:
-            return f"what was spent is not known: {error.message}"
+            return _Objection(f"what was spent is not known: {error.message}")
         # The most that the call can cost: after the answer it would be too late to refuse.
         key = find_exceeded(limits, spent.add(planned_call.max_cost))
         if not key:
             return None
-        left = float(limits[key]) - float(getattr(spent, key))
+        used, limit, cost = getattr(spent, key), limits[key], getattr(planned_call.max_cost, key)
+        left = float(limit) - float(used)
         if key == "dollars" and planned_call.keeps_cost_limit and left > 0:
             # The harness keeps to what is left, instead of not beginning at all.
             self._lower_limits.append(left)
             return None
-        spent_text, limit_text = describe_amount(key, getattr(spent, key)), describe_amount(key, limits[key])
-        cost_text = describe_amount(key, getattr(planned_call.max_cost, key))
+        spent_text, limit_text, cost_text = (describe_amount(key, amount) for amount in (used, limit, cost))
         window = parse_window(gate.window)
         within = f" within {window}" if window else ""
         message = f"{spent_text} of {limit_text} per {gate.per}{within} are spent, and the call can cost {cost_text}"
-        amounts = {
-            "unit": key,
-            "spent": float(getattr(spent, key)),
-            "limit": float(limits[key]),
-            "call": float(getattr(planned_call.max_cost, key)),
-        }
-        return OverLimit(message, amounts, is_final=gate.per == "request" and not window)
+        amounts = {"unit": key, "spent": float(used), "limit": float(limit), "call": float(cost)}
+        # A limit per request without a window gets no room again: the whole request fails.
+        return _Objection(message, amounts, is_final=gate.per == "request" and not window)
 
     def _describe_scope(self, gate: Gate) -> str:
         """Return the scope of an approval for more spending, as text."""
@@ -184,15 +173,6 @@ class TurnSpendingLimits:
                 return SpendingScope()
             case _:
                 return SpendingScope(agents=self._tick_limits.get_family(self._name))
-
-    def _total_spending(self, gate: Gate, scope: SpendingScope, *, counts: bool) -> SpendAmount:
-        """Return the spending counted by a limit: before the tick, by earlier turns of the tick, and by this
-        turn.
-        """
-        if gate.per == "turn":
-            return self._own_spending
-        earlier = self._tick_limits.sum_earlier_spending(scope, parse_window(gate.window), counts=counts)
-        return earlier.add(self._tick_limits.sum_earlier_turns(self._name, self._turn, scope)).add(self._own_spending)
 
 
 def find_turn_limits(phase: LivePhase) -> TurnSpendingLimits | None:
@@ -209,57 +189,41 @@ def _sum_answer(record: ModelReplied | ModelFailed) -> SpendAmount:
     return write_off.add(make_amount(record.credits, record.cost_usd, record.input_tokens + record.output_tokens))
 
 
-class OverLimit(str):
-    """Reason for rejecting a call over a limit, with the figures (`GateVerdict.amounts`).
+class _Objection(NamedTuple):
+    """Objection of a gate to a call, with the figures of a limit (`GateVerdict.amounts`).
 
     `is_final`: no later call for the same request is possible either.
     """
 
-    amounts: Mapping[str, Any]
-    is_final: bool
-
-    def __new__(cls, reason: str, amounts: Mapping[str, Any], *, is_final: bool) -> OverLimit:
-        """Return a reason with the value of the text."""
-        reason_text = super().__new__(cls, reason)
-        reason_text.amounts, reason_text.is_final = amounts, is_final
-        return reason_text
+    reason: str
+    amounts: Mapping[str, Any] | None = None
+    is_final: bool = False
 
 
-class _PlannedCall(NamedTuple):
+class _PlannedCall:
     """Planned call: the key of its model, and its maximum cost.
 
     `makes_many_calls`: the provider runs a program that asks its model any number of times. `keeps_cost_limit`: the
     provider keeps to a limit in dollars.
     """
 
-    key: str
-    max_cost: SpendAmount
-    is_priced: bool
-    facts: dict[str, Any]
-    makes_many_calls: bool = False
-    keeps_cost_limit: bool = False
-
-    @classmethod
-    def from_request(cls, effect: SendRequest, plugins: tuple[str, ...]) -> _PlannedCall:
-        key, entry, request = effect.key, effect.entry, effect.request
-        bound, makes_many_calls = (
-            max_call_cost(entry, max_input_tokens(request)),
-            get_provider_class(entry.provider, plugins).makes_many_calls,
-        )
-        max_cost_usd = entry.max_cost_usd if request.max_cost_usd is None else request.max_cost_usd
-        limit = None if max_cost_usd is None else Decimal(repr(max_cost_usd))
-        max_dollars = limit if makes_many_calls else bound.dollars
-        dollars = None if max_dollars is None else float(max_dollars)
-        facts = {
-            "model": key,
+    def __init__(self, effect: SendRequest, plugins: tuple[str, ...]) -> None:
+        entry, request, self.key = effect.entry, effect.request, effect.key
+        bound = max_call_cost(entry, max_input_tokens(request))
+        self.is_priced, dollars = bound.dollars is not None, bound.dollars
+        self.makes_many_calls = get_provider_class(entry.provider, plugins).makes_many_calls
+        limit = entry.max_cost_usd if request.max_cost_usd is None else request.max_cost_usd
+        self.keeps_cost_limit = self.makes_many_calls and limit is not None
+        if self.makes_many_calls:
+            dollars = None if limit is None else to_decimal(limit)
+        self.max_cost = SpendAmount(bound.credits, dollars or ZERO, ONE, Decimal(bound.tokens))
+        self.facts = {
+            "model": effect.key,
             "provider": entry.provider,
             "credits": float(bound.credits),
-            "dollars": dollars,
+            "dollars": None if dollars is None else float(dollars),
             "tokens": bound.tokens,
         }
-        max_amount = SpendAmount(bound.credits, max_dollars or ZERO, ONE, Decimal(bound.tokens))
-        is_priced = bound.dollars is not None
-        return cls(key, max_amount, is_priced, facts, makes_many_calls, makes_many_calls and limit is not None)
 
     def find_unbounded(self, limits: Mapping[str, Any]) -> str:
         """Return the first limited unit of which a run may use any amount, or an empty text."""
