@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.gates.default_gates import standard_gates
+from lemming.capabilities.gates.gates_command import standard_gates
 from lemming.capabilities.gates.gates_validation import validate_gates
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.org.config import load_config

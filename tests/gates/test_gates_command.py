@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.gates.default_gates import standard_gates
+from lemming.capabilities.gates.gates_command import standard_gates
 from lemming.capabilities.gates.gate_evaluation import evaluate_gates
 from lemming.capabilities.gates.gate_format import GateRule
 from lemming.capabilities.gates.gate_judges import evaluate_partially

@@ -13,7 +13,7 @@ import pytest
 from obedient import order
 from page_server import Pages, serving
 
-from lemming.capabilities.gates.default_gates import standard_gates
+from lemming.capabilities.gates.gates_command import standard_gates
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks

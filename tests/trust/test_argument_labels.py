@@ -13,7 +13,7 @@ from test_origins import FORM as REFUND_FORM
 from test_origins import Refund
 from tracked import MODELS, finished, newest, owner, post, started, tick, tracked, write
 
-from lemming.capabilities.gates.default_gates import standard_gates
+from lemming.capabilities.gates.gates_command import standard_gates
 from lemming.capabilities.trust.origins import MAX_SCAN_CHARS, LowTrustValue, label_arguments
 from lemming.cli import run as lemming
 from lemming.journal_tools.replay.tick_replay import replay_ticks

@@ -11,7 +11,7 @@ from test_clean import CLEAN, ask, mark_low
 from test_files import call
 from tracked import MODELS, finished, owner, post, started, tick
 
-from lemming.capabilities.gates.default_gates import standard_gates
+from lemming.capabilities.gates.gates_command import standard_gates
 from lemming.capabilities.trust.origins import LowTrustValue, iter_recognizable_values, label_arguments
 from lemming.cli import run as lemming
 from lemming.journal_tools.replay.tick_replay import replay_ticks

@@ -23,6 +23,7 @@ from lemming.kernel.journal.turn_report import At
 from lemming.kernel.messages import EVERYBODY
 from lemming.kernel.plugins.capability_loader import missing_owner
 from lemming.kernel.plugins.capability_table import declared_keys
+from lemming.kernel.tools import Tool
 from lemming.libraries.conditions.predicates import compile_condition
 from lemming.libraries.conditions.schema_typos import find_schema_typos
 
@@ -30,11 +31,7 @@ Json = dict[str, Any]
 
 
 _EQUALITY_OPS = {"is", "is_not"}
-
-
 _MEMBERSHIP_OPS = {"in", "not_in"}
-
-
 _ORDER_OPS = {"lt", "le", "gt", "ge"}
 
 
@@ -51,11 +48,6 @@ class ConditionTest(NamedTuple):
         """Values for equality or membership with the field."""
         return (self.value,) if self.op in _EQUALITY_OPS else self.value if self.op in _MEMBERSHIP_OPS else ()
 
-    @property
-    def compared_values(self) -> Sequence[Any]:
-        """All values compared with the field, including bounds of numbers."""
-        return (self.value,) if self.op in _ORDER_OPS else self.expected_values
-
 
 def iter_tests(condition: Json, pointer: str) -> Iterator[ConditionTest]:
     """Yield the tests of a valid condition."""
@@ -69,22 +61,13 @@ def iter_tests(condition: Json, pointer: str) -> Iterator[ConditionTest]:
 
 
 LITERAL = re.compile(r"\^((?:[A-Za-z0-9_ -]|/|\\?\.)+/)(?![*+?{])")
-
-
 TOP_FOLDERS = ("shared", "agents")
-
-
 PATH_OPS = {*_EQUALITY_OPS, *_MEMBERSHIP_OPS, "starts_with"}
-
-
 ROOT_FAULT = (
     "no place begins so: those in the organisation are relative to it",
     "name its folders, such as shared/ and agents/",
 )
-
-
 INSTALL = "install lemming-engine again, or let it block"
-
 CONTENT_KINDS: dict[At, tuple[str, ...]] = {"in": ("entry", "memory", "file", "result"), "out": ("entry", "memory")}
 _TEXT_OPS = {"starts_with", "ends_with", "contains", "matches"}
 _INVENTORY_FIELDS = {"agent", "from", "model", "provider", "target", "tool"}
@@ -122,7 +105,6 @@ def _validate_gate(gate: Gate, inventory: Inventory, agent: Agent | None) -> Ite
         yield Problem(f'a gate with "then": "{gate.then}" has no effect: {missing}', pointer="/then", hint=INSTALL)
     if not gate.may_be_absent:
         yield from _unknown_tools(gate, inventory)
-        yield from _unknown_classes(gate, inventory)
         yield from _unknown_names(gate, inventory)
         yield from _invalid_approvals(gate, inventory, agent)
         yield from _unknown_arguments(gate, inventory, agent)
@@ -144,36 +126,29 @@ def _unknown_tools(gate: Gate, inventory: Inventory) -> Iterator[Problem]:
         at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
         if not (reason_and_hint := inventory.missing_tool_reason(pattern)):
             continue
+        message, hint = reason_and_hint
         if any(is_match(name, pattern) for name in inventory.turn_tools):
+            message = f'"{pattern}" writes an entry and is not a tool call'
             hint = 'write {"at": "out", "when": {"field": "kind", "op": "is", "value": "request"}}'
-            yield Problem(f'"{pattern}" writes an entry and is not a tool call', pointer=at, hint=hint)
-        else:
-            yield Problem(reason_and_hint[0], pointer=at, hint=reason_and_hint[1])
-
-
-def _unknown_classes(gate: Gate, inventory: Inventory) -> Iterator[Problem]:
-    if not gate.tool_patterns or not gate.tool_classes or inventory.may_match_server_tools(gate.tool_patterns):
-        return
-    tools = [
-        tool for tool in (inventory.tools_for_agent(None) or {}).values() if is_any_match(tool.name, gate.tool_patterns)
-    ]
-    if tools and not any(tool.tool_class in gate.tool_classes for tool in tools):
-        classes = ", ".join(sorted({tool.tool_class for tool in tools}))
-        message = f'no tool of "tool" has a class of "class": {classes}'
-        yield Problem(message, pointer="/class", hint="remove one of the two keys")
+        yield Problem(message, pointer=at, hint=hint)
+    if gate.tool_patterns and gate.tool_classes and not inventory.may_match_server_tools(gate.tool_patterns):
+        all_tools = (inventory.tools_for_agent(None) or {}).values()
+        classes = {tool.tool_class for tool in all_tools if is_any_match(tool.name, gate.tool_patterns)}
+        if classes and classes.isdisjoint(gate.tool_classes):
+            message = f'no tool of "tool" has a class of "class": {", ".join(sorted(classes))}'
+            yield Problem(message, pointer="/class", hint="remove one of the two keys")
 
 
 def _unknown_names(gate: Gate, inventory: Inventory) -> Iterator[Problem]:
+    people = [name for name in inventory.agent_names if inventory.is_person(name)] if gate.persons else []
     for index, name in enumerate(gate.persons):
-        people = [candidate for candidate in inventory.agent_names if inventory.is_person(candidate)]
         if name not in people:
             hint = did_you_mean(name, people) or f"people: {', '.join(people) or 'none'}"
             yield Problem(f'there is no person "{name}"', pointer=f"/persons/{index}", hint=hint)
+    models = inventory.config.models
     for index, key in enumerate(gate.models or ()):
-        if key not in inventory.config.models:
-            hint = (
-                did_you_mean(key, [*inventory.config.models]) or f"keys: {', '.join(sorted(inventory.config.models))}"
-            )
+        if key not in models:
+            hint = did_you_mean(key, [*models]) or f"keys: {', '.join(sorted(models))}"
             yield Problem(f'there is no model key "{key}"', pointer=f"/models/{index}", hint=hint)
     if gate.by:
         from lemming.capabilities.judges.judges_validation import judge_error
@@ -188,9 +163,8 @@ def _invalid_approvals(gate: Gate, inventory: Inventory, agent: Agent | None) ->
     for name, tools in gate.approved.items():
         at, other = f"/approved/{name}", names[0] if agent else correct_typo(name, names)
         if name not in names and other:
-            yield Problem(
-                f'the gate asks about no calls of an agent "{name}"', pointer=at, hint=f'did you mean "{other}"?'
-            )
+            message = f'the gate asks about no calls of an agent "{name}"'
+            yield Problem(message, pointer=at, hint=f'did you mean "{other}"?')
         for index, tool in enumerate(tools):
             if reason_and_hint := inventory.missing_tool_reason(tool):
                 yield Problem(reason_and_hint[0], pointer=f"{at}/{index}", hint=reason_and_hint[1])
@@ -201,23 +175,13 @@ def _invalid_approvals(gate: Gate, inventory: Inventory, agent: Agent | None) ->
 
 def _unknown_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[Problem]:
     """Yield arguments missing from all tools of the gate, if the parameters of these tools are known."""
+    tests = [test for test in iter_tests(gate.when or {}, "/when") if test.field.startswith(("args.", "args_trust."))]
     argument_names = [(f"/args/{name}", name) for name in gate.args or ()]
-    all_tests = [*iter_tests(gate.when or {}, "/when")]
-    tests = [item for item in all_tests if item.field.startswith("args.")]
-    argument_names += [
-        (f"{item.pointer}/field", item.field.partition(".")[2])
-        for item in all_tests
-        if item.field.startswith(("args.", "args_trust."))
-    ]
-    if not argument_names or (
-        inventory.survey.has_server_tools and inventory.may_match_server_tools(gate.tool_patterns or ("*",))
-    ):
+    argument_names += [(f"{test.pointer}/field", test.field.partition(".")[2]) for test in tests]
+    has_server_tools = inventory.survey.has_server_tools
+    if not argument_names or (has_server_tools and inventory.may_match_server_tools(gate.tool_patterns or ("*",))):
         return
-    tools = [
-        tool
-        for tool in (inventory.tools_for_agent(agent) or {}).values()
-        if gate.concerns_tool(tool.name, tool.tool_class)
-    ]
+    tools = _concerned_tools(gate, inventory, agent)
     property_sets = [tool.parameters.get("properties") for tool in tools]
     takes_any = any(tool.parameters.get("additionalProperties") for tool in tools)
     if not tools or takes_any or not all(isinstance(item, dict) for item in property_sets):
@@ -228,13 +192,17 @@ def _unknown_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) ->
             hint = did_you_mean(name, [*arguments]) or f"arguments: {', '.join(arguments) or 'none'}"
             yield Problem(f'no tool of this gate has an argument "{name}"', pointer=at, hint=hint)
     for test in tests:
-        schemas = [
-            item for properties in property_sets if (item := (properties or {}).get(test.field.removeprefix("args.")))
-        ]
+        name = test.field.removeprefix("args.")  # the labels of arguments have no schema
+        schemas = [item for properties in property_sets if (item := (properties or {}).get(name))]
         kinds = sorted({str(item.get("type")) for item in schemas if isinstance(item, dict)})
         if kinds and _SCHEMA_TYPES.keys() >= {*kinds}:
             types = tuple(item for kind in kinds for item in _SCHEMA_TYPES[kind])
             yield from _mistyped_values(test, types, " or ".join(kinds))
+
+
+def _concerned_tools(gate: Gate, inventory: Inventory, agent: Agent | None) -> list[Tool]:
+    tools = (inventory.tools_for_agent(agent) or {}).values()
+    return [tool for tool in tools if gate.concerns_tool(tool.name, tool.tool_class)]
 
 
 def _unknown_field(test: ConditionTest, gate: Gate, inventory: Inventory) -> Iterator[Problem]:
@@ -274,12 +242,10 @@ def _impossible_values(test: ConditionTest, gate: Gate, inventory: Inventory, ag
 
 def _mistyped_values(test: ConditionTest, types: tuple[type, ...], expected_type: str) -> Iterator[Problem]:
     """Yield values of the wrong type for a field, such as a text for a number."""
-    for value in test.compared_values:
+    for value in (test.value,) if test.op in _ORDER_OPS else test.expected_values:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            value_json = dump_compact(value).decode()
-            yield Problem(
-                f'"{test.field}" is never {value_json}', pointer=f"{test.pointer}/value", hint=f"use {expected_type}"
-            )
+            message = f'"{test.field}" is never {dump_compact(value).decode()}'
+            yield Problem(message, pointer=f"{test.pointer}/value", hint=f"use {expected_type}")
 
 
 def _possible_values(
@@ -328,10 +294,11 @@ def validate_paths(
         if head != "args" or not parts or parts[0] not in names:
             continue
         if op == "matches" and isinstance(value, str) and (reason := _unmatchable_reason(value, inventory)):
-            hint = "start with a folder of the organisation: shared/... or agents/NAME/workspace/..."
-            yield Problem(
-                reason, pointer=f"{pointer}/value", hint=f'{hint}; or use "op": "starts_with" with the path itself'
+            hint = (
+                "start with a folder of the organisation: shared/... or agents/NAME/workspace/...; "
+                'or use "op": "starts_with" with the path itself'
             )
+            yield Problem(reason, pointer=f"{pointer}/value", hint=hint)
         elif op == "starts_with" and _is_organisation_root(value, inventory):
             yield Problem(ROOT_FAULT[0], pointer=f"{pointer}/value", hint=ROOT_FAULT[1])
         elif op in PATH_OPS:
@@ -361,15 +328,10 @@ def _find_mistyped_folder(path: Any, at: str, inventory: Inventory) -> Iterator[
 
 def _path_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) -> set[str]:
     """Return the arguments that are paths for every tool of the gate."""
-    tools = [
-        tool
-        for tool in (inventory.tools_for_agent(agent) or {}).values()
-        if gate.concerns_tool(tool.name, tool.tool_class)
-    ]
-    argument_names = {name for tool in tools for name in tool.place_arguments}
+    tools = _concerned_tools(gate, inventory, agent)
     return {
         name
-        for name in argument_names
+        for name in {name for tool in tools for name in tool.place_arguments}
         if all(name in tool.place_arguments for tool in tools if name in tool.parameters.get("properties", {}))
     }
 

@@ -216,11 +216,11 @@ def _evaluate_gate(
         case "":
             return CheckFinding("")
         case "redact":
-            finding = _find_redactions(gate.redact, content)
+            rewritten = redact(gate.redact, content)
+            if rewritten != content:
+                return CheckFinding("something in it is redacted", rewritten)
             # The resolved paths too: no spelling of a path must get it past a pattern.
-            if finding is None and is_call and gate.then != "rewrite":
-                return _find_denied(gate.redact, fields["args"])
-            return finding
+            return _find_denied(gate.redact, fields["args"]) if is_call and gate.then != "rewrite" else None
         case "deny":
             # As the call spells its paths, and as they are opened: neither must hide a pattern.
             return _find_denied(gate.deny, [content, fields["args"]] if is_call else content)
@@ -264,11 +264,6 @@ def redact(patterns: Iterable[str], content: Any) -> Any:
     return content
 
 
-def _find_redactions(patterns: Iterable[str], content: Any) -> CheckFinding | None:
-    rewritten = redact(patterns, content)
-    return CheckFinding("something in it is redacted", rewritten) if rewritten != content else None
-
-
 def _find_denied(patterns: Iterable[str], content: Any) -> CheckFinding | None:
     texts = [*iter_texts(content)]
     for pattern in patterns:
@@ -296,16 +291,12 @@ def _find_too_long(gate: Gate, content: Any) -> CheckFinding | None:
 
     def truncate_to_room(text: str) -> str:
         nonlocal room
-        truncated = text if len(text) <= room else _truncate(text, room)
-        room -= len(truncated)
-        return truncated
+        if len(text) > room:  # with a mark if there is room
+            text = f"{text[: room - len(CUT)]}{CUT}" if room > 2 * len(CUT) else text[:room]
+        room -= len(text)
+        return text
 
     return finding._replace(content=_map_texts(content, truncate_to_room))
-
-
-def _truncate(text: str, max_chars: int) -> str:
-    """Return the beginning of a text, with a mark if there is room."""
-    return f"{text[: max_chars - len(CUT)]}{CUT}" if max_chars > 2 * len(CUT) else text[:max_chars]
 
 
 def _iter_values(content: Any) -> Iterator[str]:
@@ -344,7 +335,6 @@ def _find_disallowed_argument(gate: Gate, args: Any, call_args: Any) -> CheckFin
 # --- functions that gates call by name -----------------------------------------------------------
 
 DEADLINE_S = 10.0
-NO_SHIPPED_CHECKS: Mapping[str, str] = {}
 CheckFunction = Callable[[Json], Any]
 F = TypeVar("F", bound=CheckFunction)
 
@@ -356,7 +346,7 @@ def check(function: F) -> F:
     objection, a text with the finding, or `CheckFinding(reason, content)` with the replacement for a rewrite.
     """
     name = function.__name__
-    register("check", name, function, defined_by=function, shipped=NO_SHIPPED_CHECKS)
+    register("check", name, function, defined_by=function, shipped={})
     return function
 
 
@@ -382,14 +372,10 @@ def make_check_runner(plugins: tuple[str, ...]) -> CheckRunner:
             raise CheckFunctionError(f"{name} took longer than {DEADLINE_S:g} s") from None
         except (Exception, SystemExit) as error:
             raise CheckFunctionError(describe_exception(error)) from error
-        return _to_finding(name, answer)
+        if answer is None or isinstance(answer, CheckFinding):
+            return answer
+        if isinstance(answer, str):
+            return CheckFinding(answer)
+        raise CheckFunctionError(f"{name} returned {type(answer).__name__}, not None, a text or CheckFinding")
 
     return run_check
-
-
-def _to_finding(name: str, answer: Any) -> CheckFinding | None:
-    if answer is None or isinstance(answer, CheckFinding):
-        return answer
-    if isinstance(answer, str):
-        return CheckFinding(answer)
-    raise CheckFunctionError(f"{name} returned {type(answer).__name__}, not None, a text or CheckFinding")

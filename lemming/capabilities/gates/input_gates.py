@@ -77,13 +77,16 @@ class InputGates:
             case ShowEntry() if effect.part != "sub-request":
                 return _pass(effect, "entry", self._filter_entry(effect.entry, is_approved=effect.is_approved))
             case ShowMemory(memory_key=key, value=value):
-                return _pass(effect, "value", self._filter_memory(key, value))
+                fields = {"key": key, **self._trust_fact(self._memory_labels.get(key))}
+                return _pass(effect, "value", self._filter_value("memory", fields, value, f"memory {key}"))
             case ShowFile(label=label, text=text):
                 return _pass(effect, "text", self._filter_value("file", {"label": label}, text, f"file {label}"))
             case BuildPrompt():
                 return self._add_judge_files(effect)
             case ShowEarlierResult(result=result):
-                return _pass(effect, "result", {**result, "output": self._filter_result(result)})
+                fields = {"tool": result["tool"], **self._trust_fact(result.get("trust"))}
+                output = self._filter_value("result", fields, result["output"], f"result of {result['tool']}")
+                return _pass(effect, "result", {**result, "output": output})
         return None
 
     def _add_judge_files(self, effect: BuildPrompt) -> Interception:
@@ -113,7 +116,13 @@ class InputGates:
         # An entry may appear in several parts of one prompt: it is evaluated, and reported, once.
         if entry.identity not in self._entries:
             is_admitted = is_approved or entry.identity in self._admitted
-            self._entries[entry.identity] = self._evaluate_entry(entry, is_admitted=is_admitted)
+            rules = [rule for rule in self._rules if not (is_admitted and rule.gate.then == "ask")]
+            result = self._evaluate(entry.payload, self._entry_facts(entry), f"entry {entry.identity}", rules)
+            if not result.is_allowed:
+                entry = withhold_payload(entry, result.explain_to_model())
+            elif result.content != entry.payload:
+                entry = replace(entry, payload=result.content)
+            self._entries[entry.identity] = entry
         return self._entries[entry.identity]
 
     def _entry_facts(self, entry: OutboxEntry) -> Callable[[Any], dict[str, Any]]:
@@ -126,53 +135,30 @@ class InputGates:
 
         return build_facts
 
-    def _evaluate_entry(self, entry: OutboxEntry, *, is_admitted: bool) -> OutboxEntry:
-        rules = None
-        if is_admitted:
-            rules = [rule for rule in self._rules if rule.gate.then != "ask"]
-        result = self._evaluate(entry.payload, self._entry_facts(entry), f"entry {entry.identity}", rules)
-        if result.is_allowed:
-            return entry if result.content == entry.payload else replace(entry, payload=result.content)
-        return withhold_payload(entry, result.explain_to_model())
-
-    def _filter_memory(self, key: str, value: Any) -> Any:
-        labels = self._memory_labels if self._trust_labeler else {}
-        return self._filter_value("memory", {"key": key, **self._trust_fact(labels.get(key))}, value, f"memory {key}")
-
     @cached_property
     def _memory_labels(self) -> Mapping[str, str]:
-        assert self._trust_labeler, "asked with trust only"
-        return self._trust_labeler.memory_labels(self._agent.name, self._memories)
-
-    def _filter_result(self, result: Mapping[str, Any]) -> Any:
-        fields = {"tool": result["tool"], **self._trust_fact(result.get("trust"))}
-        return self._filter_value("result", fields, result["output"], f"result of {result['tool']}")
+        labeler = self._trust_labeler
+        return labeler.memory_labels(self._agent.name, self._memories) if labeler else {}
 
     def _trust_fact(self, label: str | None) -> dict[str, str]:
-        return (
-            {"trust": self._trust_labeler.normalize(label or self._trust_labeler.default)}
-            if self._trust_labeler
-            else {}
-        )
+        labeler = self._trust_labeler
+        return {"trust": labeler.normalize(label or labeler.default)} if labeler else {}
 
     def _filter_value(self, kind: str, extra_fields: dict[str, Any], value: Any, about: str) -> Any:
         def build_facts(value: Any) -> dict[str, Any]:
             text = value if isinstance(value, str) else None
             return {**self._base_facts(kind), **extra_fields, "value": value, "text": text}
 
-        result = self._evaluate(value, build_facts, about)
+        result = self._evaluate(value, build_facts, about, self._rules)
         return result.content if result.is_allowed else withhold_value(result.explain_to_model())
 
     def _base_facts(self, kind: str) -> dict[str, Any]:
         return {"what": kind, "agent": self._agent.name, "tick": self._tick}
 
     def _evaluate(
-        self, content: Any, facts: Callable[[Any], dict[str, Any]], about: str, rules: Sequence[GateRule] | None = None
+        self, content: Any, facts: Callable[[Any], dict[str, Any]], about: str, rules: Sequence[GateRule]
     ) -> GateResult:
-        applicable_rules = self._rules if rules is None else rules
-        result = evaluate_gates(
-            applicable_rules, content, facts, about=about, earlier=self._earlier, check=self._run_check
-        )
+        result = evaluate_gates(rules, content, facts, about=about, earlier=self._earlier, check=self._run_check)
         self._earlier.add(content_digest(content))
         self.verdicts += [verdict.as_json() for verdict in result.verdicts]
         if result.then == "stop":
@@ -182,13 +168,11 @@ class InputGates:
 
 def _pass(effect: Any, name: str, value: Any) -> Interception:
     """Pass an effect with the value that the gates allow; unchanged if they changed nothing."""
-    if value is getattr(effect, name):
-        return None
-    return _pass_changed(replace(effect, **{name: value}))
 
+    def pass_changed() -> Generator[Effect, Outcome, Outcome]:
+        return (yield replace(effect, **{name: value}))
 
-def _pass_changed(effect: Effect) -> Generator[Effect, Outcome, Outcome]:
-    return (yield effect)
+    return None if value is getattr(effect, name) else pass_changed()
 
 
 def make_snapshot(turn: Preparation, input_gates: InputGates) -> dict[str, Any]:

@@ -5,9 +5,8 @@ All writes for readers outside the turn pass these gates, including writes by to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.gates.gate_evaluation import (
@@ -72,10 +71,8 @@ class OutputGates:
                 return self._check_memory(effect)
             case WriteNotes():
                 return self._redact_notes(effect)
-            case CallTool():
-                return self._judge_call(effect)
-            case TakeResult():
-                return self._judge_result(effect)
+            case CallTool() | TakeResult():
+                return self._judge(effect)
             case Withdraw():
                 return self._forget(effect)
         return None
@@ -84,15 +81,14 @@ class OutputGates:
         """Pass an entry as the gates allow it. An approved entry skips gates with "ask"."""
 
         def build_facts(payload: Any) -> dict[str, Any]:
-            text, target = payload.get("text"), payload.get("target")
-            call_args = {"what": "entry", "kind": effect.kind, "tags": effect.tags, "text": text, "target": target}
-            call_args["leaves"] = self._leaves_organisation(effect.kind, payload)
-            return {**call_args, **self._base_facts(), "payload": payload}
+            fields = {"what": "entry", "kind": effect.kind, "tags": effect.tags, "text": payload.get("text")}
+            fields |= {"target": payload.get("target"), "leaves": self._leaves_organisation(effect.kind, payload)}
+            return {**fields, **self._base_facts(), "payload": payload}
 
         # An approval that a gate asked for answers the gates that name its person. Gates that block still decide.
         grants = list_grants(effect.grant) if effect.grant else ()
         approvers = {grant["by"] for grant in grants if GATE_POINTER in grant.get("gate", "")}
-        rules = [rule for rule in self._rules if not _is_answered(rule.gate, approvers)]
+        rules = [rule for rule in self._rules if rule.gate.then != "ask" or not _accepts_any(rule.gate, approvers)]
         result, passed = self._evaluate(effect.payload, build_facts, f"entry of kind {effect.kind}", rules), effect
         verdicts = result.approval_verdicts
         text_rules = [rule for rule in rules if _applies_to_tags(rule.gate)] if effect.tags else []
@@ -147,22 +143,17 @@ class OutputGates:
         result = self._evaluate(effect.value, build_facts, f"memory {key}", self._rules)
         if not result.is_allowed:
             return Rejected(f'memory "{key}": {result.explain_to_model()}', is_final=result.then == "stop")
-        if refusal := self._check_key(key, partial(build_facts, result.content)):
-            return refusal
+        if key_rules := [rule for rule in self._rules if _applies_to_tags(rule.gate)]:  # every reader sees the key
+            about = f"the key of memory {key}"
+            key_result = self._evaluate(key, lambda _: build_facts(result.content), about, key_rules)
+            if not key_result.is_allowed:
+                reason = f'memory "{key}": its key: {key_result.explain_to_model()}'
+                return Rejected(reason, is_final=key_result.then == "stop")
+            if key_result.content != key:
+                reason = f"a gate redacts something in its key ({key_result.verdicts[-1].line}): use another key"
+                return Rejected(f'memory "{key_result.content}": {reason}')
         self._earlier.add(content_digest(effect.value))
         return (yield replace(effect, value=result.content))
-
-    def _check_key(self, key: str, facts: Callable[[], dict[str, Any]]) -> Rejected | None:
-        """Return the refusal if a pattern matches the key of a memory. Every reader of memories sees keys."""
-        rules = [rule for rule in self._rules if _applies_to_tags(rule.gate)]
-        result = self._evaluate(key, lambda _: facts(), f"the key of memory {key}", rules) if rules else None
-        if result and not result.is_allowed:
-            reason = f'memory "{key}": its key: {result.explain_to_model()}'
-            return Rejected(reason, is_final=result.then == "stop")
-        if result and result.content != key:
-            reason = f"a gate redacts something in its key ({result.verdicts[-1].line}): use another key"
-            return Rejected(f'memory "{result.content}": {reason}')
-        return None
 
     def _redact_notes(self, effect: WriteNotes) -> Interception:
         """Pass the notes of a reply with redactions applied. Notes appear in prompts, logs and screens."""
@@ -172,16 +163,13 @@ class OutputGates:
                 text = redact(rule.gate.redact, text)
         return (yield replace(effect, text=text))
 
-    def _judge_call(self, effect: CallTool) -> Interception:
-        """Let judges see a call before it is made."""
-        assert self._judges, "only gates with judges handle calls"
+    def _judge(self, effect: CallTool | TakeResult) -> Interception:
+        """Let judges see a call before it is made, or the result of a call."""
+        assert self._judges, "only gates with judges handle calls and results"
+        if isinstance(effect, TakeResult):
+            return (yield replace(effect, result=self._judges.judge_result(effect.call.call, effect.result)))
         judged = self._judges.judge_call(effect.call).judged
         return (yield replace(effect, facts={**effect.facts, "judged": judged}) if judged else effect)
-
-    def _judge_result(self, effect: TakeResult) -> Interception:
-        """Let judges see the result of a call."""
-        assert self._judges, "only gates with judges handle results"
-        return (yield replace(effect, result=self._judges.judge_result(effect.call.call, effect.result)))
 
     def _forget(self, effect: Withdraw) -> Interception:
         """Forget withdrawn entries, so they may be written again."""
@@ -209,9 +197,9 @@ class OutputGates:
         return self._turn.call_function(name, fields, make_check_runner)
 
 
-def _is_answered(gate: Gate, approvers: Collection[str]) -> bool:
-    """Return True for a gate that asks and accepts one of these approvers."""
-    return gate.then == "ask" and any(not gate.persons or name in gate.persons for name in approvers)
+def _accepts_any(gate: Gate, approvers: Collection[str]) -> bool:
+    """Return True for a gate that accepts one of these approvers."""
+    return any(not gate.persons or name in gate.persons for name in approvers)
 
 
 def _applies_to_tags(gate: Gate) -> bool:

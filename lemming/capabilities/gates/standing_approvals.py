@@ -63,10 +63,6 @@ def preview_standing_approval(base: OrgPath, call: Json, agent: str) -> Standing
     Raises `UsageError` if the gate is gone.
     """
     require_gate_exists(base, call, agent)
-    return _make_standing_approval(call, agent)
-
-
-def _make_standing_approval(call: Json, agent: str) -> StandingApproval:
     return StandingApproval(f"{call['gate']}/approved/{agent}", agent, call["tool"])
 
 
@@ -79,14 +75,13 @@ def add_standing_approval(base: OrgPath, call: Json, agent: str) -> StandingAppr
     file, _, index = call["gate"].partition("#/gates/")
     with edit_file(base, file) as locked_file:
         # Checked under the lock: a gate inserted before this one would move another to its index.
-        require_gate_exists(base, call, agent)
+        standing_approval = preview_standing_approval(base, call, agent)
         raw: Json = parse(locked_file.raw, allow_bom=True)
-        approved = raw["gates"][to_int(index)].setdefault("approved", {})
-        tools = approved.setdefault(agent, [])
+        tools = raw["gates"][to_int(index)].setdefault("approved", {}).setdefault(agent, [])
         if call["tool"] not in tools:
             tools.append(call["tool"])
             locked_file.publish(dump_pretty(raw))
-    return _make_standing_approval(call, agent)
+    return standing_approval
 
 
 def _load_gates(base: OrgPath, file: str, agent: str) -> Sequence[Gate]:
