@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lemming.capabilities.gates.gates_command import standard_gates
 from lemming.capabilities.gates.gate_evaluation import evaluate_gates
 from lemming.capabilities.gates.gate_format import GateRule
 from lemming.capabilities.gates.gate_judges import evaluate_partially
+from lemming.capabilities.gates.gates_command import standard_gates
 from lemming.cli import run
 from lemming.kernel.org.config import load_config
 from lemming.libraries.conditions.predicates import evaluate
