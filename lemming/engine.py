@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from lemming.kernel.base.aliases import accept_old_keywords
 from lemming.kernel.base.clock import Clock
@@ -32,7 +32,7 @@ from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_counter, load_tick, persist_tick
-from lemming.operations.burst import IntervalTimer, count_remaining_ticks
+from lemming.operations.burst import BurstController, IntervalTimer, count_remaining_ticks
 from lemming.operations.next_tick import explain_skipped_ticks, find_next_tick
 from lemming.operations.one_tick import run_one_tick
 from lemming.operations.opening import open_org
@@ -98,32 +98,25 @@ def run_once(
         return report
 
 
-def run_forever(
-    base_path: str | os.PathLike[str],
-    *,
-    interval_s: float | None = None,
-    max_ticks: int | None = None,
-    until_tick: int | None = None,
-    wake_on_change: bool = False,
-    eager: bool = False,
-    batch: bool = False,
-    clock: Clock | None = None,
-    notify: Observer = ignore_event,
-    stop: threading.Event | None = None,
-) -> None:
+class TickOptions(TypedDict, total=False):
+    """Options for a series of ticks; `ticks` describes each option."""
+
+    interval_s: float | None
+    max_ticks: int | None
+    until_tick: int | None
+    wake_on_change: bool
+    eager: bool
+    until_quiet: bool
+    batch: bool
+    watch: bool
+    clock: Clock | None
+    notify: Observer
+    stop: threading.Event | None
+
+
+def run_forever(base_path: str | os.PathLike[str], **options: Unpack[TickOptions]) -> None:
     """Run ticks as `ticks` does, until `stop` is set, after `max_ticks`, or after `until_tick`."""
-    for _ in ticks(
-        base_path,
-        interval_s=interval_s,
-        max_ticks=max_ticks,
-        until_tick=until_tick,
-        wake_on_change=wake_on_change,
-        eager=eager,
-        batch=batch,
-        clock=clock,
-        notify=notify,
-        stop=stop,
-    ):
+    for _ in ticks(base_path, **options):
         pass
 
 
@@ -160,15 +153,12 @@ def ticks(
     with open_to_run(
         base_path, command=command, clock=clock, notify=notify, stop=stop, batch=batch, watch=watch
     ) as runtime:
-        timer, burst, base, completed = IntervalTimer(runtime), None, runtime.base, 0
+        timer, base, completed = IntervalTimer(runtime), runtime.base, 0
+        burst = BurstController(runtime) if eager or until_quiet else None
         if wake_on_change:
             from lemming.operations.change_poller import ChangePoller
 
             timer = ChangePoller(runtime)
-        if eager or until_quiet:
-            from lemming.operations.burst import BurstController
-
-            burst = BurstController(runtime)
         runtime.is_immediate, runtime.chosen = immediate, tuple(dict.fromkeys(agents))
         while not runtime.stop.is_set() and count_remaining_ticks(
             tick := load_tick(base), completed, max_ticks, until_tick
@@ -309,7 +299,8 @@ def build_observers(runtime: Runtime, config: Config) -> list[Observer]:
         from lemming.operations.alerts import Alerts
 
         observers.append(runtime.org.get_cache(Alerts).begin_tick(runtime, config.org, _iter_waiting_items).on_event)
-    return [*observers, *build_plugin_observers(runtime, tuple(config.org.plugins))]
+    plugin_observers = collect_items("observer", tuple(config.org.plugins), dict)
+    return [*observers, *(_isolate_observer(runtime, name, observer) for name, observer in plugin_observers.items())]
 
 
 def _iter_waiting_items(org: Organisation) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -333,27 +324,21 @@ def _alert_engine_error(error: LemmingError, runtime: Runtime) -> None:
         alerts.on_engine_error(error, tick)
 
 
-def build_plugin_observers(runtime: Runtime, plugins: tuple[str, ...]) -> Iterator[Observer]:
-    """Yield the observers from the organisation's plugins, by name. Each observer lasts for a tick."""
-    for name, function in collect_items("observer", plugins, dict).items():
-        yield _IsolatedObserver(runtime, name, function).on_event
+def _isolate_observer(runtime: Runtime, name: str, observer: Observer) -> Observer:
+    """Return an observer that passes events on until the first exception."""
+    has_failed = False
 
-
-class _IsolatedObserver:
-    """An observer that receives no further events after an exception."""
-
-    def __init__(self, runtime: Runtime, name: str, function: Observer) -> None:
-        self._runtime, self._name, self._function, self._has_failed = runtime, name, function, False
-
-    def on_event(self, event: Event) -> None:
-        """Pass an event to the observer."""
-        if self._has_failed:
+    def on_event(event: Event) -> None:
+        nonlocal has_failed
+        if has_failed:
             return
         try:
-            self._function(event)
+            observer(event)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: the turn is not to blame
-            self._has_failed = True
-            message = f"the observer {self._name} failed at {event.kind}: {describe_exception(error)}"
+            has_failed = True
+            message = f"the observer {name} failed at {event.kind}: {describe_exception(error)}"
             hint = "fix it; it receives no more events in this tick"
             location = locate_error(error)
-            self._runtime.report_problem(Problem(message, location, hint=hint, severity="warning", code="LMG-406"))
+            runtime.report_problem(Problem(message, location, hint=hint, severity="warning", code="LMG-406"))
+
+    return on_event

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fault_injection import fail_nth_lookup, restore_image, take_image
+
 from lemming.engine import load_tick, run_once
 from lemming.kernel.base.errors import DiskError
 from lemming.testing import FrozenClock, tree
-from lemming.testing.fault_injection import fail_nth_lookup, restore_image, take_image
 
 
 def asked_with_each_look_refused(base: Path, number: int, ask: Callable[[], Any]) -> Any:

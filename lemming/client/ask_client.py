@@ -144,7 +144,7 @@ def ask(
         identity = entry.identity
     if asked:
         asked(identity.rpartition("_")[2])
-    return _to_typed_outcome(base, _wait_for_outcome(base, identity, **waiting), to_value)
+    return _wait_for_outcome(base, identity, to_value, **waiting)
 
 
 @overload
@@ -193,7 +193,7 @@ def wait_for(
     to_value = make_answer_parser(returns)[1] if returns is not None else None
     request_id = request.id if isinstance(request, AskOutcome) else request
     request_view = find_request(load_requests(base).requests, request_id)
-    return _to_typed_outcome(base, _wait_for_outcome(base, request_view.identity, **waiting), to_value)
+    return _wait_for_outcome(base, request_view.identity, to_value, **waiting)
 
 
 def _find_same_request(
@@ -214,6 +214,7 @@ def _find_same_request(
 def _wait_for_outcome(
     base: Organisation,
     identity: str,
+    to_value: Callable[[Any], Any] | None,
     *,
     timeout_s: float | None = None,
     watch: bool = False,
@@ -222,30 +223,23 @@ def _wait_for_outcome(
     stop: threading.Event | None = None,
     at_work: Callable[[WorkProgress], None] | None = None,
 ) -> AskOutcome[Any]:
+    """Return the outcome with the answer converted to the requested type, and mark the answer as read."""
     timeout_s = _normalise_timeout(timeout_s)
     deadline = Deadline(timeout_s) if timeout_s is not None else NEVER
     waiter = Waiter(base, identity, StopOrTimeout(stop or threading.Event()), deadline, at_work, watch)
     timer = threading.Timer(timeout_s, waiter.stop.set) if timeout_s is not None else None
+    outcome: AskOutcome[Any] | None = None
     try:
         if timer:
             timer.daemon = True
             timer.start()
-        while True:
-            if outcome := waiter.check_outcome() or waiter.run_ticks(clock, notify) or waiter.wait_beside_engine():
-                return outcome
+        while outcome is None:
+            outcome = waiter.check_outcome() or waiter.run_ticks(clock, notify) or waiter.wait_beside_engine()
     finally:
         if timer:
             timer.cancel()
-
-
-def _to_typed_outcome(
-    base: Organisation, outcome: AskOutcome[Any], to_value: Callable[[Any], Any] | None
-) -> AskOutcome[Any]:
-    """Return an outcome with the answer converted to the requested type, and mark the answer as read."""
     mark_as_read(base, outcome.request.asker, outcome.request.answers)
-    if to_value is None or not outcome.has_answer:
-        return outcome
-    return replace(outcome, answer=to_value(outcome.answer))
+    return replace(outcome, answer=to_value(outcome.answer)) if to_value and outcome.has_answer else outcome
 
 
 def _normalise_timeout(timeout_s: float | None) -> float | None:

@@ -8,12 +8,11 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
-from lemming import engine
 from lemming.client.ask_client import AskOptions, AskOutcome, ask
 from lemming.client.request_waiter import StopOrTimeout
-from lemming.kernel.base.clock import Clock
+from lemming.engine import TickOptions, ticks
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.journal.engine_events import Event, Observer, ignore_event
 from lemming.kernel.journal.turn_report import TickReport
@@ -23,22 +22,6 @@ MAX_BUFFERED = 1000
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-class TickOptions(TypedDict, total=False):
-    """Options for a series of ticks; `lemming.engine.ticks` describes each option."""
-
-    interval_s: float | None
-    max_ticks: int | None
-    until_tick: int | None
-    wake_on_change: bool
-    eager: bool
-    until_quiet: bool
-    batch: bool
-    watch: bool
-    clock: Clock | None
-    notify: Observer
-    stop: threading.Event | None
 
 
 class EventStream(Generic[R]):
@@ -165,11 +148,10 @@ def stream_ask(
     organisation, its events are not included.
     """
     ask_options: dict[str, Any] = {"watch": True, **options}
-
-    def run_ask(notify: Observer, stop: threading.Event) -> AskOutcome[Any]:
-        return ask(org, agent, text, returns=returns, notify=notify, stop=stop, **ask_options)
-
-    return EventStream(run_ask, ask_options)
+    return EventStream(
+        lambda notify, stop: ask(org, agent, text, returns=returns, notify=notify, stop=stop, **ask_options),
+        ask_options,
+    )
 
 
 def stream_ticks(org: str | os.PathLike[str], **options: Unpack[TickOptions]) -> EventStream[TickReport | None]:
@@ -178,7 +160,7 @@ def stream_ticks(org: str | os.PathLike[str], **options: Unpack[TickOptions]) ->
 
     def run_ticks(notify: Observer, stop: threading.Event) -> TickReport | None:
         report = None
-        for report in engine.ticks(org, notify=notify, stop=stop, **tick_options):  # noqa: B007
+        for report in ticks(org, notify=notify, stop=stop, **tick_options):  # noqa: B007
             pass
         return report
 

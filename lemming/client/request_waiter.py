@@ -13,7 +13,6 @@ from typing import Any
 
 from lemming import engine
 from lemming.client.ask_outcome import AskOutcome
-from lemming.kernel.agents import Agent
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline
 from lemming.kernel.base.clock import Clock, SystemClock, timestamp
 from lemming.kernel.base.errors import LemmingError, OrgBusy, UsageError
@@ -46,11 +45,9 @@ STALLED = "made no progress in its last turn, and gave no answer; a tick by the 
 def find_skip_reason(org: Organisation, names: Collection[str], clock: Clock | None) -> SkipReason:
     """Return the reason the agents currently take no turn."""
     snapshot = _take_snapshot(org, clock)
-    skip_reasons = [_find_agent_skip_reason(snapshot, name) for name in names]
-    text = "; ".join(
-        f"{name} {reason.reason}" for name, reason in zip(names, skip_reasons, strict=True) if reason.reason
-    )
-    return SkipReason(text, any(skip_reason.resolves_itself for skip_reason in skip_reasons))
+    reasons = {name: _find_agent_skip_reason(snapshot, name) for name in names}
+    text = "; ".join(f"{name} {reason.reason}" for name, reason in reasons.items() if reason.reason)
+    return SkipReason(text, any(reason.resolves_itself for reason in reasons.values()))
 
 
 def _take_snapshot(org: Organisation, clock: Clock | None) -> Snapshot:
@@ -62,9 +59,11 @@ def _find_agent_skip_reason(snapshot: Snapshot, name: str) -> SkipReason:
     if reason_text := snapshot.plan.skipped.get(name) or snapshot.plan.broken.get(name):
         return SkipReason(f"takes no turn: {reason_text}", resolves_itself=False)
     try:
-        agent = snapshot.agent(name)
-        if skip_reason := _find_capability_skip(snapshot, agent):
-            return skip_reason
+        agent, config = snapshot.agent(name), snapshot.config
+        query = OrgQuery(SkipReason, snapshot.org, {name: agent}, config, {name: read_state(snapshot.org, name)})
+        for capability in load_capabilities(find_used_capabilities(agent, config), config.org.plugins):
+            if skip_reason := next(iter(query.ask(capability)), None):
+                return skip_reason
         if agent.schedule.cron is not None:
             reason_text = f"takes turns by the clock, and is not due ({_HOW_TO_RUN.format(name)})"
             return SkipReason(reason_text, resolves_itself=False)
@@ -77,13 +76,6 @@ def _find_agent_skip_reason(snapshot: Snapshot, name: str) -> SkipReason:
         return SkipReason(f"takes no turn: {error}", resolves_itself=False)
     # an agent that would run anyway is not the cause; its last failure is reported separately
     return SkipReason("" if reason.takes_turn else reason.text, resolves_itself=False)
-
-
-def _find_capability_skip(snapshot: Snapshot, agent: Agent) -> SkipReason | None:
-    states = {agent.name: read_state(snapshot.org, agent.name)}
-    query = OrgQuery(SkipReason, snapshot.org, {agent.name: agent}, snapshot.config, states)
-    capabilities = load_capabilities(find_used_capabilities(agent, snapshot.config), snapshot.config.org.plugins)
-    return next((reason for capability in capabilities for reason in query.ask(capability)), None)
 
 
 @dataclass(frozen=True)
@@ -116,14 +108,11 @@ class _RequestObserver:
             if self.at_work:
                 self.at_work(WorkProgress(self.tick, (event.agent,)))
         elif isinstance(event, TurnEnded) and event.report.request in self._request_tree:
-            self._on_turn_end(event.report)
+            report = event.report
+            self.failure = report if report.status == "failed" else self.failure
+            request_ids = (entry["id"] for entry in report.entries if entry["kind"] == "request")
+            self._request_tree.update(f"{report.agent}/{self.tick:08}_{request_id}" for request_id in request_ids)
         self.notify(event)
-
-    def _on_turn_end(self, report: TurnReport) -> None:
-        if report.status == "failed":
-            self.failure = report
-        request_ids = (entry["id"] for entry in report.entries if entry["kind"] == "request")
-        self._request_tree.update(f"{report.agent}/{self.tick:08}_{request_id}" for request_id in request_ids)
 
 
 class StopOrTimeout(threading.Event):
@@ -163,9 +152,8 @@ class Waiter:
         """Return the outcome of an ended request or an ended wait, or None to keep waiting."""
         request = self._find_request(load_requests(self.org))
         if not request.is_open:
-            return AskOutcome(
-                request=request, end=request.end, answer=_extract_answer(request), reason=_extract_reason(request)
-            )
+            answer, reason = _extract_answer(request), _extract_reason(request)
+            return AskOutcome(request=request, end=request.end, answer=answer, reason=reason)
         if self.stop.is_set():
             is_late = self.deadline.has_passed
             return AskOutcome(request=request, end=None, why="timeout" if is_late else "stopped")
@@ -264,23 +252,17 @@ class Waiter:
 
 def find_active_assignees(requests: AllRequests, request: RequestView) -> tuple[str, ...]:
     """Return the assignees of the open parts of a request, without assignees waiting for others."""
-    is_open = {view.identity for _, view in requests.iter_tree(request) if view.is_open}
-    leaves = (
-        requests.by_identity[identity]
-        for identity in is_open
-        if is_open.isdisjoint(requests.by_identity[identity].children)
-    )
+    open_requests = {view.identity: view for _, view in requests.iter_tree(request) if view.is_open}
+    leaves = (view for view in open_requests.values() if open_requests.keys().isdisjoint(view.children))
     return tuple(sorted({holder for view in leaves for holder in view.assignees}))
 
 
 def _extract_reason(request: RequestView) -> str:
     """Return the stated reason of a failed or refused request, or an empty text."""
+    if request.end not in ("failed", "refused"):
+        return ""
     stated_reasons = [parse_answer(entry.payload) for entry in request.answers if entry.payload.get("status")]
-    return (
-        str(stated_reasons[-1])
-        if request.end in ("failed", "refused") and stated_reasons and stated_reasons[-1]
-        else ""
-    )
+    return str((stated_reasons or [""])[-1] or "")
 
 
 def _extract_answer(request: RequestView) -> Any:

@@ -23,21 +23,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from lemming.kernel.agents import list_agent_folders, survey_agents
-from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.clock import timestamp
-from lemming.kernel.base.jsontext import parse
-from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.providers import is_person
+from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.conditions.regex_search import compile_regex
 from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.answer_fields import parse_answer
 from lemming.obligations.current_requests import RequestEntryIndex
 from lemming.obligations.request_outcome import build_requests
-from lemming.obligations.request_view import AllRequests, RequestView
+from lemming.obligations.request_view import RequestView
 from lemming.testing import FrozenClock
 
 T = TypeVar("T")
@@ -61,12 +58,33 @@ class ScriptedPerson:
     def answer(self, base_path: str | os.PathLike[str]) -> list[OutboxEntry]:
         """Answer the person's open requests, and return the written entries in order."""
         base = Organisation.from_path(base_path)
-        requests = _load_requests(base)
-        entries = []
+        survey, entries = survey_agents(base), []
+        requests = build_requests(  # without the time, which stands still in tests
+            base.get_cache(RequestEntryIndex).refresh(list_agent_folders(base)),
+            agents=survey.agents,
+            people=survey.find_people(load_config(base)),
+            order=survey.turn_order,
+            tick=load_tick(base),
+            broken=survey.broken,
+        )
         for request in requests.unresolved_requests:
-            can_read = survey_agents(base).agents[self.name].may_read(request.asker)
-            if self.name in request.assignees and can_read and (payload := self._build_payload(request)) is not None:
-                entries.append(self._write_response(base, requests, request, payload))
+            can_read = survey.agents[self.name].may_read(request.asker)
+            if not (self.name in request.assignees and can_read) or (payload := self._build_payload(request)) is None:
+                continue
+            self.replies.append(parse_answer(payload))
+            envelope = {"reply_to": requests.get_reference(request), "target": request.asker}
+            if request.conversation:
+                envelope["conversation"] = request.conversation
+            entry = write_person_entry(
+                base,
+                self.name,
+                tick=requests.tick,
+                kind="response",
+                payload={**envelope, **payload},
+                tags=[],
+                created_at=timestamp(FrozenClock().now()),
+            )
+            entries.append(entry)
         return entries
 
     def _build_payload(self, request: RequestView) -> dict[str, Any] | None:
@@ -76,22 +94,6 @@ class ScriptedPerson:
                 return {"text": scripted_answer} if isinstance(scripted_answer, str) else scripted_answer
         return None
 
-    def _write_response(
-        self, base: Organisation, requests: AllRequests, request: RequestView, payload: dict[str, Any]
-    ) -> OutboxEntry:
-        self.replies.append(parse_answer(payload))
-        envelope = {"reply_to": requests.get_reference(request), "target": request.asker}
-        conversation_key = {"conversation": request.conversation} if request.conversation else {}
-        return write_person_entry(
-            base,
-            self.name,
-            tick=requests.tick,
-            kind="response",
-            payload={**envelope, **conversation_key, **payload},
-            tags=[],
-            created_at=timestamp(FrozenClock().now()),
-        )
-
 
 def answer_each_tick(reports: Iterable[T], base: str | os.PathLike[str], *people: ScriptedPerson) -> Iterator[T]:
     """Yield the reports of `lemming.engine.ticks`; after each tick the people answer their open requests."""
@@ -99,27 +101,3 @@ def answer_each_tick(reports: Iterable[T], base: str | os.PathLike[str], *people
         for person in people:
             person.answer(base)
         yield report
-
-
-def _load_requests(base: Organisation) -> AllRequests:
-    survey, config = survey_agents(base), load_config(base)
-    people = [
-        name
-        for name, agent in survey.agents.items()
-        if (entry := config.models.get(agent.model.key)) and is_person(entry.provider, config.org.plugins)
-    ]
-    return build_requests(
-        base.get_cache(RequestEntryIndex).refresh(list_agent_folders(base)),
-        agents=survey.agents,
-        people=people,
-        order=survey.turn_order,
-        tick=_next_tick(base),
-        broken=survey.broken,
-    )
-
-
-def _next_tick(base: Organisation) -> int:
-    try:
-        return int(parse(fs.read_bytes(base / paths.TICK_FILE, 4096))["current_tick"])
-    except FileNotFoundError:
-        return 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from approvals_org import Ring, make
+from fault_injection import fail_nth_lookup, restore_image, take_image
 from refused import asked_with_each_look_refused
 
 from lemming.engine import run_once
@@ -19,7 +20,6 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import ToolRegistry
 from lemming.obligations.file_bindings import MISSING_FILE, ApprovalBinding, compute_binding
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.testing.fault_injection import fail_nth_lookup, restore_image, take_image
 
 FILES = {"allow_read": ["shared/"], "allow_write": ["shared/"]}
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fault_injection
 import pytest
 from terminal import Lemming
 
@@ -21,7 +22,7 @@ from lemming.kernel.files.org_lock import lock_folder
 from lemming.kernel.org.config import load_config
 from lemming.libraries.settings_edits import edit_file
 from lemming.operations.agent_pause import pause_agent
-from lemming.testing import FrozenClock, fault_injection, make_org, resume, tree
+from lemming.testing import FrozenClock, make_org, resume, tree
 
 ORG, CALENDAR = "config/org.json", "config/calendar.json"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bill import Bill
 from corpus import BY_NAME, Case
+from fault_injection import Image, take_image
 from peace import Ideal, folder, ideal, put_back, take_tick, totals
 
 from lemming.journal_tools.repair.damage_repair import find_repairs, make_repairs
@@ -22,7 +23,6 @@ from lemming.kernel.files.disk import Disk, current_disk, use_disk
 from lemming.kernel.journal.journal_file import Durability
 from lemming.operations.opening import open_org
 from lemming.testing import tree
-from lemming.testing.fault_injection import Image, take_image
 
 
 class Over(Disk):

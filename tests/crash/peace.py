@@ -16,6 +16,7 @@ from unittest import mock
 
 from bill import Bill
 from corpus import BY_NAME
+from fault_injection import Image, restore_image, take_image
 
 from lemming.capabilities.toolbox.functions.function_import import Sources
 from lemming.capabilities.toolbox.functions.worker_pool import FunctionWorkers
@@ -26,7 +27,6 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.tick_counter import load_counter
 from lemming.testing import FrozenClock, tree
-from lemming.testing.fault_injection import Image, restore_image, take_image
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import pytest
 from afterwards import Over, finish
 from bill import Bill, overpaid
 from corpus import BY_NAME
+from fault_injection import End, Image, restore_image, take_image
 from peace import folder, ideal, run
 from trial import moments, survives
 
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.disk import use_disk
 from lemming.kernel.journal.ledger import read_state
-from lemming.testing.fault_injection import End, Image, restore_image, take_image
 
 pytestmark = pytest.mark.crash
 

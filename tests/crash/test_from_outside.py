@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 from bill import Bill, overpaid
 from corpus import BY_NAME
+from fault_injection import take_image
 from results import Tally, tried
 from sampling import EVERYTHING
 from trial import torn_files
@@ -30,7 +31,6 @@ from trial import torn_files
 from lemming.engine import load_tick, run_once
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.testing import tree
-from lemming.testing.fault_injection import take_image
 
 pytestmark = pytest.mark.crash
 

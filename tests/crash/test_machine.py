@@ -13,6 +13,16 @@ from tempfile import mkdtemp
 from typing import ClassVar
 
 import pytest
+from fault_injection import (
+    POWER_LOSS,
+    CrashPoint,
+    End,
+    Image,
+    fail_nth_change,
+    restore_image,
+    take_image,
+    watch_crash_points,
+)
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -30,16 +40,6 @@ from lemming.kernel.providers import Reply, Request, register_provider
 from lemming.libraries.outbox_files import write_person_entry
 from lemming.operations.opening import open_org
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say
-from lemming.testing.fault_injection import (
-    POWER_LOSS,
-    CrashPoint,
-    End,
-    Image,
-    fail_nth_change,
-    restore_image,
-    take_image,
-    watch_crash_points,
-)
 
 pytestmark = pytest.mark.crash
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from afterwards import differences
 from bill import Bill
+from fault_injection import End, restore_image
 from peace import folder, ideal, run
 from trial import Moment, moments, sample
 
@@ -21,7 +22,6 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import list_outbox
 from lemming.testing import FrozenClock, journal_lines, tree
-from lemming.testing.fault_injection import End, restore_image
 
 pytestmark = pytest.mark.crash
 

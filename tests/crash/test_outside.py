@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pytest
 from bill import Bill
+from fault_injection import ENDS, CrashPoint, End, Image, restore_image, watch_crash_points
 from peace import folder, run
 from sampling import EVERYTHING
 
@@ -20,7 +21,6 @@ from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.operations.opening import open_org
 from lemming.testing import Crash, journal_lines, make_org, resume, say
-from lemming.testing.fault_injection import ENDS, CrashPoint, End, Image, restore_image, watch_crash_points
 
 pytestmark = pytest.mark.crash
 

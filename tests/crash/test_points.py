@@ -13,13 +13,13 @@ import pytest
 from afterwards import Over, finish
 from bill import Bill
 from corpus import CASES
+from fault_injection import End
 from peace import ideal
 from results import Tally, tried
 from sampling import EVERYTHING
 from trial import LOOKS_STRIDE, sample, survives, survives_error, survives_refused_look, survives_twice
 
 from lemming.kernel.journal.journal_file import Durability
-from lemming.testing.fault_injection import End
 
 pytestmark = pytest.mark.crash
 

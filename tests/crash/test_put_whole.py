@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import fault_injection
 import pytest
 
 from lemming.engine import run_once
@@ -14,7 +15,7 @@ from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.org.organisation import Organisation
 from lemming.operations.backup_archive import restore_backup
 from lemming.operations.backup_writer import create_backup
-from lemming.testing import FrozenClock, fault_injection, make_org, resume, tree
+from lemming.testing import FrozenClock, make_org, resume, tree
 
 
 def forked(base: Path, folder: Path) -> None:

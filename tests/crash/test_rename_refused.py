@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+import fault_injection
 import pytest
 
 from lemming.cli import run
@@ -16,7 +17,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.disk import Disk, use_disk
 from lemming.operations.pending_rename import begin_rename
-from lemming.testing import FrozenClock, fault_injection, make_org, resume, say, tree
+from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 
 class Refusing(Disk):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fault_injection
 import pytest
 
 from lemming.engine import run_once, ticks
 from lemming.kernel.base.errors import ConfigError
-from lemming.testing import FrozenClock, fault_injection, make_org, resume, say, tree
+from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 ORG = "config/org.json"
 BLOCKED = [{"at": "call", "class": "write", "then": "block"}]

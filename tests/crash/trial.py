@@ -13,14 +13,7 @@ from pathlib import Path
 from afterwards import Over, finish
 from bill import Bill, overpaid
 from corpus import BY_NAME
-from peace import folder, ideal, put_back, run, take_tick, thrifty
-from results import Tally
-from sampling import EVERYTHING
-
-from lemming.kernel.base.errors import DiskError
-from lemming.kernel.files.disk import use_disk
-from lemming.kernel.journal.journal_file import Durability
-from lemming.testing.fault_injection import (
+from fault_injection import (
     ERRORS,
     POWER_LOSS,
     CrashPoint,
@@ -33,6 +26,13 @@ from lemming.testing.fault_injection import (
     take_image,
     watch_crash_points,
 )
+from peace import folder, ideal, put_back, run, take_tick, thrifty
+from results import Tally
+from sampling import EVERYTHING
+
+from lemming.kernel.base.errors import DiskError
+from lemming.kernel.files.disk import use_disk
+from lemming.kernel.journal.journal_file import Durability
 
 SAMPLE_STRIDE, LOOKS_STRIDE = 401, 809
 

@@ -21,6 +21,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from fault_injection import Image, restore_image, take_image
 from optional_parts import uses
 from plain_cases import CALLS, MODEL, ORGANISATIONS, agent, in_order, make, seldom_due, write
 from sampling import EVERYTHING
@@ -35,7 +36,6 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plain_organisation import LeftToEngine
 from lemming.kernel.providers import Reply, Request
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, say, tree
-from lemming.testing.fault_injection import Image, restore_image, take_image
 
 Run = Callable[[Path], object]
 TICKS = 4

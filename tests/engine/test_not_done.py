@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fault_injection import fail_nth_lookup
 
 from lemming.engine import run_once, run_tick, ticks
 from lemming.kernel.agents import Survey, survey_agents
@@ -20,7 +21,6 @@ from lemming.kernel.journal.engine_events import Event, ProblemFound
 from lemming.kernel.org.config import load_config
 from lemming.operations.unsuccessful_turns import load_unfinished_turns
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
-from lemming.testing.fault_injection import fail_nth_lookup
 
 LOG = "logs/turns_not_done.jsonl"
 

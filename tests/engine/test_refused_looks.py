@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fault_injection import fail_nth_lookup
 from parts import by_hand
 from refused import asked_with_each_look_refused, run_with_each_look_refused
 
@@ -25,7 +26,6 @@ from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.obligations.request_deadlines import DeadlineExtensions
 from lemming.operations.pending_work import find_pending_work, immediate_snapshot, is_stalled
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.testing.fault_injection import fail_nth_lookup
 
 PLACES = (
     "agents/ada/resume.json",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from asleep import reader
+from fault_injection import fail_nth_lookup
 from test_looking_again import wait_for_rest, write
 from test_sleeping_by_the_clock import HOUR, asleep
 
@@ -17,7 +18,6 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Sleeping
 from lemming.kernel.org.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.testing.fault_injection import fail_nth_lookup
 
 
 def test_a_job_of_the_calendar_ends_the_sleep_at_its_moment(base: Path) -> None:

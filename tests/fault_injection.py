@@ -272,7 +272,7 @@ class _Watcher(Disk):
             if self._end == "kill":
                 self._report_point(f"{operation} {path}", take_image(self._base))
             else:
-                chance = random.Random(f"{self._seed}/{self._count}")  # noqa: S311 - no secret
+                chance = random.Random(f"{self._seed}/{self._count}")
                 self._report_point(f"{operation} {path}", self.disk.make_image(self._end, chance))
 
     def write(self, descriptor: int, content: bytes) -> int:
