@@ -11,7 +11,7 @@ import pytest
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.import_export.template_files import load_template
+from lemming.import_export.apply_document import load_template
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import dump_compact, parse

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 from lemming.import_export.apply_document import (
     apply_writes,
     load_existing_defaults,
+    load_template,
     make_new_defaults,
     plan_writes,
     write_new_org,
 )
 from lemming.import_export.org_document import parse_org
-from lemming.import_export.template_files import load_template
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation

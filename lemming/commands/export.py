@@ -17,8 +17,8 @@ from lemming.commands.terminal import (
     print_text,
     print_warning,
 )
+from lemming.import_export.apply_document import load_template
 from lemming.import_export.org_export import export_org
-from lemming.import_export.template_files import load_template
 from lemming.kernel.base.errors import NotSent, UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo

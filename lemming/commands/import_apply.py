@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import Annotated, NamedTuple
 
 import typer
 
 from lemming.commands.command_context import CommandContext, DryRun, argument, is_org, make_command_group, option
 from lemming.commands.error_reporting import print_problem
-from lemming.commands.import_preview import ChangePreview, preview_changes
 from lemming.commands.new_agent import forget_former_agents
 from lemming.commands.terminal import (
     can_ask,
@@ -25,36 +27,39 @@ from lemming.commands.terminal import (
 from lemming.commands.trust import load_settings
 from lemming.import_export.apply_document import (
     PlannedWrite,
+    list_loosened_guards,
     load_existing_defaults,
+    load_template,
     make_new_defaults,
     plan_writes,
     write_new_org,
 )
 from lemming.import_export.apply_document import apply_writes as write_changes
-from lemming.import_export.claude_importer import import_claude
-from lemming.import_export.import_source import (
-    ImportResult,
-    ImportSource,
-    ImportTarget,
-    open_source,
-    plan_import,
-)
+from lemming.import_export.claude_importer import ClaudeImport
+from lemming.import_export.import_source import ImportSource
 from lemming.import_export.org_document import LIMIT_BYTES, OrgDocument, locate_by_line, parse_document, parse_org
-from lemming.import_export.template_files import load_template
+from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, DiskError, NotTrusted, Problem, UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.org.config import load_config
+from lemming.kernel.files.descriptors import walk
+from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, require_known_format
-from lemming.kernel.tools import SHIPPED
 from lemming.libraries.atomic_folder import finish_staging
 from lemming.operations.permission_grants import PermissionGrants
 from lemming.queries.model_readiness import check_readiness
 from lemming.queries.org_validation import validate_agents, validate_config
+from lemming.queries.permissions_required import list_required_permissions
 from lemming.queries.structure_validation import find_order_conflicts
 
 _SENTENCE_WIDTH = 300
+_FILE_LIMIT_BYTES = 1 << 20
+_TOP_LEVEL_FILE = "AGENTS.md"
+_COPIED_FOLDERS = ("config", "agents", "shared", "skills", "tools", "evals")
+_EXCLUDED_FOLDERS = frozenset({"outbox", "memory", "logs", "workspace"})
+_IDENTIFIER = re.compile(rb"[\w.-]+")
+_QUOTED_TEXT = re.compile(r'"([^"]+)"')
 
 
 def apply(
@@ -81,6 +86,7 @@ def apply(
       lemming apply idea.yaml changelog
       lemming apply org.yaml --dry-run
     """
+    command = f"lemming apply {file}{f' {folder}' if folder else ''}"
     existing_org = context.org_if_any if folder is None else None
     base, template = (existing_org.base, {}) if existing_org else prepare_org_folder(folder or Path())
     raw = _read_file(file)
@@ -100,20 +106,19 @@ def apply(
     if preview.errors:
         for problem in preview.problems:
             print_problem(problem, org)
-        folder_arg = f" {folder}" if folder else ""
-        print_notice(f"it could not run: nothing was written; next: fix {file}, then lemming apply {file}{folder_arg}")
+        print_notice(f"it could not run: nothing was written; next: fix {file}, then {command}")
         raise typer.Exit(ConfigError.exit_status)
     if dry_run or not changes:
         print_notice("nothing was written" if changes else "nothing to change")
         return
-    _require_confirmation(changes, preview, yes=yes, file=file, folder=folder)
+    _require_confirmation(changes, preview, yes=yes, file=file, command=command)
     if not template:
         if forget_former_agents(org, pieces.resumes):
             changes = plan_writes(base, pieces, template)
         write_changes(base, changes)
     else:
         write_new_org(base, changes)
-        with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
+        with suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
             PermissionGrants(base).mark_as_local()
     if not context.as_json:
         _print_apply_report(base, pieces, file)
@@ -141,7 +146,7 @@ def _read_file(file: Path) -> bytes:
 
 
 def _require_confirmation(
-    changes: list[PlannedWrite], preview: ChangePreview, *, yes: bool, file: Path, folder: Path | None
+    changes: list[PlannedWrite], preview: ChangePreview, *, yes: bool, file: Path, command: str
 ) -> None:
     """Raise an error unless the user confirms changes of existing files and new code."""
     changed_paths = [change.path for change in changes if change.kind == "changed"]
@@ -151,8 +156,7 @@ def _require_confirmation(
         if typer.confirm("Write these files?", err=True):
             return
         raise typer.Exit(1)
-    folder_arg = f" {folder}" if folder else ""
-    hint = f"read it, then run: lemming apply {file}{folder_arg} --yes"
+    hint = f"read it, then run: {command} --yes"
     if preview.effects:
         raise NotTrusted("the file contains code; nothing was written", where=str(file), hint=hint)
     problem = f"{format_count(len(changed_paths), 'file')} would change; nothing was written"
@@ -163,7 +167,7 @@ def _print_apply_report(base: Path, pieces: OrgDocument, file: Path) -> None:
     """Print problems, readiness and next steps after an apply."""
     org = Organisation(base)
     config = load_config(org)
-    problems = validate_imported_agents(org, pieces.resumes)
+    problems = _validate(org, load_settings(org), pieces.resumes)
     for problem in problems:
         print_problem(problem, org)
     if any(problem.severity == "error" for problem in problems):
@@ -196,13 +200,20 @@ def import_claude_command(
       lemming import claude ~/project --dry-run
       lemming import claude ~/project --into team
     """
-    result = ImportResult()
-    source = open_source(folder, result.remarks)
+    source = ImportSource(folder.expanduser().absolute())
+    if not source.folder.is_dir():
+        hint = "name the folder to import from"
+        raise UsageError("the folder does not exist", where=str(source.folder), hint=hint)
     base, template = (context.org.base, {}) if into is None else prepare_org_folder(into)
-    import_claude(source, _build_target(base, source, is_new=bool(template)), result)
-    writes = plan_import(base, result, template)
+    people: Sequence[str] = ()
+    if not template:
+        people = survey_agents(Organisation(base)).find_people(load_settings(Organisation(base)))
+    is_in_place = base.exists() and base.samefile(source.folder)
+    result = ClaudeImport(source, people or ("human",), is_in_place)
+    result.read_project()
+    writes = result.plan_writes(base, template)
     if not (result.resumes or paths.GUIDE in result.optional):
-        reasons = "; ".join(f"{remark.file}: {remark.message}" for remark in result.remarks[:3])
+        reasons = "; ".join(f"{remark.file}: {remark.message}" for remark in source.remarks[:3])
         hint = reasons or "lemming import --help"
         raise UsageError("no agents and no AGENTS.md found", where=str(source.folder), hint=hint)
     if not dry_run:
@@ -211,38 +222,24 @@ def import_claude_command(
         else:
             forget_former_agents(Organisation(base), result.resumes)
             write_changes(base, writes)
-    problems = [] if dry_run else validate_imported_agents(Organisation(base), result.resumes)
+    org = Organisation(base)
+    problems = [] if dry_run else _validate(org, load_settings(org), result.resumes)
     written = [*template, *sorted({change.path for change in writes} - template.keys())]
     facts = {"org": str(base), "agents": list(result.resumes), "files": written, "is_dry_run": dry_run}
-    remarks = [remark._asdict() for remark in result.remarks]
+    remarks = [remark._asdict() for remark in source.remarks]
     print_json("import", {**facts, "remarks": remarks, "problems": [problem.as_json() for problem in problems]})
     for file in written:
         print_data(str(base / file))
     _print_import_report(base, result, problems, is_dry=dry_run)
 
 
-def _build_target(base: Path, source: ImportSource, *, is_new: bool) -> ImportTarget:
-    """Describe the target organisation: tools, people, and relation to the source folder."""
-    people: tuple[str, ...] = ("human",)
-    if not is_new:
-        config = load_settings(org := Organisation(base))
-        person_names = [name for name, agent in survey_agents(org).agents.items() if config.is_person(agent)]
-        people = tuple(person_names) or people
-    is_in_place = base.exists() and source.folder.exists() and base.samefile(source.folder)
-    return ImportTarget(frozenset(SHIPPED), people, is_in_place)
-
-
-def validate_imported_agents(org: Organisation, names: Iterable[str]) -> list[Problem]:
+def _validate(org: Organisation, config: Config, names: Iterable[str]) -> list[Problem]:
     """Return the problems of the settings and of the named agents."""
-    config = load_settings(org)
-    problems = list(validate_config(org, config))
-    for name in names:
-        problems += validate_agents(org, config, name)
-    return problems
+    return [*validate_config(org, config), *(item for name in names for item in validate_agents(org, config, name))]
 
 
-def _print_import_report(base: Path, result: ImportResult, problems: list[Problem], *, is_dry: bool) -> None:
-    for remark in result.remarks:
+def _print_import_report(base: Path, result: ClaudeImport, problems: list[Problem], *, is_dry: bool) -> None:
+    for remark in result.source.remarks:
         print_notice(f"{remark.file}: {remark.message}", style="yellow")
     for name, resume in result.resumes.items():
         unused_keys = [f"{key}: {', '.join(value)}" for key, value in resume.items() if key.startswith("x-")]
@@ -258,3 +255,109 @@ def _print_import_report(base: Path, result: ImportResult, problems: list[Proble
         return
     print_notice(f"{format_count(len(result.resumes), 'agent')}: {', '.join(result.resumes)}")
     print_notice(f"next: lemming -C {base} validate; read the resumes before the first run-once")
+
+
+# --- preview of a document, computed in a temporary copy of the target ----------------------------
+
+
+class ChangePreview(NamedTuple):
+    """Effects of a document: new code and permissions, loosened guards, and the resulting problems."""
+
+    effects: Sequence[str]
+    loosened_guards: Sequence[str]
+    problems: Sequence[Problem]
+
+    @property
+    def errors(self) -> list[Problem]:
+        """The problems that prevent the organisation from running."""
+        return [problem for problem in self.problems if problem.severity == "error"]
+
+
+def preview_changes(base: Path, changes: list[PlannedWrite], names: Iterable[str]) -> ChangePreview:
+    """Preview changes for an organisation, of the agents `names`. Existing effects and problems are left out."""
+    with TemporaryDirectory(prefix="lemming-apply-") as name:
+        old_copy, new_copy = Path(name, "before"), Path(name, "after")
+        for folder in (old_copy, new_copy):
+            fs.make_root(folder)
+            _copy_settings(base, folder)
+        write_changes(new_copy, changes)
+        old_permissions = {*map(_permission_key, _list_permissions(old_copy))}
+        permissions = _list_permissions(new_copy)
+        new_permissions = [item for item in permissions if _permission_key(item) not in old_permissions]
+        effects = [permission.does for permission in new_permissions if permission.needs_agreement]
+        named_files = {file for permission in new_permissions for file in permission.bound_to}
+        code_paths = [change.path for change in changes if is_code(change.path) and change.path not in named_files]
+        effects += [f"writes the Python code in {path}" for path in code_paths]
+        old_problems = {_problem_key(problem) for problem in _find_problems(old_copy, names)}
+        problems = [problem for problem in _find_problems(new_copy, names) if _problem_key(problem) not in old_problems]
+    return ChangePreview(effects, [*_find_loosened_guards(changes)], problems)
+
+
+def is_code(path: str) -> bool:
+    """Return True if a file is Python that an organisation may load.
+
+    >>> is_code("agents/ada/tools/x.py"), is_code("shared/x.py")
+    (True, False)
+    """
+    return path.endswith(".py") and "tools" in path.split("/")[:-1]
+
+
+def _find_loosened_guards(changes: list[PlannedWrite]) -> Iterator[str]:
+    """Yield the guards that the changes loosen, each with its file."""
+    for change in changes:
+        if change.previous is not None:
+            guards = list_loosened_guards(change.path, change.previous, change.content)
+            yield from (f"{change.path}: {guard}" for guard in guards)
+
+
+def _copy_settings(base: Path, target: Path) -> None:
+    """Copy the settings of an organisation; entries, memories, logs and workspaces are omitted."""
+    with suppress(FileNotFoundError):
+        fs.write_atomic(target, _TOP_LEVEL_FILE, fs.read_bytes(base / _TOP_LEVEL_FILE, _FILE_LIMIT_BYTES))
+    for top in _COPIED_FOLDERS:
+        for folder, _, files in walk(str(base / top)):
+            inside = Path(folder).relative_to(base).parts
+            if inside[:1] == ("agents",) and _EXCLUDED_FOLDERS & {*inside[2:3]}:
+                continue
+            for file in files:
+                relative = str(Path(file.path).relative_to(base))
+                fs.write_atomic(target, relative, fs.read_bytes(file.path, _FILE_LIMIT_BYTES))
+
+
+def _list_permissions(folder: Path) -> list[RequiredPermission]:
+    """Return the required permissions of an organisation, or no permissions for a broken configuration."""
+    org = Organisation(folder)
+    try:
+        return list_required_permissions(org, load_config(org), survey_agents(org).agents.values())
+    except ConfigError:  # reported among the problems
+        return []
+
+
+def _find_problems(folder: Path, names: Iterable[str]) -> list[Problem]:
+    """Return the problems of the settings and of the named agents, without loading tool files."""
+    org = Organisation(folder)
+    try:
+        config = load_config(org)
+    except ConfigError as error:
+        return [*error.problems]
+    problems = _validate(org, replace(config, org=replace(config.org, tool_files=[])), names)
+    return [problem for problem in problems if not _may_come_from_code(folder, config, problem)]
+
+
+def _may_come_from_code(folder: Path, config: Config, problem: Problem) -> bool:
+    """Return True if a missing tool may be defined by a tool file or a plugin."""
+    match = _QUOTED_TEXT.search(problem.message)
+    if "/permissions/tools/" not in problem.pointer or match is None:
+        return False
+    code_paths = (file.path for _, _, files in walk(str(folder)) for file in files if is_code(file.path))
+    return bool(config.org.plugins) or any(
+        match[1].encode() in _IDENTIFIER.findall(fs.read_bytes(path, _FILE_LIMIT_BYTES)) for path in code_paths
+    )
+
+
+def _permission_key(permission: RequiredPermission) -> tuple[object, ...]:
+    return permission.does, *sorted(permission.bound_to.items())
+
+
+def _problem_key(problem: Problem) -> tuple[str, str, str]:
+    return problem.message, problem.file, problem.pointer

@@ -14,9 +14,8 @@ import typer
 from lemming.commands.command_context import CommandContext, Quiet, argument, is_org, option
 from lemming.commands.init_here import plan_first_org, print_first_org
 from lemming.commands.terminal import has_person, print_data, print_json, print_notice
-from lemming.import_export.apply_document import append_keys
+from lemming.import_export.apply_document import REPOSITORIES, TEMPLATES, append_keys, load_template
 from lemming.import_export.resume_shorthand import ShorthandDefaults, expand_shorthand
-from lemming.import_export.template_files import REPOSITORIES, TEMPLATES, load_template
 from lemming.kernel.agents import decode_resume
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, UsageError

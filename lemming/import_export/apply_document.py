@@ -60,11 +60,14 @@ def plan_writes(base: Path, document: OrgDocument, template: Mapping[str, bytes]
 
     `template` holds the files of a new organisation. Raises: ConfigError for an existing file with errors.
     """
-    writes = [
-        *_plan_settings(base, document, template),
-        *_plan_files(base, document),
-        *_plan_resumes(base, document, template),
-    ]
+    writes = [*_plan_settings(base, document, template)]
+    for path, content in document.files.items():
+        current_raw = _load_file(base, path)
+        if current_raw is not None and path.startswith(f"{paths.TRUST}/"):
+            continue  # a document must not raise an existing trust label
+        if current_raw != content:
+            writes.append(PlannedWrite(path, content, current_raw))
+    writes += _plan_resumes(base, document, template)
     planned_paths = {change.path for change in writes}
     template_writes = [PlannedWrite(path, raw, None) for path, raw in template.items() if path not in planned_paths]
     return [*template_writes, *writes]
@@ -93,10 +96,8 @@ def apply_writes(base: Path, changes: list[PlannedWrite]) -> None:
             if change.previous is not None:
                 fs.write_atomic(base, change.path, change.content)
             elif not fs.create(base, change.path, change.content):
-                raise UsageError(
-                    f"{change.path} was created during the command; the remaining files were not written",
-                    where=str(base),
-                )
+                message = f"{change.path} was created during the command; the remaining files were not written"
+                raise UsageError(message, where=str(base))
 
 
 def _plan_settings(base: Path, document: OrgDocument, template: Mapping[str, bytes]) -> Iterator[PlannedWrite]:
@@ -105,15 +106,15 @@ def _plan_settings(base: Path, document: OrgDocument, template: Mapping[str, byt
         raw = current_raw if current_raw is not None else template.get(path, b"{}\n")
         current = _parse_object(raw, path)
         if path == paths.ORG_FILE and settings.get("tool_files") == [TOOL_FILES_PATTERN]:
-            settings = {
-                **settings,
-                "tool_files": [*dict.fromkeys([*current.get("tool_files", []), TOOL_FILES_PATTERN])],
-            }
+            patterns = [*current.get("tool_files", []), TOOL_FILES_PATTERN]
+            settings = {**settings, "tool_files": [*dict.fromkeys(patterns)]}
         if current | settings != current:
             added = {key: value for key, value in settings.items() if key not in current}
             replaced = {key for key, value in settings.items() if key in current and current[key] != value}
             # if keys are only added, the layout of the file stays
-            content = _format_settings(current | settings) if replaced else append_keys(raw, current, added)
+            lines = [f"  {to_line(key)}: {to_line(value)}" for key, value in (current | settings).items()]
+            rewritten = ("{\n" + ",\n".join(lines) + "\n}\n").encode()  # a line for each key, as in the templates
+            content = rewritten if replaced else append_keys(raw, current, added)
             yield PlannedWrite(path, content, current_raw)
         elif current_raw is None:
             yield PlannedWrite(path, raw, None)
@@ -126,21 +127,6 @@ def append_keys(raw: bytes, document: dict[str, Any], missing: dict[str, Any]) -
     lines = [f"  {dump_compact(key).decode()}: {dump_compact(value).decode()}" for key, value in missing.items()]
     text = b"," * bool(document) + ("\n" + ",\n".join(lines) + "\n").encode()
     return preserve_layout(head.rstrip() + text + brace + tail + b"\n", merged)
-
-
-def _format_settings(settings: Json) -> bytes:
-    """Return settings with a line for each key, as in the templates."""
-    lines = [f"  {to_line(key)}: {to_line(value)}" for key, value in settings.items()]
-    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
-
-
-def _plan_files(base: Path, document: OrgDocument) -> Iterator[PlannedWrite]:
-    for path, content in document.files.items():
-        current_raw = _load_file(base, path)
-        if current_raw is not None and path.startswith(f"{paths.TRUST}/"):
-            continue  # a document must not raise an existing trust label
-        if current_raw != content:
-            yield PlannedWrite(path, content, current_raw)
 
 
 def _plan_resumes(base: Path, document: OrgDocument, template: Mapping[str, bytes]) -> Iterator[PlannedWrite]:
@@ -250,11 +236,8 @@ def _list_gate_changes(old: Any, new: Any) -> Iterator[str]:
     if remaining and remaining != [gate for gate in new_lines if gate in old_lines]:
         yield "changes the order of the gates"
     for index, gate in enumerate(new_lines):
-        if (
-            gate not in old_lines
-            and '"then": "pass"' in gate
-            and any(other in old_lines for other in new_lines[index:])
-        ):
+        is_new_pass = gate not in old_lines and '"then": "pass"' in gate
+        if is_new_pass and any(other in old_lines for other in new_lines[index:]):
             yield f"lets pass, before other gates: {shorten_line(gate, _WIDTH)}"
 
 
@@ -266,3 +249,21 @@ def _list_changes(key: str, old: Any, new: Any) -> Iterator[str]:
         yield f"removes {key} {shorten_line(to_line(old), _WIDTH)}"
     elif old != new:
         yield f"changes {key} from {shorten_line(to_line(old), _WIDTH)} to {shorten_line(to_line(new), _WIDTH)}"
+
+
+# --- files of a new organisation ------------------------------------------------------------------
+
+
+BASE_TEMPLATES = {"recorded": "newsroom"}
+"""Templates that add to another, or replace files of it."""
+
+REPOSITORIES = {"workers": "site"}
+"""Templates with a folder that becomes a git repository with one commit."""
+TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+
+
+def load_template(template: str) -> dict[str, bytes]:
+    """Return the files of a template by path in the organisation."""
+    root = TEMPLATES / template
+    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {**load_template(BASE_TEMPLATES[template]), **files} if template in BASE_TEMPLATES else files

@@ -1,17 +1,29 @@
 """Import of Claude Code's subagents and skills, and of a project's `AGENTS.md`.
 
-Keys of a subagent without a counterpart are stored under `x-claude` in its resume.
+Keys of a subagent without a counterpart are stored under `x-claude` in its resume. Existing files of the organisation
+are never overwritten.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from lemming.import_export.import_source import ImportResult, ImportSource, ImportTarget
+from lemming.import_export.apply_document import PlannedWrite, plan_writes
+from lemming.import_export.import_source import ImportSource, Remark
+from lemming.import_export.org_document import OrgDocument
+from lemming.kernel.agents import decode_resume
 from lemming.kernel.base import paths
+from lemming.kernel.base.errors import ConfigError, UsageError
+from lemming.kernel.base.jsontext import dump_pretty, parse
+from lemming.kernel.files import fs
+from lemming.kernel.tools import SHIPPED
 from lemming.libraries.compatible_servers import SERVERS
+
+Json = dict[str, Any]
 
 _TOOLS = {
     "bash": "shell", "read": "file_read", "write": "file_write", "edit": "file_edit", "multiedit": "file_edit",
@@ -37,6 +49,7 @@ _PROVIDERS = {"anthropic", "openai", "ollama", *(name for name, host in SERVERS.
 
 AGENTS, SKILLS = ".claude/agents", ".claude/skills"
 _MAX_STEPS = 50
+_PROVIDERS_BY_PREFIX = {"claude-": "anthropic", "gpt-": "openai", "o1": "openai", "o3": "openai", "o4": "openai"}
 
 _UNSUPPORTED_KEYS = {
     "permissionMode": "LeMMing's tools use permissions and do not ask",
@@ -47,133 +60,241 @@ _UNSUPPORTED_KEYS = {
 }
 
 
-def import_claude(source: ImportSource, target: ImportTarget, result: ImportResult) -> None:
-    """Import the subagents of a project, the skills, and the `AGENTS.md` or `CLAUDE.md`."""
-    is_guided = _import_guide(source, target, result)
-    skills = import_skills(source, SKILLS, target, result)
-    for path in source.walk_files(AGENTS):
-        file = f"{AGENTS}/{path}"
-        document = source.read_markdown(file) if path.endswith(".md") else None
-        if document is None:
-            continue
-        header, body = document
-        name = to_agent_name(str(header.get("name") or path.rpartition("/")[2].removesuffix(".md")))
-        if not {"name", "description"} & header.keys():
-            result.add_remark(file, "has neither name nor description: left out")
-        elif not name:
-            result.add_remark(file, "has no valid name for an agent: left out")
-        elif name in result.resumes:
-            result.add_remark(file, f"there is another agent {name}: left out")
-        else:
-            skill_names = _map_skills(header, skills, result, file)
-            result.resumes[name] = _build_resume(name, file, header, body, target, result, skill_names, is_guided)
-    _join_teams(result)
-    folders, files = source.list_folder(".claude")
-    skipped = [f"{name}/" for name in folders if name not in ("agents", "skills")]
-    report_skipped(result, ".claude", [*skipped, *(name for name in files if name != "CLAUDE.md")])
+_SECRET = re.compile(r"(?:api_?key|access_?key|private_?key|token|secret|password|authorization)\Z", re.IGNORECASE)
+_LEFT_OUT = "(left out)"
+_LIMIT_BYTES = 1 << 20
 
 
-def _map_skills(header: dict[str, Any], available: dict[str, str], result: ImportResult, file: str) -> list[str]:
-    requested = split_words(header.get("skills"))
-    for missing in (name for name in requested if name not in available):
-        result.add_remark(file, f'skill "{missing}" is not in {SKILLS}; put it into skills/')
-    if requested:
-        result.add_remark(file, "the skills are read on demand, not put into every prompt")
-    return [available.get(name, name) for name in requested]
+@dataclass
+class ClaudeImport:
+    """An import of a project: resumes, models, and shared guides and skills by path, skipped where the path exists.
 
+    `people`: the persons of the organisation. `is_in_place`: the project is in the organisation's own folder, so files
+    readable in place are not copied.
+    """
 
-def _build_resume(
-    name: str,
-    file: str,
-    header: dict[str, Any],
-    body: str,
-    target: ImportTarget,
-    result: ImportResult,
-    skills: list[str],
-    is_guided: bool,
-) -> dict[str, Any]:
-    description = str(header.get("description") or "")
-    # the remarks on denied tools would not help the user
-    denied = set(map_tools(split_words(header.get("disallowedTools")), target, ImportResult(), file))
-    tool_names = split_words(header.get("tools"))
-    tools = map_tools([tool_name for tool_name in tool_names if not _is_subagent_tool(tool_name)], target, result, file)
-    if "tools" not in header:
-        tools = [tool for tool in SAFE_TOOLS if tool in target.tools]
-        result.add_remark(
-            file, f"it may use all tools in the source, and {', '.join(tools)} here; add others to permissions.tools"
+    source: ImportSource
+    people: Sequence[str]
+    is_in_place: bool = False
+    resumes: dict[str, Json] = field(default_factory=dict)
+    models: dict[str, Json] = field(default_factory=dict)
+    optional: dict[str, bytes] = field(default_factory=dict)
+
+    def add_remark(self, file: str, message: str) -> None:
+        """Add a remark for the user."""
+        self.source.remarks.append(Remark(file, message))
+
+    def read_project(self) -> None:
+        """Read the subagents of the project, the skills, and the `AGENTS.md` or `CLAUDE.md`."""
+        source = self.source
+        guides = (file for file in (paths.GUIDE, "CLAUDE.md", ".claude/CLAUDE.md") if source.read_bytes(file))
+        if (guide := next(guides, None)) and not (self.is_in_place and guide == paths.GUIDE):
+            self.optional[paths.GUIDE] = source.read_bytes(guide) or b""
+        skills = self._read_skills()
+        for path in source.walk_files(AGENTS):
+            file = f"{AGENTS}/{path}"
+            document = source.read_markdown(file) if path.endswith(".md") else None
+            if document is None:
+                continue
+            header, body = document
+            name = to_agent_name(str(header.get("name") or path.rpartition("/")[2].removesuffix(".md")))
+            if not {"name", "description"} & header.keys():
+                self.add_remark(file, "has neither name nor description: left out")
+            elif not name:
+                self.add_remark(file, "has no valid name for an agent: left out")
+            elif name in self.resumes:
+                self.add_remark(file, f"there is another agent {name}: left out")
+            else:
+                self.resumes[name] = self._build_resume(name, file, header, body, skills, is_guided=guide is not None)
+        self._join_teams()
+        folders, files = source.list_folder(".claude")
+        skipped = [f"{name}/" for name in folders if name not in ("agents", "skills")]
+        if skipped := [*skipped, *(name for name in files if name != "CLAUDE.md")]:
+            suffix = f" and {len(skipped) - 10} more" if len(skipped) > 10 else ""
+            self.add_remark(".claude", f"not imported: {', '.join(skipped[:10])}{suffix}")
+
+    def _read_skills(self) -> dict[str, str]:
+        """Read the skills, and return the resume entry of each skill by name."""
+        folders = {name: f"{SKILLS}/{name}" for name in self.source.list_folder(SKILLS)[0]}
+        skills = {
+            name: path
+            for name, path in folders.items()
+            if self.source.read_bytes(f"{path}/{paths.SKILL_FILE}") is not None
+        }
+        if self.is_in_place:
+            return skills
+        for name, path in skills.items():
+            for file in self.source.walk_files(path):
+                if (raw := self.source.read_bytes(f"{path}/{file}")) is not None:
+                    self.optional[f"skills/{name}/{file}"] = raw
+        return {name: name for name in skills}
+
+    def _build_resume(
+        self, name: str, file: str, header: Json, body: str, skills: Mapping[str, str], *, is_guided: bool
+    ) -> Json:
+        description = str(header.get("description") or "")
+        requested = split_words(header.get("skills"))
+        for missing in (skill for skill in requested if skill not in skills):
+            self.add_remark(file, f'skill "{missing}" is not in {SKILLS}; put it into skills/')
+        if requested:
+            self.add_remark(file, "the skills are read on demand, not put into every prompt")
+        # the remarks on denied tools would not help the user
+        denied = {map_tool(tool_name)[0] for tool_name in split_words(header.get("disallowedTools"))}
+        mapped = [map_tool(tool_name) for tool_name in split_words(header.get("tools")) if not _is_subagent(tool_name)]
+        for remark in (remark for _, remark in mapped if remark):
+            self.add_remark(file, remark)
+        tools = [*dict.fromkeys(tool for tool, _ in mapped if tool)]
+        if "tools" not in header:
+            tools = [tool for tool in SAFE_TOOLS if tool in SHIPPED]
+            granted = f"it may use all tools in the source, and {', '.join(tools)} here"
+            self.add_remark(file, f"{granted}; add others to permissions.tools")
+        for key, reason in _UNSUPPORTED_KEYS.items():
+            if key in header:
+                self.add_remark(file, f"{key}: {reason}")
+        steps = header.get("maxTurns")
+        max_steps = min(steps, _MAX_STEPS) if isinstance(steps, int) and steps > 0 else 0
+        if max_steps and max_steps != steps:
+            self.add_remark(file, f"maxTurns {steps}: a turn has at most {_MAX_STEPS} steps")
+        model_key = self._map_model(str(header.get("model") or ""), file)
+        is_mapped = {
+            "name": header.get("name") == name,
+            "model": header.get("model") == model_key,
+            "maxTurns": max_steps and max_steps == steps,
+            "skills": isinstance(header.get("skills"), list),
+        }
+        options = {
+            "skills": [skills.get(skill, skill) for skill in requested],
+            "guides": is_guided,
+            "turn": {"max_steps": max_steps} if max_steps else {"max_steps": 5} if tools else {},
+            "x-claude": {key: value for key, value in header.items() if not is_mapped.get(key)},
+        }
+        return {
+            "name": name,
+            "title": make_title(name, description),
+            "model": {"key": model_key},
+            "permissions": {"read_outboxes": [*self.people], "tools": [tool for tool in tools if tool not in denied]},
+            "schedule": {"run_every_n_ticks": 1, "wake": "addressed"},
+            "instructions": body or description or f"You are {name}.",
+            "credits": {"max_credits": 1000, "soft_cap": 500},
+            **{key: value for key, value in options.items() if value},
+        }
+
+    def _map_model(self, model_name: str, file: str) -> str:
+        """Return our model key for a model name, and record the model entry."""
+        if not model_name or model_name in ("inherit", "default"):
+            return "default"
+        if model_name in MODEL_ALIASES:
+            self.models[model_name] = {"provider": "anthropic", "model": MODEL_ALIASES[model_name]}
+            return model_name
+        provider, slash, model = model_name.partition("/")
+        if not slash:
+            providers = (name for prefix, name in _PROVIDERS_BY_PREFIX.items() if model_name.startswith(prefix))
+            provider, model = next(providers, ""), model_name
+        if provider not in _PROVIDERS:
+            self.add_remark(file, f'model "{model_name}": unknown provider; "default" is used instead')
+            return "default"
+        key = model.replace("/", "-")
+        self.models[key] = {"provider": provider, "model": model}
+        return key
+
+    def _join_teams(self) -> None:
+        """Let each agent ask the subagents in its tools: `Agent(reviewer, tester)`, or all agents if no name is given.
+
+        Both sides read each other.
+        """
+        for name, resume in self.resumes.items():
+            for tool_name in filter(_is_subagent, split_words(resume.get("x-claude", {}).get("tools"))):
+                requested = split_words(tool_name.partition("(")[2].rstrip(")"))
+                for missing in (member for member in requested if member not in self.resumes):
+                    self.add_remark(name, f"it may start {missing}, which was not imported: left out")
+                for member in requested or self.resumes:
+                    if member not in self.resumes or member == name:
+                        continue
+                    _append_missing(resume.setdefault("team", {"ask": []})["ask"], member)
+                    for reader, author in ((name, member), (member, name)):
+                        _append_missing(self.resumes[reader]["permissions"]["read_outboxes"], author)
+
+    def plan_writes(self, base: Path, template: Mapping[str, bytes]) -> list[PlannedWrite]:
+        """Return the writes of the import, with the `template` of a new organisation.
+
+        An agent with an invalid resume is left out with a remark, as is a different existing guide or skill. Raises:
+        UsageError if a file of an agent exists, except for the files of an interrupted import.
+        """
+        files: dict[str, bytes] = {}
+        for name, resume in list(self.resumes.items()):
+            file = paths.resume_file(name)
+            self.resumes[name] = self._remove_secrets(resume, name)
+            content = dump_pretty(self.resumes[name])
+            try:
+                decode_resume(name, content)
+            except ConfigError as error:
+                self.add_remark(file, f"{error.message}: left out")
+                del self.resumes[name]
+                continue
+            files[file] = content
+        existing = [path for path in files if _has_path(base, path)]
+        is_interrupted_import = len(existing) < len(files) and all(
+            fs.has_content(base / path, files[path]) for path in existing
         )
-    for key, reason in _UNSUPPORTED_KEYS.items():
-        if key in header:
-            result.add_remark(file, f"{key}: {reason}")
-    steps = header.get("maxTurns")
-    max_steps = min(steps, _MAX_STEPS) if isinstance(steps, int) and steps > 0 else 0
-    if max_steps and max_steps != steps:
-        result.add_remark(file, f"maxTurns {steps}: a turn has at most {_MAX_STEPS} steps")
-    key = map_model(str(header.get("model") or ""), result, file)
-    options = {
-        "skills": skills,
-        "guides": is_guided,
-        "turn": {"max_steps": max_steps} if max_steps else {"max_steps": 5} if tools else {},
-        "x-claude": _unmapped_keys(header, name, key, max_steps),
-    }
-    return {
-        "name": name,
-        "title": make_title(name, description),
-        "model": {"key": key},
-        "permissions": {"read_outboxes": [*target.people], "tools": [tool for tool in tools if tool not in denied]},
-        "schedule": {"run_every_n_ticks": 1, "wake": "addressed"},
-        "instructions": body or description or f"You are {name}.",
-        "credits": {"max_credits": 1000, "soft_cap": 500},
-        **{key: value for key, value in options.items() if value},
-    }
+        if existing and not is_interrupted_import:
+            names = ", ".join(existing[:4]) + (", ..." if len(existing) > 4 else "")
+            hint = "rename them there, or rename these with `lemming agents rename`"
+            raise UsageError(f"{names} already present; nothing was written", where=str(base), hint=hint)
+        models = self._select_models(base, template.get(paths.MODELS_FILE))
+        settings = {paths.MODELS_FILE: models} if models else {}
+        return plan_writes(
+            base, OrgDocument(self.resumes, settings, dict(self._iter_optional_files(base)), []), template
+        )
+
+    def _iter_optional_files(self, base: Path) -> Iterator[tuple[str, bytes]]:
+        for path, raw in self.optional.items():
+            if not _has_path(base, path):
+                yield path, raw
+            elif fs.read_bytes(base / path, len(raw) + 1) != raw:
+                self.add_remark(path, "already exists with other content; it was not changed")
+
+    def _select_models(self, base: Path, template_raw: bytes | None) -> Json:
+        """Return the missing entries of the models file; `template_raw` is the file of a new organisation."""
+        used = {resume["model"]["key"] for resume in self.resumes.values()} & self.models.keys()
+        if template_raw is None and _has_path(base, paths.MODELS_FILE):
+            template_raw = fs.read_bytes(base / paths.MODELS_FILE, _LIMIT_BYTES)
+        existing: Json = parse(template_raw, allow_bom=True) if template_raw else {}
+        for key in used & existing.keys():
+            if existing[key].get("model") != self.models[key]["model"]:
+                self.add_remark(paths.MODELS_FILE, f'"{key}" already exists for another model; it was not changed')
+        return {key: self.models[key] for key in sorted(used) if key not in existing}
+
+    def _remove_secrets(self, resume: Json, name: str) -> Json:
+        """Return a resume without the secrets of the source, and add a remark for each."""
+
+        def strip_secrets(value: Any, key: str = "") -> Any:
+            if isinstance(value, dict):
+                return {inner_key: strip_secrets(item, inner_key) for inner_key, item in value.items()}
+            if isinstance(value, list):
+                return [strip_secrets(item) for item in value]
+            if isinstance(value, str) and value and _SECRET.search(key) and not value.startswith("$"):
+                self.add_remark(name, f"the value of {key} was left out: use an environment variable")
+                return _LEFT_OUT
+            return value
+
+        return {key: strip_secrets(value) if key.startswith("x-") else value for key, value in resume.items()}
 
 
-def _unmapped_keys(header: dict[str, Any], name: str, key: str, max_steps: int) -> dict[str, Any]:
-    """Return the header keys without a full equivalent in the resume."""
-    is_mapped = {
-        "name": header.get("name") == name,
-        "model": header.get("model") == key,
-        "maxTurns": max_steps and header.get("maxTurns") == max_steps,
-        "skills": isinstance(header.get("skills"), list),
-    }
-    return {header_key: value for header_key, value in header.items() if not is_mapped.get(header_key)}
-
-
-def _is_subagent_tool(tool_name: str) -> bool:
+def _is_subagent(tool_name: str) -> bool:
     return tool_name.partition("(")[0] in ("Agent", "Task")
 
 
-def _join_teams(result: ImportResult) -> None:
-    """Let each agent ask the subagents in its tools: `Agent(reviewer, tester)`, or all agents if no name is given."""
-    for name, resume in result.resumes.items():
-        header = resume.get("x-claude", {})
-        for tool_name in filter(_is_subagent_tool, split_words(header.get("tools"))):
-            requested = split_words(tool_name.partition("(")[2].rstrip(")"))
-            members = [
-                member for member in (requested or result.resumes) if member in result.resumes and member != name
-            ]
-            for missing in (member for member in requested if member not in result.resumes):
-                result.add_remark(name, f"it may start {missing}, which was not imported: left out")
-            join_team(result, name, members)
+def _append_missing(names: list[str], name: str) -> None:
+    if name not in names:
+        names.append(name)
 
 
-def _import_guide(source: ImportSource, target: ImportTarget, result: ImportResult) -> bool:
-    """Import the project's instructions for all agents. Return True if the project has such a file."""
-    guide_path = next(
-        (file for file in (paths.GUIDE, "CLAUDE.md", ".claude/CLAUDE.md") if source.read_bytes(file)), None
-    )
-    if guide_path and not (target.is_in_place and guide_path == paths.GUIDE):
-        result.optional[paths.GUIDE] = source.read_bytes(guide_path) or b""
-    return guide_path is not None
-
-
-# --- our words for theirs -------------------------------------------------------------------------
+def _has_path(base: Path, path: str) -> bool:
+    return (base / path).exists() or (base / path).is_symlink()
 
 
 def to_agent_name(text: str) -> str:
-    """Convert a text to an agent name.
-
-    Returns: an empty string if no valid name remains.
+    """Convert a text to an agent name, or to an empty text if no valid name remains.
 
     >>> to_agent_name("Code Reviewer"), to_agent_name("../x"), to_agent_name("Зоя")
     ('code-reviewer', 'x', '')
@@ -204,79 +325,14 @@ def split_words(value: Any) -> list[str]:
     return [str(item).strip() for item in value if str(item).strip()] if isinstance(value, list) else []
 
 
-def map_tools(names: Iterable[str], target: ImportTarget, result: ImportResult, file: str) -> list[str]:
-    """Return our tools for the tools of another program, with a remark for each tool without an equivalent."""
-    mapped = []
-    for name in names:
-        tool_name = name.partition("(")[0].strip().lower()
-        mapped_name = _TOOLS.get(tool_name, "")
-        if mapped_name in target.tools:
-            mapped.append(mapped_name)
-            if "(" in name:
-                result.add_remark(file, f"tool {name}: {mapped_name} is granted without the limits in brackets")
-        elif tool_name.startswith("mcp__"):
-            parts = ".".join(name.split("__"))
-            result.add_remark(file, f'tool {name}: add "{parts}" to permissions.tools once its server is set up')
-        elif tool_name in _UNNEEDED_TOOLS:
-            result.add_remark(file, f"tool {name}: {_UNNEEDED_TOOLS[tool_name]}")
-        else:
-            result.add_remark(file, f"tool {name}: LeMMing has no such tool; it was left out")
-    return list(dict.fromkeys(mapped))
-
-
-def map_model(model_name: str, result: ImportResult, file: str) -> str:
-    """Return our model key for another program's model name, and record the model entry in the result."""
-    if not model_name or model_name in ("inherit", "default"):
-        return "default"
-    if model_name in MODEL_ALIASES:
-        result.models[model_name] = {"provider": "anthropic", "model": MODEL_ALIASES[model_name]}
-        return model_name
-    provider, slash, model = model_name.partition("/")
-    if not slash:
-        provider = next((name for prefix, name in _PROVIDERS_BY_PREFIX.items() if model_name.startswith(prefix)), "")
-        model = model_name
-    if provider not in _PROVIDERS:
-        result.add_remark(file, f'model "{model_name}": unknown provider; "default" is used instead')
-        return "default"
-    key = model.replace("/", "-")
-    result.models[key] = {"provider": provider, "model": model}
-    return key
-
-
-_PROVIDERS_BY_PREFIX = {"claude-": "anthropic", "gpt-": "openai", "o1": "openai", "o3": "openai", "o4": "openai"}
-
-
-def join_team(result: ImportResult, name: str, members: list[str]) -> None:
-    """Let an agent ask other agents, and let both sides read each other."""
-    if not members:
-        return
-    team = result.resumes[name].setdefault("team", {"ask": []})
-    for member in members:
-        if member not in team["ask"]:
-            team["ask"].append(member)
-        for reader, author in ((name, member), (member, name)):
-            authors = result.resumes[reader]["permissions"]["read_outboxes"]
-            if author not in authors:
-                authors.append(author)
-
-
-def import_skills(source: ImportSource, folder: str, target: ImportTarget, result: ImportResult) -> dict[str, str]:
-    """Import the skills of a folder, and return the resume entry of each skill by name."""
-    folders = {name: f"{folder}/{name}" for name in source.list_folder(folder)[0]}
-    skills = {
-        name: path for name, path in folders.items() if source.read_bytes(f"{path}/{paths.SKILL_FILE}") is not None
-    }
-    if target.is_in_place:
-        return skills
-    for name, path in skills.items():
-        for file in source.walk_files(path):
-            if (raw := source.read_bytes(f"{path}/{file}")) is not None:
-                result.optional[f"skills/{name}/{file}"] = raw
-    return {name: name for name in skills}
-
-
-def report_skipped(result: ImportResult, folder: str, names: Iterable[str]) -> None:
-    """Add a remark with the names of files and folders skipped by the import."""
-    if skipped := list(names):
-        suffix = f" and {len(skipped) - 10} more" if len(skipped) > 10 else ""
-        result.add_remark(folder or ".", f"not imported: {', '.join(skipped[:10])}{suffix}")
+def map_tool(name: str) -> tuple[str, str]:
+    """Return our tool for a tool of Claude Code, and a remark; each may be an empty text."""
+    tool_name = name.partition("(")[0].strip().lower()
+    mapped_name = _TOOLS.get(tool_name, "")
+    if mapped_name in SHIPPED:
+        remark = f"tool {name}: {mapped_name} is granted without the limits in brackets"
+        return mapped_name, remark if "(" in name else ""
+    if tool_name.startswith("mcp__"):
+        parts = ".".join(name.split("__"))
+        return "", f'tool {name}: add "{parts}" to permissions.tools once its server is set up'
+    return "", f"tool {name}: {_UNNEEDED_TOOLS.get(tool_name, 'LeMMing has no such tool; it was left out')}"

@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple
 
@@ -81,13 +82,11 @@ def parse_document(raw: bytes, file: str) -> Json:
         raise ConfigError("the document is nested too deep", where=file) from error
     except (JsonProblem, InvalidFrontMatter) as error:
         location = f"{file}:{error.line}" if error.line else file
-        raise ConfigError(
-            f"cannot be read: {error}", where=location, hint="correct it there; nothing was written"
-        ) from error
+        hint = "correct it there; nothing was written"
+        raise ConfigError(f"cannot be read: {error}", where=location, hint=hint) from error
     if not isinstance(document, dict):
-        raise ConfigError(
-            "the document has none of the expected keys", where=file, hint=f"use the keys {', '.join(PARTS)}"
-        )
+        hint = f"use the keys {', '.join(PARTS)}"
+        raise ConfigError("the document has none of the expected keys", where=file, hint=hint)
     return document
 
 
@@ -107,11 +106,10 @@ def parse_org(document: Json, file: str, existing_agents: Iterable[str], default
     files = dict(_iter_files({**_require_object(document, "files", file), **plans}, file))
     files |= dict(_iter_trust_labels(_require_object(document, "trust", file), files, file))
     settings = {
-        SETTINGS_FILES[part]: _require_object(document, part, file) for part in SETTINGS_FILES if part in document
+        path: _require_object(document, part, file) for part, path in SETTINGS_FILES.items() if part in document
     }
-    if any(PurePosixPath(path).match(TOOL_FILES_PATTERN) and path.count("/") == 1 for path in files):
-        org_settings = settings.setdefault(paths.ORG_FILE, {})
-        org_settings.setdefault("tool_files", [TOOL_FILES_PATTERN])
+    if any(_matches_pattern(path, TOOL_FILES_PATTERN) for path in files):
+        settings.setdefault(paths.ORG_FILE, {}).setdefault("tool_files", [TOOL_FILES_PATTERN])
     return OrgDocument(resumes, settings, files, read_by)
 
 
@@ -150,13 +148,8 @@ def _collect_names(plan: Any, keys: tuple[str, ...]) -> list[str]:
     if not isinstance(plan, dict):
         return []
     direct = [plan[key] for key in keys if isinstance(plan.get(key), str) and plan[key]]
-    nested = (
-        nested_name
-        for key, value in plan.items()
-        if key not in _DATA_KEYS
-        for nested_name in _collect_names(value, keys)
-    )
-    return [*dict.fromkeys([*direct, *nested])]
+    nested = [_collect_names(value, keys) for key, value in plan.items() if key not in _DATA_KEYS]
+    return [*dict.fromkeys([*direct, *chain.from_iterable(nested)])]
 
 
 _DATA_KEYS = ("args", "output", "default", "when", "choose")
@@ -198,10 +191,9 @@ def _build_resumes(
         if not isinstance(entry, dict | str):
             raise ConfigError("an agent must be a text or an object", where=location, hint='write "does: ..."')
         shorthand: Json = {"does": entry} if isinstance(entry, str) else dict(entry)
-        handoff_authors = (agent for other, agent in handoff_readers if other == name)
-        authors = [
-            *dict.fromkeys([*_to_list(shorthand.get("read")), *team_members[name], *callers[name], *handoff_authors])
-        ]
+        handoff_authors = [person for receiver, person in handoff_readers if receiver == name]
+        others = [*team_members[name], *callers[name], *handoff_authors]
+        authors = [*dict.fromkeys([*_to_list(shorthand.get("read")), *others])]
         if authors and "*" not in authors:
             shorthand["read"] = authors
         is_only_judge = name in judges and not shorthand.keys() & {"read", "every", "plan"}
@@ -252,9 +244,8 @@ def _iter_files(files: Json, file: str) -> Iterator[tuple[str, bytes]]:
     for path, content in files.items():
         location = f"{file}: files.{path}"
         if not is_allowed_file(path):
-            raise ConfigError(
-                "not a file of an organisation", where=location, hint=f"use one of {', '.join(ALLOWED_FILES)}"
-            )
+            hint = f"use one of {', '.join(ALLOWED_FILES)}"
+            raise ConfigError("not a file of an organisation", where=location, hint=hint)
         if isinstance(content, str):
             yield path, content.encode()
         elif isinstance(content, dict | list) and path.endswith(".json"):
@@ -314,11 +305,10 @@ def locate_by_line(raw: bytes, file: str) -> Iterator[None]:
         if error_file == file and path and (line := _find_line(raw, file, path, error.message)):
             old_location, error.where = error.where, f"{file}:{line}: {path}"
             if isinstance(error, ConfigError):
-                problems = (
+                error.problems = tuple(
                     replace(problem, file=error.where) if problem.file == old_location else problem
                     for problem in error.problems
                 )
-                error.problems = tuple(problems)
         raise
 
 
@@ -328,16 +318,8 @@ def _find_line(raw: bytes, file: str, path: str, message: str) -> int:
     parts = path.split(".", 1)  # a file's name has dots, an agent's has none
     parts = parts if parts[0] == "files" else path.split(".")
     keys = _QUOTED.findall(message)[:1]
-    candidate_paths = ([*parts, *keys], parts)
-    if file.endswith(".json"):
-        return next(
-            (
-                line
-                for candidate in candidate_paths
-                if (line := locate(text, "".join(f"/{escape_pointer_key(key)}" for key in candidate))[0])
-            ),
-            0,
-        )
-    if file.endswith(".toml"):
-        return 0
-    return next((line for candidate in candidate_paths if (line := find_yaml_line(text, candidate))), 0)
+    for candidate in () if file.endswith(".toml") else ([*parts, *keys], parts):
+        pointer = "".join(f"/{escape_pointer_key(key)}" for key in candidate)
+        if line := locate(text, pointer)[0] if file.endswith(".json") else find_yaml_line(text, candidate):
+            return line
+    return 0

@@ -38,20 +38,16 @@ def export_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[Json, 
     for name in survey.agents:
         raw = fs.read_bytes(base / paths.resume_file(name), RESUME_LIMIT_BYTES)
         if template.get(paths.resume_file(name)) != raw:
-            agents[name] = _resume_shorthand(name, parse(raw, allow_bom=True))
+            resume = parse(raw, allow_bom=True)
+            resume.pop("$schema", None)
+            shorthand = to_shorthand(resume)
+            expanded = decode_resume(name, dump_pretty(expand_shorthand(name, shorthand))).value
+            is_equal = expanded == decode_resume(name, dump_pretty(resume)).value
+            agents[name] = shorthand if is_equal else {key: resume[key] for key in resume if key != "name"}
     parts = {part: _export_settings(base, file, template) for part, file in SETTINGS_FILES.items()}
     files, omitted = _export_files(base, template)
     document = {"agents": agents, **parts, "files": files, "trust": dict(_iter_trust_labels(org, survey, files))}
     return {part: value for part, value in document.items() if value}, omitted
-
-
-def _resume_shorthand(name: str, resume: Json) -> Json:
-    resume.pop("$schema", None)
-    shorthand = to_shorthand(resume)
-    expanded = dump_pretty(expand_shorthand(name, shorthand))
-    if decode_resume(name, expanded).value == decode_resume(name, dump_pretty(resume)).value:
-        return shorthand
-    return {key: value for key, value in resume.items() if key != "name"}
 
 
 def _export_settings(base: Path, file: str, template: Mapping[str, bytes]) -> Json:
@@ -92,12 +88,8 @@ def _export_files(base: Path, template: Mapping[str, bytes]) -> tuple[Json, list
 def _iter_paths(base: Path) -> Iterator[str]:
     for top in _EXPORTED_PATHS:
         path_on_disk = base / top
-        candidates = (
-            sorted(path_on_disk.rglob("*"))
-            if path_on_disk.is_dir() and not path_on_disk.is_symlink()
-            else [path_on_disk]
-        )
-        for file in candidates:
+        is_folder = path_on_disk.is_dir() and not path_on_disk.is_symlink()
+        for file in sorted(path_on_disk.rglob("*")) if is_folder else [path_on_disk]:
             path = file.relative_to(base).as_posix()
             is_exported = not any(part.startswith(".") or part == _PROCESSED_FOLDER for part in Path(path).parts)
             if is_exported and file.is_file() and not file.is_symlink() and is_allowed_file(path):
@@ -109,7 +101,6 @@ def _iter_paths(base: Path) -> Iterator[str]:
 
 
 _WIDTH = 100
-_TEXT, _LIST = "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq"
 
 
 def to_yaml(document: dict[str, Any]) -> str:
@@ -117,17 +108,16 @@ def to_yaml(document: dict[str, Any]) -> str:
     import yaml  # only imported for an export
 
     dumper: Any = type("Dumper", (yaml.SafeDumper,), {"ignore_aliases": lambda *_: True})
-    dumper.add_representer(str, _represent_text)
-    dumper.add_representer(list, _represent_list)
+
+    def represent_text(dumper: Any, text: str) -> Any:
+        is_block = "\n" in text and not text.startswith((" ", "\n"))
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if is_block else None)
+
+    def represent_list(dumper: Any, items: list[Any]) -> Any:
+        is_short = all(isinstance(item, str | int | float) for item in items) and len(str(items)) < _WIDTH
+        return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=is_short)
+
+    dumper.add_representer(str, represent_text)
+    dumper.add_representer(list, represent_list)
     text: str = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
     return text
-
-
-def _represent_text(dumper: Any, text: str) -> Any:
-    is_block = "\n" in text and not text.startswith((" ", "\n"))
-    return dumper.represent_scalar(_TEXT, text, style="|" if is_block else None)
-
-
-def _represent_list(dumper: Any, items: list[Any]) -> Any:
-    is_short = all(isinstance(item, str | int | float) for item in items) and len(str(items)) < _WIDTH
-    return dumper.represent_sequence(_LIST, items, flow_style=is_short)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.import_export.import_source import ImportSource, Remark
+from lemming.import_export.import_source import ImportSource
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.libraries.wording import format_count
 
@@ -40,13 +40,12 @@ class RepositorySurvey(NamedTuple):
 
 def survey_repository(folder: Path) -> RepositorySurvey:
     """Read the files for coding agents in a work tree. Links, too large files and broken files are only named."""
-    remarks: list[Remark] = []
-    source, items = ImportSource(folder, remarks), list[SurveyItem]()
+    source, items = ImportSource(folder), list[SurveyItem]()
     guide, roles = _read_guide(source, items), _read_roles(source, items)
     skills = _read_skills(source, items)
     _list_servers(source, items)
     _list_settings(source, items)
-    items += (SurveyItem(remark.file, f"not taken: {remark.message}") for remark in remarks)
+    items += (SurveyItem(remark.file, f"not taken: {remark.message}") for remark in source.remarks)
     return RepositorySurvey(guide, roles, skills, items)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple, get_args
 
 from lemming.kernel.base.entry_kinds import ToolClass
@@ -45,6 +46,10 @@ RESUME_PATHS = {
 SHORTHAND_KEYS = (*RESUME_PATHS, "model", "approve", "budget")
 _RESUME_KEYS = frozenset((*field_types(Agent), *extension_keys(Agent))) - {"extensions"}
 _LIMIT = re.compile(r"\$\s*(?P<dollars>[0-9]+(?:\.[0-9]+)?)|(?P<tokens>[1-9][0-9]*)\s+tokens")
+_FOREIGN_KEYS = dict.fromkeys(
+    ("goal", "instruction", "instuctions", "prompt", "role", "system", "system_prompt", "task"),
+    'write "does": what the agent is to do',
+)
 _LIST_KEYS = frozenset({"read", "tools", "may_read", "may_write", "kinds", "ask", "hand_to", "approve"})
 
 
@@ -73,11 +78,15 @@ def expand_shorthand(name: str, shorthand: Mapping[str, Any], defaults: Shorthan
     By default an agent takes a turn when an input has changed (with `cron`: by the clock), and has a budget of 1,000
     credits. Raises: UsageError for an unknown key.
     """
-    _require_known_keys(name, shorthand)
+    known_keys = [*SHORTHAND_KEYS, *sorted(_RESUME_KEYS - {"name", "instructions"})]
+    for key in shorthand:
+        if key not in (*known_keys, "instructions") and not key.startswith("x-"):
+            hint = _FOREIGN_KEYS.get(key, "") or did_you_mean(key, known_keys) or f"use one of {', '.join(known_keys)}"
+            raise UsageError(f'unknown key "{key}"', where=f"agents.{name}", hint=hint)
     resume: Json = {"name": name, "title": default_title(name), "model": {"key": "default"}}
     resume |= {"permissions": {"read_outboxes": [], "tools": []}, "schedule": {"wake": get_default_wake(shorthand)}}
     resume |= {"instructions": PLACEHOLDER, "credits": DEFAULT_CREDITS}
-    resume |= {key: _deep_copy(value) for key, value in shorthand.items() if key not in SHORTHAND_KEYS}
+    resume |= {key: deepcopy(value) for key, value in shorthand.items() if key not in SHORTHAND_KEYS}
     return {key: value for key, value in apply_shorthand(resume, shorthand, defaults).items() if value != {}}
 
 
@@ -91,7 +100,7 @@ def apply_shorthand(resume: Json, shorthand: Mapping[str, Any], defaults: Shorth
 
     An agent with approvals also reads a person, because otherwise no answer could arrive.
     """
-    resume = _deep_copy(resume)
+    resume = deepcopy(resume)
     for key, value in shorthand.items():
         if key in RESUME_PATHS:
             *blocks, last = RESUME_PATHS[key]
@@ -100,7 +109,7 @@ def apply_shorthand(resume: Json, shorthand: Mapping[str, Any], defaults: Shorth
                 block_value[block] = block_value = dict(block_value.get(block) or {})
             block_value[last] = _to_list(value) if key in _LIST_KEYS else value
     if (model := shorthand.get("model")) is not None:
-        resume["model"] = {**resume["model"], "key": model} if isinstance(model, str) else _deep_copy(model)
+        resume["model"] = {**resume["model"], "key": model} if isinstance(model, str) else deepcopy(model)
     if "budget" in shorthand:
         _set_budget(resume, shorthand["budget"])
     if approve := _to_list(shorthand.get("approve") or []):
@@ -115,7 +124,7 @@ def apply_shorthand(resume: Json, shorthand: Mapping[str, Any], defaults: Shorth
 
 def to_shorthand(resume: Mapping[str, Any]) -> Json:
     """Convert a resume to shorthand; `expand_shorthand` gives an equal resume back."""
-    remaining, shorthand = _deep_copy(dict(resume)), {}
+    remaining, shorthand = deepcopy(dict(resume)), {}
     name = remaining.pop("name")
     if remaining.get("title") == default_title(name):
         del remaining["title"]
@@ -160,20 +169,6 @@ def _pop_path(resume: Json, path: tuple[str, ...]) -> tuple[Any, bool]:
     return value, True
 
 
-_FOREIGN_KEYS = dict.fromkeys(
-    ("goal", "instruction", "instuctions", "prompt", "role", "system", "system_prompt", "task"),
-    'write "does": what the agent is to do',
-)
-
-
-def _require_known_keys(name: str, shorthand: Mapping[str, Any]) -> None:
-    known_keys = [*SHORTHAND_KEYS, *sorted(_RESUME_KEYS - {"name", "instructions"})]
-    for key in shorthand:
-        if key not in (*known_keys, "instructions") and not key.startswith("x-"):
-            hint = _FOREIGN_KEYS.get(key, "") or did_you_mean(key, known_keys) or f"use one of {', '.join(known_keys)}"
-            raise UsageError(f'unknown key "{key}"', where=f"agents.{name}", hint=hint)
-
-
 def _set_budget(resume: Json, budget: Any) -> None:
     """Set the budget: a number means total credits, "$2" and "9000 tokens" are additional limits."""
     if isinstance(budget, str) and (match := _LIMIT.fullmatch(budget.strip())):
@@ -213,9 +208,3 @@ def _build_approval_gates(names: list[Any]) -> Iterator[Json]:
 
 def _to_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _deep_copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _deep_copy(item) for key, item in value.items()}
-    return [_deep_copy(item) for item in value] if isinstance(value, list) else value

@@ -14,7 +14,7 @@ from terminal import Lemming
 
 from lemming.capabilities.gates.gate_settings import get_gates
 from lemming.commands.init import FIRST_AGENT, InitAnswers, apply_answers, ask_setup_questions, print_models
-from lemming.import_export.template_files import load_template
+from lemming.import_export.apply_document import load_template
 from lemming.kernel.agents import load_agent
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from terminal import Lemming
 
-from lemming.import_export.template_files import load_template
+from lemming.import_export.apply_document import load_template
 from lemming.libraries.memory_files import save_memory
 from lemming.queries.format_schemas import FORMATS, get_schema, record_classes
 from lemming.testing import make_org, resume, say

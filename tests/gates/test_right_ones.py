@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lemming.capabilities.gates.gate_format import Gate
-from lemming.import_export.template_files import load_template
+from lemming.import_export.apply_document import load_template
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import to_value

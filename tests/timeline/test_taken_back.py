@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import load_tick, run_once
-from lemming.import_export.template_files import load_template
+from lemming.import_export.apply_document import load_template
 from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.journal_tools.repair.damage_repair import find_repairs, make_repairs
 from lemming.journal_tools.verify.file_verification import verify_org
