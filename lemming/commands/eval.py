@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -99,8 +100,9 @@ def eval(
       lemming eval --model fast --model full --record
       lemming eval --json | jq -c 'select(.type == "eval_run") | [.case, .arm, .passed, .state_root]'
     """
+    from lemming.evals.case_responder import RunOptions
     from lemming.evals.rehearsal.spending_budget import SpendingBudget
-    from lemming.evals.suite import RunOptions, build_arms, run_suite
+    from lemming.evals.suite import build_arms, run_suite
 
     base = context.org
     output_path = out.expanduser().absolute() if out else None
@@ -108,10 +110,9 @@ def eval(
         raise UsageError("the folder does not exist", where=str(output_path.parent), hint="create it first")
     if keep is not None and keep.expanduser().resolve().is_relative_to(Path(base).resolve()):
         raise UsageError("--keep must name a folder outside the organisation", where=str(keep), hint="name another")
-    spending = SpendingBudget(budget)
     agree = partial(_confirm_trust, base, trusts=trust, records=record, can_ask=not context.as_json)
     run_options = RunOptions(
-        spending=spending,
+        spending=SpendingBudget(budget),
         should_record=record,
         makes_calls=tools,
         repeat=repeat,
@@ -123,9 +124,18 @@ def eval(
     for result in run_suite(base, select_cases(base, names or []), arms, run_options):
         results.append(result)
         print_json("eval_run", result.as_json())
-        _print_run(result)
+        name = f"{result.case} ({result.arm}, run {result.repeat + 1})"
+        if not result.is_passed:
+            print_notice(f"{name}: {'interrupted' if result.error else 'failed'}", style="red")
+        elif failed := len(result.not_done):
+            remark = f"though {format_count(failed, 'turn')} failed: {one_line(result.not_done[0], _LINE_WIDTH)}"
+            print_notice(f"{name}: passed, {remark}", style="yellow")
+        else:
+            print_notice(f"{name}: passed")
     (_print_tallies_as_json if context.as_json else _print_results)(results)
-    _print_spending(sum(case_result.asked for case_result in results), float(spending.dollars), spending.unpriced)
+    calls, spending = sum(result.asked for result in results), run_options.spending
+    dollars = format_usd(float(spending.dollars), unpriced=spending.unpriced)
+    print_notice(f"{format_count(calls, 'call')} of models, {dollars}" if calls else "no model was called")
     if output_path is not None:
         lines = b"".join(without_secrets(result.as_json(), dump_compact) + b"\n" for result in results)
         write_output(output_path.parent, output_path.name, lines)
@@ -140,7 +150,7 @@ def _confirm_trust(
     if trusts:
         allow_code(copy)
         return
-    commands = [expectation.command.run for expectation in case.expect if expectation.command]
+    commands = (expectation.command.run for expectation in case.expect if expectation.command)
     case_permissions = [
         RequiredPermission(
             f"runs the program: {' '.join(run)}, which checks the case {name}",
@@ -159,19 +169,6 @@ def _confirm_trust(
 # --- output ---------------------------------------------------------------------------------------
 
 
-def _print_run(result: Result) -> None:
-    """Print the outcome of one run."""
-    name = f"{result.case} ({result.arm}, run {result.repeat + 1})"
-    if result.is_passed:
-        failed = len(result.not_done)
-        remark = ""
-        if failed:
-            remark = f", though {format_count(failed, 'turn')} failed: {one_line(result.not_done[0], _LINE_WIDTH)}"
-        print_notice(f"{name}: passed{remark}", style="yellow" if failed else "plain")
-        return
-    print_notice(f"{name}: {'interrupted' if result.error else 'failed'}", style="red")
-
-
 def _print_results(results: Sequence[Result]) -> None:
     from lemming.evals.suite import tally_results
 
@@ -183,35 +180,30 @@ def _print_results(results: Sequence[Result]) -> None:
     cases = list(dict.fromkeys(case for case, _ in tallies))
     rows = [[case, *(_format_tally(tallies[case, arm]) for arm in arms)] for case in cases]
     if len(cases) > 1:
-        by_arm = tally_results(_merge_cases(results))
+        by_arm = tally_results(replace(result, case="") for result in results)
         rows.append(["all", *(_format_tally(by_arm["", arm]) for arm in arms)])
         counts = [sum(tallies[case, arm].is_all_passed for case in cases) for arm in arms]
         rows.append(["cases that passed in all runs", *(f"{number} of {len(cases)}" for number in counts)])
     print_table(["CASE", *(arm.upper() for arm in arms)], rows)
 
 
-def _merge_cases(results: Sequence[Result]) -> list[Result]:
-    """Return the results with their case names removed, as if from one case."""
-    from dataclasses import replace
-
-    return [replace(result, case="") for result in results]
-
-
 def _format_tally(tally: RunTally) -> str:
     """Format a tally: correct runs, their share with its interval, and cost."""
-    low, high = tally.confidence_interval
-    share = f"{tally.passes}/{tally.run_count} passed, {tally.passes / tally.run_count:.0%} ({low:.0%} to {high:.0%})"
-    calls = sum(result.calls for result in tally.results)
-    return f"{share}, {format_usd(tally.cost_usd, calls=calls)}"
+    from lemming.evals.suite import wilson_interval
+
+    runs = len(tally.results)
+    low, high = wilson_interval(tally.passes, runs)
+    share = f"{tally.passes}/{runs} passed, {tally.passes / runs:.0%} ({low:.0%} to {high:.0%})"
+    return f"{share}, {format_usd(tally.cost_usd, calls=sum(result.calls for result in tally.results))}"
 
 
 def _print_failures(result: Result) -> None:
     """Print the failures of a run with their origin."""
-    title = f"{result.case} ({result.arm}, run {result.repeat + 1})"
+    title = style_text(f"{result.case} ({result.arm}, run {result.repeat + 1})", "red")
     if result.error:
-        print_data(f"{style_text(title, 'red')}: {one_line(result.error, _LINE_WIDTH)}")
+        print_data(f"{title}: {one_line(result.error, _LINE_WIDTH)}")
     for failure in result.failures:
-        print_data(f"{style_text(title, 'red')}: {one_line(failure.title, 80)}: {one_line(failure.said, _LINE_WIDTH)}")
+        print_data(f"{title}: {one_line(failure.title, 80)}: {one_line(failure.said, _LINE_WIDTH)}")
         for branch in failure.ways if has_person() else ():
             for line in render_tree(branch):
                 print_data(f"   {line}")
@@ -226,19 +218,9 @@ def _print_failures(result: Result) -> None:
 def _print_tallies_as_json(results: Sequence[Result]) -> None:
     from lemming.evals.suite import tally_results
 
-    for (case, arm), tally in tally_results(results).items():
+    tallies = tally_results(results)
+    for (case, arm), tally in tallies.items():
         print_json("eval", {"case": case, "arm": arm, **tally.as_json()})
-    for (_, arm), tally in tally_results(_merge_cases(results)).items():
-        cases = {
-            case
-            for (case, case_arm), case_tally in tally_results(results).items()
-            if case_arm == arm and case_tally.is_all_passed
-        }
-        print_json("eval_total", {"arm": arm, **tally.as_json(), "cases_all_right": len(cases)})
-
-
-def _print_spending(calls: int, dollars: float, unpriced: int) -> None:
-    if not calls:
-        print_notice("no model was called")
-        return
-    print_notice(f"{format_count(calls, 'call')} of models, {format_usd(dollars, unpriced=unpriced)}")
+    for (_, arm), tally in tally_results(replace(result, case="") for result in results).items():
+        cases = sum(tally.is_all_passed for (_, case_arm), tally in tallies.items() if case_arm == arm)
+        print_json("eval_total", {"arm": arm, **tally.as_json(), "cases_all_right": cases})

@@ -43,6 +43,23 @@ _REPLY_FIELDS = (
 Ask = Callable[..., Reply]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of the runs.
+
+    `kept_runs_folder`: folder for the copies of failed runs, or None to delete the copies. `should_record`: call models
+    for prompts without a recorded answer. `makes_calls`: run calls of class `send`. `agree`: called with each copy
+    before anything of it runs; raises `NotTrusted`.
+    """
+
+    spending: SpendingBudget = field(default_factory=SpendingBudget)
+    should_record: bool = False
+    makes_calls: bool = False
+    repeat: int | None = None
+    kept_runs_folder: Path | None = None
+    agree: Callable[[Path, str, Case], None] = lambda *_: None
+
+
 @dataclass
 class CaseResponder:
     """Source of answers in one run of a case. `repeat`: the run's number from 0; `model_calls`: calls of models."""
@@ -51,10 +68,8 @@ class CaseResponder:
     name: str
     case: Case
     cache: AnswerCache
-    spending: SpendingBudget
+    options: RunOptions
     repeat: int = 0
-    should_record: bool = False
-    makes_calls: bool = False
     model_calls: int = 0
     _call_counts: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -71,18 +86,18 @@ class CaseResponder:
             return ask(request)
         if self.case.answers == "scripted":
             hint = f"write {SCRIPT_FILE} next to the case: docs/history.md"
-            raise NoAnswer(f"no answer is scripted for {_describe_prompt(request)}", where=self._location, hint=hint)
+            raise NoAnswer(f"no answer is scripted for {_describe(request)}", where=case_file(self.name), hint=hint)
         # The seed is part of the prompt hash: otherwise all repeats would get the answer recorded for the first.
         request = request._replace(seed=(request.seed + self.repeat) % _SEEDS)
         if self.case.answers == "live":
             return self._ask(entry, request, ask)
-        return self.get_or_ask(entry, request, ask, can_ask=self.should_record)
+        return self.get_or_ask(entry, request, ask, can_ask=self.options.should_record)
 
     def answer_judge(self, entry: ModelEntry, request: Request, ask: Ask) -> Reply:
         """Return the answer to the prompt of a judge. Answers of judges are always recorded."""
         if (self.case.answers == "scripted" and self._load_script) or entry.provider in FREE_PROVIDERS:
             return self.answer_turn(entry, request, ask)
-        return self.get_or_ask(entry, request, ask, can_ask=self.should_record or self.case.answers == "live")
+        return self.get_or_ask(entry, request, ask, can_ask=self.options.should_record or self.case.answers == "live")
 
     def get_or_ask(self, entry: ModelEntry, request: Request, ask: Ask, *, can_ask: bool) -> Reply:
         """Return the cached answer to a prompt, or ask the model and cache. Raises: NoAnswer unless `can_ask`."""
@@ -90,10 +105,11 @@ class CaseResponder:
         answer = self.cache[prompt_hash]
         if answer is None:
             if not can_ask:
-                hint = f"record it once with `lemming eval --record {self.name}`"
-                raise NoAnswer(
-                    f"no answer is recorded for {_describe_prompt(request)}", where=self._location, hint=hint
+                hint, message = (
+                    f"`lemming eval --record {self.name}`",
+                    f"no answer is recorded for {_describe(request)}",
                 )
+                raise NoAnswer(message, where=case_file(self.name), hint=f"record it once with {hint}")
             reply = self._ask(entry, request, ask)
             details = {"agent": request.agent, "tick": request.tick, "call": request.step}
             self.cache.store(prompt_hash, _reply_to_json(reply), **details, model=entry.model)
@@ -102,21 +118,16 @@ class CaseResponder:
         return model_call.validate_reply(_parse_reply(answer or {}))
 
     def _ask(self, entry: ModelEntry, request: Request, ask: Ask) -> Reply:
-        reply = self.spending.run_within_budget(entry, request, ask)
+        reply = self.options.spending.run_within_budget(entry, request, ask)
         with self._lock:
             self.model_calls += 1
         return reply
 
     @cached_property
     def _load_script(self) -> LLMProvider | None:
-        folder = Path(self.base) / Path(self._location).parent
-        return (
-            make_provider("scripted", {"file": SCRIPT_FILE}, base=folder) if (folder / SCRIPT_FILE).exists() else None
-        )
-
-    @property
-    def _location(self) -> str:
-        return case_file(self.name)
+        folder = Path(self.base) / Path(case_file(self.name)).parent
+        has_script = (folder / SCRIPT_FILE).exists()
+        return make_provider("scripted", {"file": SCRIPT_FILE}, base=folder) if has_script else None
 
     # --- tools
 
@@ -131,31 +142,27 @@ class CaseResponder:
             return ToolResult(True, self.case.tools[call.tool])
         if tool is None or tool.tool_class != "send":
             return make()
-        call_hash = self._hash_call(call, context)
+        # The hash includes the number of earlier equal calls.
+        content = sha256(dump_compact({"agent": context.agent.name, "tool": call.tool, "args": call.args})).hexdigest()
+        with self._lock:
+            self._call_counts[content] = count = self._call_counts.get(content, 0) + 1
+        call_hash = sha256(f"{content} {count} {self.repeat}".encode()).hexdigest()
         if answer := self.cache[call_hash]:
             effects = tuple(FileEffect.from_json(record) for record in answer.get("effects", []))
             return ToolResult(bool(answer["success"]), str(answer["output"]), effects, outcome=answer["outcome"])
-        if not self.makes_calls:
+        if not self.options.makes_calls:
             reason = f"{call.tool} was not called: this is a copy, and nothing is sent from it"
             return ToolResult(False, reason, outcome="refused")
         result = make()
-        if self.case.answers == "recorded" and self.should_record:
+        if self.case.answers == "recorded" and self.options.should_record:
             record: Json = {"success": result.success, "outcome": result.outcome, "output": result.output}
             # Record the file effects, too: later runs skip the call that writes the files.
             record["effects"] = [effect.as_json() for effect in result.effects]
             self.cache.store(call_hash, record, agent=context.agent.name, tool=call.tool)
         return result
 
-    def _hash_call(self, call: ToolCall, context: ToolContext) -> str:
-        """Return a hash of a call: agent, tool, arguments, and the number of earlier equal calls."""
-        identity = {"agent": context.agent.name, "tool": call.tool, "args": call.args}
-        call_hash = sha256(dump_compact(identity)).hexdigest()
-        with self._lock:
-            self._call_counts[call_hash] = count = self._call_counts.get(call_hash, 0) + 1
-        return sha256(f"{call_hash} {count} {self.repeat}".encode()).hexdigest()
 
-
-def _describe_prompt(request: Request) -> str:
+def _describe(request: Request) -> str:
     return f"question {request.step} of {request.agent or 'a judge'} in tick {request.tick}"
 
 
@@ -216,9 +223,8 @@ class AnswerCache:
         self._is_torn = not raw.endswith(b"\n")
         answers: dict[str, Json] = {}
         for line in raw.splitlines():
-            with contextlib.suppress(
-                JsonProblem, LookupError, TypeError, ValueError
-            ):  # an unreadable line: the prompt is sent again
+            # An unreadable line: the prompt is sent again.
+            with contextlib.suppress(JsonProblem, LookupError, TypeError, ValueError):
                 record = parse(line, limit_bytes=LIMIT_BYTES)
                 answers[record["question"]] = dict(record["answer"])
         return answers

@@ -6,16 +6,15 @@ import contextlib
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from lemming.evals.case_copy import make_copy
-from lemming.evals.case_responder import AnswerCache, CaseResponder
+from lemming.evals.case_responder import AnswerCache, CaseResponder, RunOptions
 from lemming.evals.case_run import CaseRun, open_case, run_case
-from lemming.evals.rehearsal.spending_budget import SpendingBudget
 from lemming.evals.scoring import score_expectation
 from lemming.journal_tools.fork import SettingOverride
 from lemming.journal_tools.provenance.provenance_tree import build_provenance
@@ -93,11 +92,6 @@ class RunTally:
     results: list[Result] = field(default_factory=list)
 
     @property
-    def run_count(self) -> int:
-        """The number of runs."""
-        return len(self.results)
-
-    @property
     def passes(self) -> int:
         """The number of passed runs."""
         return sum(result.is_passed for result in self.results)
@@ -105,12 +99,7 @@ class RunTally:
     @property
     def is_all_passed(self) -> bool:
         """True if every run passed: pass^k for a single case."""
-        return bool(self.results) and self.passes == self.run_count
-
-    @property
-    def confidence_interval(self) -> tuple[float, float]:
-        """The 95 % confidence interval of the pass rate."""
-        return wilson_interval(self.passes, self.run_count)
+        return bool(self.results) and self.passes == len(self.results)
 
     @property
     def cost_usd(self) -> float | None:
@@ -121,11 +110,12 @@ class RunTally:
 
     def as_json(self) -> dict[str, Any]:
         """Return the totals as JSON values."""
-        low, high = self.confidence_interval
+        runs = len(self.results)
+        low, high = wilson_interval(self.passes, runs)
         return {
-            "runs": self.run_count,
+            "runs": runs,
             "passed": self.passes,
-            "mean": self.passes / self.run_count if self.run_count else None,
+            "mean": self.passes / runs if runs else None,
             "low": round(low, 4),
             "high": round(high, 4),
             "all_right": self.is_all_passed,
@@ -165,9 +155,6 @@ DEFAULT_ARM = "as it is"
 PROVENANCE_DEPTH = 1
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
-Agree = Callable[[Path, str, Case], None]
-"""Called with each copy before anything of it runs; raises `NotTrusted`."""
-
 
 @dataclass(frozen=True)
 class Arm:
@@ -176,25 +163,6 @@ class Arm:
     name: str = DEFAULT_ARM
     settings: Sequence[SettingOverride] = ()
     model: str = ""
-
-
-NO_ARM = Arm()
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """Options of the runs.
-
-    `kept_runs_folder`: folder for the copies of failed runs, or None to delete the copies. `should_record`: call models
-    for prompts without a recorded answer. `makes_calls`: run calls of class `send`.
-    """
-
-    spending: SpendingBudget = field(default_factory=SpendingBudget)
-    should_record: bool = False
-    makes_calls: bool = False
-    repeat: int | None = None
-    kept_runs_folder: Path | None = None
-    agree: Agree = lambda *_: None
 
 
 def build_arms(arm_arguments: Sequence[str], models: Sequence[str], settings: Sequence[str]) -> list[Arm]:
@@ -220,65 +188,49 @@ def build_arms(arm_arguments: Sequence[str], models: Sequence[str], settings: Se
 def run_suite(base: OrgPath, names: Sequence[str], arms: Sequence[Arm], options: RunOptions) -> Iterator[Result]:
     """Run cases and yield each result at once. All cases are loaded before the first run.
 
-    Raises: ConfigError for an invalid case, UsageError for an arm that does not fit a case: both before any
-    run, so a typo costs nothing. During the runs as `run_case_in_copy`.
+    Errors of a run become part of the result. Raises: ConfigError for an invalid case, UsageError for an arm that does not
+    fit a case: both before any run, so a typo costs nothing. NotTrusted during the runs.
     """
     cases = {name: load_case(base, name).value for name in names}
     for (name, case), arm in product(cases.items(), arms):
         if arm.settings or arm.model:
-            with _make_copy_folder(None, name, arm, 0) as folder:
+            with _make_scratch_folder() as folder:
                 make_copy(base, name, case, folder, settings=arm.settings, model=arm.model)
     caches = {name: AnswerCache(base, name) for name in names}
     for (name, case), arm in product(cases.items(), arms):
         for repeat in range(options.repeat or case.repeat):
-            yield run_case_in_copy(base, name, case, caches[name], arm=arm, repeat=repeat, options=options)
-
-
-def run_case_in_copy(
-    base: OrgPath, name: str, case: Case, cache: AnswerCache, *, options: RunOptions, arm: Arm = NO_ARM, repeat: int = 0
-) -> Result:
-    """Run a case once and return the result. Errors become part of the result.
-
-    `repeat` is the number of the run from 0; each number has separate recorded answers. Raises: NotTrusted.
-    """
-    responder = CaseResponder(
-        base,
-        name,
-        case,
-        cache,
-        options.spending,
-        repeat=repeat,
-        should_record=options.should_record,
-        makes_calls=options.makes_calls,
-    )
-    with _make_copy_folder(options.kept_runs_folder, name, arm, repeat) as folder:
-        result = _run_and_score(base, folder, arm, responder, options.agree)
-        if options.kept_runs_folder and result.is_passed:
-            fs.remove_tree(folder.parent, folder.name)
-        return replace(result, folder=str(folder) if options.kept_runs_folder and not result.is_passed else "")
+            yield _run_case_in_copy(arm, CaseResponder(base, name, case, caches[name], options, repeat))
 
 
 @contextlib.contextmanager
-def _make_copy_folder(parent: Path | None, name: str, arm: Arm, repeat: int) -> Iterator[Path]:
-    """Yield a folder for a copy."""
-    if parent is not None:
-        folder = parent / "-".join([name, _NOT_IN_A_NAME.sub("_", arm.name), str(repeat + 1)])
-        if folder.exists():
-            raise UsageError(
-                "the folder already exists", where=str(folder), hint="choose another folder for --keep-failed"
-            )
-        yield folder
-        return
+def _make_scratch_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="lemming-eval-") as temporary:
         yield Path(temporary).resolve() / "org"
 
 
-def _run_and_score(base: OrgPath, folder: Path, arm: Arm, responder: CaseResponder, require_trust: Agree) -> Result:
-    case = responder.case
-    result = Result(case=responder.name, arm=arm.name, repeat=responder.repeat)
+def _run_case_in_copy(arm: Arm, responder: CaseResponder) -> Result:
+    """Run a case once in a copy and return the result; keep the copy of a failed run if requested."""
+    kept_runs_folder = responder.options.kept_runs_folder
+    if kept_runs_folder is None:
+        with _make_scratch_folder() as folder:
+            return _run_and_score(folder, arm, responder)
+    folder = kept_runs_folder / "-".join([responder.name, _NOT_IN_A_NAME.sub("_", arm.name), str(responder.repeat + 1)])
+    if folder.exists():
+        hint = "choose another folder for --keep-failed"
+        raise UsageError("the folder already exists", where=str(folder), hint=hint)
+    result = _run_and_score(folder, arm, responder)
+    if not result.is_passed:
+        return replace(result, folder=str(folder))
+    fs.remove_tree(folder.parent, folder.name)
+    return result
+
+
+def _run_and_score(folder: Path, arm: Arm, responder: CaseResponder) -> Result:
+    name, case = responder.name, responder.case
+    result = Result(case=name, arm=arm.name, repeat=responder.repeat)
     try:
-        make_copy(base, responder.name, case, folder, settings=arm.settings, model=arm.model)
-        require_trust(folder, responder.name, case)
+        make_copy(responder.base, name, case, folder, settings=arm.settings, model=arm.model)
+        responder.options.agree(folder, name, case)
         with open_case(folder, case, responder) as runtime:
             case_run = run_case(runtime, case)
             failures = tuple(_find_failures(case_run, case))
@@ -303,21 +255,17 @@ def _run_and_score(base: OrgPath, folder: Path, arm: Arm, responder: CaseRespond
 def _find_failures(case_run: CaseRun, case: Case) -> Iterator[Failure]:
     for index, expectation in enumerate(case.expect):
         verdict = score_expectation(expectation, case_run)
-        if not verdict.is_met:
-            yield Failure(
-                index=index,
-                kind=expectation.kind,
-                name=expectation.name,
-                said=verdict.detail,
-                evidence=verdict.evidence,
-                ways=_explain_evidence(case_run, verdict.evidence),
-            )
-
-
-def _explain_evidence(case_run: CaseRun, evidence: Sequence[str]) -> list[ProvenanceNode]:
-    """Return the provenance of the evidence files."""
-    nodes = []
-    for path in evidence:
-        with contextlib.suppress(UsageError):
-            nodes.append(build_provenance(WriteLog(case_run.org), path, depth=PROVENANCE_DEPTH))
-    return nodes
+        if verdict.is_met:
+            continue
+        nodes = []
+        for path in verdict.evidence:
+            with contextlib.suppress(UsageError):
+                nodes.append(build_provenance(WriteLog(case_run.org), path, depth=PROVENANCE_DEPTH))
+        yield Failure(
+            index=index,
+            kind=expectation.kind,
+            name=expectation.name,
+            said=verdict.detail,
+            evidence=verdict.evidence,
+            ways=nodes,
+        )

@@ -11,7 +11,8 @@ import pytest
 from tried import Tried
 
 from lemming.cli import run
-from lemming.evals.suite import RunOptions, build_arms, run_suite
+from lemming.evals.case_responder import RunOptions
+from lemming.evals.suite import build_arms, run_suite
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.testing import make_org, resume, say
 
