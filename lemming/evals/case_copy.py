@@ -31,11 +31,10 @@ from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_table import NO_MODELS, provided
 from lemming.kernel.providers import is_channel, is_person
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.kernel.tools import EngineTool, Tool, iter_shipped_tools
+from lemming.kernel.tools import EngineTool, iter_shipped_tools
 from lemming.queries.case_format import SAME_ORG, Case, case_file
 from lemming.read_model.journal_ticks import started_journals
 from lemming.testing import say
@@ -67,15 +66,16 @@ def make_copy(
     for a change without effect.
     """
     start = Organisation.from_path(resolve_start_folder(base, name, case))
-    at = (
-        case.at if case.at or journal_ticks(start) else None
-    )  # before the first tick the current state is the start state
+    # Before the first tick the current state is the start state.
+    at = case.at if case.at or journal_ticks(start) else None
     if at is not None:
         past = open_past(start)
         fork(past, past.resolve_state(str(at)), folder, [])
     fs.make_root(folder)
     for relative in _iter_files(start.base):
-        if not (folder / relative).exists() and (at is None or not _is_tick_file(relative)):
+        # Of a file that ticks write, the past version is the right one.
+        is_written_by_ticks = relative.partition("/")[0] in (*COUNTED_FOLDERS, paths.TICK_FILE)
+        if not (folder / relative).exists() and (at is None or not is_written_by_ticks):
             fs.write_atomic(folder, relative, fs.read_bytes(start.base / relative, LIMIT_BYTES))
     if at is None and (ticks := journal_ticks(start)):
         copy_journals(start, folder, until=ticks[-1])
@@ -101,11 +101,6 @@ def _iter_files(start: Path) -> Iterator[str]:
             is_hidden = file.name.startswith(".") and (not parts or file.name.endswith(".tmp"))
             if not is_hidden and file.is_file(follow_symlinks=False) and file.stat().st_size <= LIMIT_BYTES:
                 yield Path(file.path).relative_to(start).as_posix()
-
-
-def _is_tick_file(relative: str) -> bool:
-    """Return True if ticks write the file, so the past version is the right one."""
-    return relative.partition("/")[0] in (*COUNTED_FOLDERS, paths.TICK_FILE)
 
 
 # --- changes ----------------------------------------------------------------------------------
@@ -163,18 +158,11 @@ def _set_model(folder: Path, key: str) -> None:
         hint = did_you_mean(key, [*config.models]) or f"use one of the model keys: {', '.join(config.models)}"
         raise UsageError(f'model key "{key}" does not exist in {paths.MODELS_FILE}', hint=hint)
     for name, agent in survey_agents(org).agents.items():
-        if has_model(agent, config):
+        entry = config.models.get(agent.model.key)
+        if entry and entry.provider not in NO_MODELS and config.has_model_turns(agent):
             file = paths.resume_file(name)
             change = SettingOverride(file, "/model/key", key)
             fs.write_atomic(folder, file, apply_override(_load_file(folder, file), change))
-
-
-def has_model(agent: Agent, config: Config) -> bool:
-    """Return True if the agent calls a model, rather than a person, a channel, a plan or the clock."""
-    entry, plugins = config.models.get(agent.model.key), config.org.plugins
-    if entry is None or entry.provider in NO_MODELS:
-        return False
-    return not is_person(entry.provider, plugins) and not is_channel(entry.provider, plugins)
 
 
 # --- stand-ins ----------------------------------------------------------------------------------
@@ -205,10 +193,8 @@ def copy_org(base: Path, target: Path, *, kills: int) -> Path:
             fs.write_atomic(target, relative, content)
     remove_external_grants(target)
     _configure_stand_ins(target, kills)
-    lines = [
-        *_build_script_lines(load_recorded_answers(base), tick, kills),
-        {"reply": say("(a stand-in for an answer)")},
-    ]
+    default_line = {"reply": say("(a stand-in for an answer)")}
+    lines = [*_build_script_lines(load_recorded_answers(base), tick, kills), default_line]
     script = b"".join(dump_compact({**line, "delay_s": ANSWER_S}) + b"\n" for line in lines)
     fs.write_atomic(target, ANSWERS_FILE, script)
     return target
@@ -220,19 +206,14 @@ def load_recorded_answers(base: Path) -> Answers:
     for tick in started_journals(base, TICKS_REMEMBERED):
         for record in read_journal(base, tick):
             if isinstance(record, ModelReplied):
-                turns.setdefault((record.agent, tick), {})[record.call] = _answer_text(record)
+                calls = [{"tool": call["tool"], "args": call["args"]} for call in record.calls]
+                # Native tool calls of the backend take the JSON form of a reply.
+                text = dump_compact({"tool_calls": calls, "notes": record.text}).decode() if calls else record.text
+                turns.setdefault((record.agent, tick), {})[record.call] = text
     answers: Answers = {}
     for (agent, _), texts in turns.items():
         answers.setdefault(agent, []).append(texts)
     return answers
-
-
-def _answer_text(record: ModelReplied) -> str:
-    """Return a model's text, with the backend's native tool calls in the JSON form of a reply."""
-    if not record.calls:
-        return record.text
-    calls = [{"tool": call["tool"], "args": call["args"]} for call in record.calls]
-    return dump_compact({"tool_calls": calls, "notes": record.text}).decode()
 
 
 def remove_external_grants(org_folder: Path) -> None:
@@ -294,18 +275,14 @@ def _strip_external_calls(text: str) -> dict[str, Any] | str:
         reply = parse_reply(text, kinds=get_args(MessageKind))
     except ContractError:
         return text
+    calls = []
+    for call in reply.tool_calls:
+        for tool in iter_shipped_tools([call.tool]):  # which only reads files and lets the engine write
+            if isinstance(tool, EngineTool) and tool.tool_class not in ("send", "execute"):
+                calls.append({"tool": call.tool, "args": call.args})
     return {
         "outbox_entries": [entry._asdict() for entry in reply.outbox_entries],
-        "tool_calls": [
-            {"tool": call.tool, "args": call.args}
-            for call in reply.tool_calls
-            if any(map(_is_contained, iter_shipped_tools([call.tool])))
-        ],
+        "tool_calls": calls,
         "memory_updates": [{"key": update.key, "value": update.value} for update in reply.memory_updates],
         "notes": reply.notes,
     }
-
-
-def _is_contained(tool: Tool) -> bool:
-    """Return True if the tool only reads files and lets the engine write."""
-    return isinstance(tool, EngineTool) and tool.tool_class not in ("send", "execute")

@@ -127,8 +127,14 @@ def run_case(runtime: CopyRuntime, case: Case) -> CaseRun:
     clock, first = runtime.clock, load_tick(runtime.org)
     assert isinstance(clock, FrozenClock)
     case_run = CaseRun(runtime, first, first)
-    if case.ask:
-        case_run.request = _make_request(case_run, case)
+    if request := case.ask:
+        snapshot = load_requests(runtime.org)
+        require_person(snapshot, request.author)
+        require_reachable(snapshot, request.author, request.to)
+        payload: dict[str, Any] = {"text": request.text, "target": request.to, "conversation": ""}
+        if request.schema is not None:
+            payload["schema"] = request.schema
+        case_run.request = _write_entry(case_run, request.author, "request", payload).identity
     controller, tick_number = BurstController(runtime), 0
     last_sent = max((sent.before_tick for sent in case.send), default=0)
     should_continue = True
@@ -157,26 +163,13 @@ def _find_start_time(org: Organisation, case: Case) -> datetime:
     return parse_timestamp(load_tick_record(org, ticks[-1]).start_record.at) + timedelta(hours=1)
 
 
-def _make_request(case_run: CaseRun, case: Case) -> str:
-    """Write the request of a case and return the request's identity."""
-    assert case.ask
-    snapshot, request = load_requests(case_run.org), case.ask
-    require_person(snapshot, request.author)
-    require_reachable(snapshot, request.author, request.to)
-    payload: dict[str, Any] = {"text": request.text, "target": request.to, "conversation": ""}
-    if request.schema is not None:
-        payload["schema"] = request.schema
-    return _write_entry(case_run, request.author, "request", payload).identity
-
-
 def _write_sent_entry(case_run: CaseRun, sent: CaseMessage) -> None:
     snapshot = load_requests(case_run.org)
     require_person(snapshot, sent.author)
+    if sent.to and sent.to not in snapshot.agent_names:
+        hint = f"agents: {', '.join(sorted(snapshot.agent_names))}"
+        raise UsageError(f'agent "{sent.to}" does not exist', hint=hint)
     if sent.to and not snapshot.may_read(sent.to, sent.author):
-        if sent.to not in snapshot.agent_names:
-            raise UsageError(
-                f'agent "{sent.to}" does not exist', hint=f"agents: {', '.join(sorted(snapshot.agent_names))}"
-            )
         raise UsageError(f"{sent.to} may not read {sent.author}", hint=suggest_permission(sent.to, sent.author))
     target = {"target": sent.to} if sent.to else {}
     _write_entry(case_run, sent.author, sent.kind, {"text": sent.text, **target, **sent.payload})

@@ -14,7 +14,6 @@ from lemming.kernel.base.errors import ContractError, ProviderError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.providers import Request, require_usable_finish
 from lemming.kernel.turn.guards import VERDICT_SCHEMA
@@ -91,10 +90,14 @@ def _score_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
     matches = find_matching_entries(expectation, case_run)
     if len(matches) >= expectation.at_least:
         return ScoreResult(True)
-    expected = f"expected {_describe_expected(expectation)}"
-    count = (
-        f"{len(matches)} of {expectation.at_least} such entries" if expectation.at_least > 1 else "no matching entry"
-    )
+    parts = [f"expected a {expectation.kind}" if expectation.kind else "expected an entry"]
+    parts += [f"of {expectation.author}"] if expectation.author else []
+    parts += [f"to {expectation.to}"] if expectation.to else []
+    parts += [f"within {expectation.within_ticks} ticks"] if expectation.within_ticks is not None else []
+    parts += [f'that matches "{expectation.matches}"'] if expectation.matches else []
+    parts += ["for which the condition holds"] if expectation.when is not None else []
+    expected, at_least = " ".join(parts), expectation.at_least
+    count = f"{len(matches)} of {at_least} such entries" if at_least > 1 else "no matching entry"
     candidates = [candidate for candidate in case_run.entries if candidate not in matches]
     if not candidates:
         observed = "no others were" if matches else "nothing was"
@@ -102,22 +105,8 @@ def _score_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
     entry = min(candidates, key=lambda candidate: _rank_candidate(candidate, expectation, case_run))
     quoted = shorten_line(_entry_text(entry), QUOTED_CHARS)
     observed = f'{count} among {len(candidates)}; the nearest is {entry.file}: "{quoted}"'
-    return ScoreResult(
-        False,
-        f"{expected}; {observed}, other in: {', '.join(_find_differences(entry, expectation, case_run))}",
-        [entry.file],
-    )
-
-
-def _describe_expected(expectation: ExpectedEntry) -> str:
-    """Describe an expected entry."""
-    parts = [f"a {expectation.kind}" if expectation.kind else "an entry"]
-    parts += [f"of {expectation.author}"] if expectation.author else []
-    parts += [f"to {expectation.to}"] if expectation.to else []
-    parts += [f"within {expectation.within_ticks} ticks"] if expectation.within_ticks is not None else []
-    parts += [f'that matches "{expectation.matches}"'] if expectation.matches else []
-    parts += ["for which the condition holds"] if expectation.when is not None else []
-    return " ".join(parts)
+    differences = ", ".join(_find_differences(entry, expectation, case_run))
+    return ScoreResult(False, f"{expected}; {observed}, other in: {differences}", [entry.file])
 
 
 def _rank_candidate(entry: OutboxEntry, expectation: ExpectedEntry, case_run: CaseRun) -> tuple[int, int, int, str]:
@@ -156,38 +145,31 @@ def _score_file(expectation: ExpectedFile, case_run: CaseRun) -> ScoreResult:
 
 
 def _score_tool_calls(expectation: ExpectedCall, case_run: CaseRun) -> ScoreResult:
-    matches = [
-        (turn, tool_use)
-        for turn in case_run.turns
-        for tool_use in turn.tools
-        if tool_use.tool == expectation.tool
-        and expectation.agent in ("", turn.agent)
-        and expectation.success in (None, tool_use.success)
-        and (
-            expectation.when is None
-            or predicates.evaluate(expectation.when, {"agent": turn.agent, "tick": turn.tick, **vars(tool_use)})
-        )
-    ]
+    matches = []
+    for turn in (turn for turn in case_run.turns if expectation.agent in ("", turn.agent)):
+        for tool_use in turn.tools:
+            facts = {"agent": turn.agent, "tick": turn.tick, **vars(tool_use)}
+            is_match = tool_use.tool == expectation.tool and expectation.success in (None, tool_use.success)
+            if is_match and (expectation.when is None or predicates.evaluate(expectation.when, facts)):
+                matches.append((turn, tool_use))
     files = [entry.file for turn, _ in matches for entry in turn.entries]
-    calls = f"{len(matches)} such calls of {expectation.tool}" + (
-        f": {shorten_line(dump_compact(matches[-1][1].args).decode(), VALUE_CHARS)}" if matches else ""
-    )
-    return ScoreResult(
-        _is_in_range(len(matches), expectation.at_least, expectation.at_most), calls, files[-MAX_LISTED:]
-    )
+    last_call = f": {shorten_line(dump_compact(matches[-1][1].args).decode(), VALUE_CHARS)}" if matches else ""
+    calls = f"{len(matches)} such calls of {expectation.tool}{last_call}"
+    is_in_range = _is_in_range(len(matches), expectation.at_least, expectation.at_most)
+    return ScoreResult(is_in_range, calls, files[-MAX_LISTED:])
 
 
 def _score_cost(expectation: ExpectedCost, case_run: CaseRun) -> ScoreResult:
     totals, violations = case_run.totals, []
-    for key, limit in (
-        ("cost_usd", expectation.at_most_usd),
-        ("credits", expectation.at_most_credits),
-        ("calls", expectation.at_most_calls),
-    ):
+    limits = {
+        "cost_usd": expectation.at_most_usd,
+        "credits": expectation.at_most_credits,
+        "calls": expectation.at_most_calls,
+    }
+    for key, limit in limits.items():
         if limit is not None and (totals[key] is None or totals[key] > limit):
-            violations.append(
-                f"{key} must be at most {limit:g}, got {'an unknown value' if totals[key] is None else totals[key]}"
-            )
+            observed = "an unknown value" if totals[key] is None else totals[key]
+            violations.append(f"{key} must be at most {limit:g}, got {observed}")
     if expectation.when is not None and not predicates.evaluate(expectation.when, totals):
         violations.append(f"the condition does not hold for {dump_compact(totals).decode()}")
     return ScoreResult(not violations, "; ".join(violations))
@@ -244,18 +226,14 @@ def _score_judge(expectation: JudgeCheck, case_run: CaseRun) -> ScoreResult:
     if expectation.entry and not entries:
         return ScoreResult(False, "nothing to judge: no matching entry")
     try:
-        texts = [_entry_text(entry) for entry in entries] or [_load_text(case_run, expectation.file)]
+        texts = [_entry_text(entry) for entry in entries]
+        if not texts:
+            raw = fs.read_bytes(case_run.org.base / expectation.file, FILE_LIMIT_BYTES)
+            texts = [raw.decode("utf-8", "replace")]
     except OSError as error:
         return ScoreResult(False, f"nothing to judge: {expectation.file}: {error.strerror}")
     is_passed, reason = ask_judge(expectation, "\n\n".join(texts), case_run)
     return ScoreResult(is_passed, reason, files[-MAX_LISTED:])
-
-
-def _load_text(case_run: CaseRun, file: str) -> str:
-    return fs.read_bytes(case_run.org.base / file, FILE_LIMIT_BYTES).decode("utf-8", "replace")
-
-
-# --- formatting -------------------------------------------------------------------------------
 
 
 def _is_in_range(count: int, min_count: int, max_count: int | None) -> bool:
@@ -284,21 +262,24 @@ _SCORERS: dict[str, Callable[[Any, CaseRun], ScoreResult]] = {
 
 
 def ask_judge(expectation: JudgeCheck, draft: str, case_run: CaseRun) -> tuple[bool, str]:
-    """Ask a judge about a text.
+    """Return the verdict of a judge about a text, and the reason; an unreadable verdict counts as False.
 
-    Return True and an empty reason, or False and the reason. An unreadable verdict counts as False. Raises: NoAnswer
-    and OverBudget; UsageError for an unknown judge.
+    Raises: NoAnswer and OverBudget; UsageError for an unknown judge.
     """
-    runtime = case_run.runtime
+    runtime, target = case_run.runtime, require_fact("judges.parse_target")(expectation.by)
     assert runtime.answering
-    entry, instructions = _resolve_judge(expectation, case_run)
+    agents, models = survey_agents(case_run.org).agents, runtime.load_config().models
+    is_agent = target.kind != "model" and target.name in agents
+    key = agents[target.name].model.key if is_agent else target.name
+    if key not in models or (target.kind == "agent" and not is_agent):
+        candidates = [*(agents if target.kind != "model" else ()), *(models if target.kind != "agent" else ())]
+        hint = did_you_mean(target.name, candidates) or f"use one of: {', '.join(candidates)}"
+        raise UsageError(f'{target.kind or "agent or model key"} "{target.name}" does not exist', hint=hint)
+    entry, instructions = models[key], agents[target.name].instructions if is_agent else ""
     request = Request(
         model_name=entry.model,
         messages=require_fact("judges.rubric_prompt")(
-            str(require_fact("judges.parse_target")(expectation.by)),
-            instructions=instructions,
-            rubric=expectation.rubric,
-            draft_text=draft,
+            str(target), instructions=instructions, rubric=expectation.rubric, draft_text=draft
         ),
         temperature=entry.temperature,
         schema=VERDICT_SCHEMA,
@@ -314,16 +295,3 @@ def ask_judge(expectation: JudgeCheck, draft: str, case_run: CaseRun) -> tuple[b
     except (ContractError, ProviderError) as error:
         return False, f"no verdict: {error}"
     return verdict
-
-
-def _resolve_judge(expectation: JudgeCheck, case_run: CaseRun) -> tuple[ModelEntry, str]:
-    """Return the model entry of a judge, and the instructions if the judge is an agent."""
-    target, agents = require_fact("judges.parse_target")(expectation.by), survey_agents(case_run.org).agents
-    models = case_run.runtime.load_config().models
-    is_agent = target.kind != "model" and target.name in agents
-    key = agents[target.name].model.key if is_agent else target.name
-    if key not in models or (target.kind == "agent" and not is_agent):
-        candidates = [*(agents if target.kind != "model" else ()), *(models if target.kind != "agent" else ())]
-        hint = did_you_mean(target.name, candidates) or f"use one of: {', '.join(candidates)}"
-        raise UsageError(f'{target.kind or "agent or model key"} "{target.name}" does not exist', hint=hint)
-    return models[key], agents[target.name].instructions if is_agent else ""

@@ -45,19 +45,14 @@ def diff_entries(old_entries: Iterable[OutboxEntry], new_entries: Iterable[Outbo
         shared = [content for content in old if content in new]
         remaining = [_subtract(entries, shared) for entries in (old, new)]
         for old_content, new_content in zip_longest(*remaining):
-            yield EntryDifference(
-                *position,
-                old_content,
-                new_content,
-                "\n".join(_diff_lines(_entry_text(old_content), _entry_text(new_content))),
-            )
+            old_lines, new_lines = (_entry_text(content).splitlines() for content in (old_content, new_content))
+            lines = list(unified_diff(old_lines, new_lines, lineterm="", n=0))[2:]
+            diff = "\n".join(line for line in lines if not line.startswith("@@"))
+            yield EntryDifference(*position, old_content, new_content, diff)
 
 
-Place = tuple[int, str, str]
-
-
-def _group_by_position(entries: Iterable[OutboxEntry]) -> dict[Place, list[Json]]:
-    groups: dict[Place, list[Json]] = {}
+def _group_by_position(entries: Iterable[OutboxEntry]) -> dict[tuple[int, str, str], list[Json]]:
+    groups: dict[tuple[int, str, str], list[Json]] = {}
     for entry in entries:
         content: Json = {"payload": entry.payload, "tags": entry.tags}
         groups.setdefault((entry.tick, entry.agent, entry.kind), []).append(content)
@@ -81,8 +76,3 @@ def _entry_text(content: Json | None) -> str:
     text = content["payload"].get("text")
     is_all = isinstance(text, str) and len(content["payload"]) == 1 and not content["tags"]
     return str(text) if is_all else dump_pretty(content).decode()
-
-
-def _diff_lines(old_text: str, new_text: str) -> list[str]:
-    lines = list(unified_diff(old_text.splitlines(), new_text.splitlines(), lineterm="", n=0))[2:]
-    return [line for line in lines if not line.startswith("@@")]

@@ -137,22 +137,16 @@ def find_recorded_span(base: OrgPath, ticks: range | None = None) -> range:
     recorded_ticks, last_tick = journal_ticks(base), load_tick(base) - 1
     if not recorded_ticks or last_tick < recorded_ticks[0]:
         raise UsageError("no tick has run yet", where=str(base), hint="run a tick with `lemming run-once`")
-    requested = ticks or range(_find_first_restorable_tick(base, recorded_ticks[0]), last_tick + 1)
-    span = range(
-        requested.start or _find_first_restorable_tick(base, recorded_ticks[0]), min(last_tick + 1, requested.stop)
-    )
+    # The state before the first recorded tick is known unless older journals are missing.
+    started_turns = load_tick_record(base, recorded_ticks[0]).started.values()
+    first = recorded_ticks[0] + any(started.state["status"] for started in started_turns)
+    requested = ticks or range(first, last_tick + 1)
+    span = range(requested.start or first, min(last_tick + 1, requested.stop))
     if not span:
-        description = (
-            f"tick {requested.start}" if len(requested) < 2 else f"ticks {requested.start} to {requested.stop - 1}"
-        )
+        start, last = requested.start, requested.stop - 1
+        description = f"tick {start}" if len(requested) < 2 else f"ticks {start} to {last}"
         raise UsageError(f"no record of {description}", hint=f"choose among ticks {recorded_ticks[0]} to {last_tick}")
     return span
-
-
-def _find_first_restorable_tick(base: OrgPath, first: int) -> int:
-    """Return the first tick with a known state before the tick. Older journals may be missing."""
-    started_turns = load_tick_record(base, first).started.values()
-    return first + any(started.state["status"] for started in started_turns)
 
 
 def rehearse(
@@ -214,10 +208,8 @@ class _Recording:
     def last_clock_reading(self, tick: int) -> str:
         """Return the newest clock reading up to a tick."""
         known_ticks = self.past.file_changes.ticks
-        return next(
-            (known_ticks[number].at for number in reversed(known_ticks) if number <= tick),
-            known_ticks[min(known_ticks)].at,
-        )
+        earlier_ticks = (number for number in reversed(known_ticks) if number <= tick)
+        return known_ticks[next(earlier_ticks, min(known_ticks))].at
 
     def deliver(self, folder: Path, tick: int) -> None:
         """Write the files of people and channels from before a tick, without overwriting a file."""
@@ -240,10 +232,10 @@ def _prepare(past: PastStates, folder: Path, options: RehearsalOptions) -> None:
             hint = "continue with the same organisation, ticks and --set, or name another folder"
             raise UsageError("the folder holds another rehearsal", where=str(folder), hint=hint)
         return
-    changed_files = {
-        **options.files,
-        **apply_overrides(options.settings, lambda file: options.files.get(file) or _load_current_file(base, file)),
-    }
+    overridden = apply_overrides(
+        options.settings, lambda file: options.files.get(file) or _load_current_file(base, file)
+    )
+    changed_files = {**options.files, **overridden}
     _require_valid_resumes(changed_files)
     fork(past, past.state_at_tick(options.first - 1), folder, [])
     _copy_current_settings(base, folder)
@@ -267,9 +259,8 @@ def _require_valid_resumes(changed_files: Mapping[str, bytes]) -> None:
         except ConfigError as error:
             first = error.problems[0]
             message = f"--set would make {file} invalid: {first.pointer}: {first.message}"
-            raise UsageError(
-                message, hint=first.hint or "see `lemming export schema resume` for the valid values"
-            ) from error
+            hint = first.hint or "see `lemming export schema resume` for the valid values"
+            raise UsageError(message, hint=hint) from error
 
 
 def _copy_current_settings(base: Path, folder: Path) -> None:
@@ -277,20 +268,14 @@ def _copy_current_settings(base: Path, folder: Path) -> None:
     existing_agents = {*list_agent_folders(folder)}
     files = [paths.resume_file(name) for name in list_agent_folders(base) if name in existing_agents]
     files += [file for file in iter_tracked_files(base) if file.startswith("config/")]
-    for file in [*files, *_list_tool_files(base)]:
+    if patterns := load_config(base).org.tool_files:  # also from other folders, with their neighbours
+        from lemming.libraries.tool_file_search import add_neighbour_modules, find_files
+
+        files += add_neighbour_modules(base, find_files(base, patterns)[0])
+    for file in files:
         content = load_current_file(base, file)
         if content is not None and content != load_current_file(folder, file):
             fs.write_atomic(folder, file, content)
-
-
-def _list_tool_files(base: OrgPath) -> list[str]:
-    """Return the function files named in the settings and their neighbours, from any folder."""
-    patterns = load_config(base).org.tool_files
-    if not patterns:
-        return []
-    from lemming.libraries.tool_file_search import add_neighbour_modules, find_files
-
-    return [*add_neighbour_modules(Path(base), find_files(Path(base), patterns)[0])]
 
 
 def _load_current_file(base: OrgPath, file: str) -> bytes:
@@ -336,10 +321,8 @@ def _compare_ticks(record: _Recording, folder: Path, ticks: range) -> dict[str, 
                 ends.append(OutcomeDifference(tick, name, old_outcome, new_outcome))
         for side, files in zip(sides, written_files, strict=True):
             files |= {path: raw for turn in side.values() for path, raw in _iter_turn_files(turn)}
-    changes = (
-        diff_file(file, *(side.get(file) for side in written_files))[0]
-        for file in sorted({*written_files[0], *written_files[1]})
-    )
+    written_paths = sorted({*written_files[0], *written_files[1]})
+    changes = (diff_file(file, *(side.get(file) for side in written_files))[0] for file in written_paths)
     return {"entries": entries, "ends": ends, "files": [change for change in changes if change]}
 
 

@@ -78,9 +78,8 @@ class RecordedPrompts:
         inputs = from_record(started, self.recorded.tick)
         recorder = _PromptRecorder(self.recorded, inputs, self._base, self._config)
         plugins = tuple(self._config.org.plugins)
-        isolate(
-            lambda: finish_turn(TurnState(inputs, recorder), plugins=plugins)
-        )  # the turn may be interrupted, broken, or refer to missing files
+        # The turn may be interrupted, broken, or refer to missing files.
+        isolate(lambda: finish_turn(TurnState(inputs, recorder), plugins=plugins))
         return recorder.prompt_hashes
 
 
@@ -232,16 +231,10 @@ class RehearsalRuntime(Runtime):
         if self.stop.is_set():
             raise EngineStopped
         if entry.provider == "replay":
-            self._stop(
-                UsageError(
-                    f"the model of {request.agent} is a recording, which cannot answer another prompt "
-                    f"(tick {request.tick})",
-                    hint=(
-                        f"choose another model: --set agents/{request.agent}/resume.json:/model/key=KEY; or "
-                        "--dry-run, which calls none"
-                    ),
-                )
-            )
+            message = f"the model of {request.agent} is a recording, which cannot answer another prompt"
+            option = f"--set agents/{request.agent}/resume.json:/model/key=KEY"
+            hint = f"choose another model: {option}; or --dry-run, which calls none"
+            self._stop(UsageError(f"{message} (tick {request.tick})", hint=hint))
         try:
             return self.spending.run_within_budget(entry, request, partial(self.complete_live, entry))
         except OverBudget as error:

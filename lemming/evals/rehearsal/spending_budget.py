@@ -49,7 +49,7 @@ class SpendingBudget:
             elif error.may_be_paid:
                 failed_attempts += 1
             else:
-                self.settle(entry, request, 0.0, 0.0)
+                self._settle(entry, request, 0.0, 0.0)
             raise
         except OverBudget:
             failed_attempts += 1  # the attempt before the refused retry
@@ -60,36 +60,28 @@ class SpendingBudget:
         finally:
             for _ in range(failed_attempts):
                 bound = max_call_cost(entry, max_input_tokens(request))
-                self.settle(entry, request, float(bound.credits), float(bound.dollars or 0))
+                self._settle(entry, request, float(bound.credits), float(bound.dollars or 0))
 
     def _require_room(self, entry: ModelEntry, request: Request) -> None:
-        if reason := self.reserve(entry, request):
-            raise OverBudget(reason, hint="raise --budget")
+        """Reserve the maximum cost of a call. Raises: OverBudget."""
+        max_cost, hint = self._max_cost(entry, request), "raise --budget"
+        with self._lock:
+            if self.limit is not None and max_cost is None:
+                name = entry.model or entry.provider
+                reason = f"{name} has no known price, so no budget can be kept; set one in config/models.json"
+                raise OverBudget(reason, hint=hint)
+            # Calls in flight count with their maximum cost, so all calls together stay within the limit.
+            if self.limit is not None and self.dollars + self._reserved + (max_cost or 0) > self.limit:
+                spent = f"${self.dollars:.6f} of ${self.limit} are spent"
+                raise OverBudget(f"the next call can cost ${max_cost:.6f}, and {spent}", hint=hint)
+            self._add_estimate(max_cost)
+            self._reserved += max_cost or 0
 
     def _record_cost(self, entry: ModelEntry, request: Request, reply: Reply) -> None:
         usage = compute_usage(entry, request.messages, reply)
-        self.settle(entry, request, usage.credits, usage.cost_usd)
+        self._settle(entry, request, usage.credits, usage.cost_usd)
 
-    def reserve(self, entry: ModelEntry, request: Request) -> str:
-        """Reserve the maximum cost of a call. Return the reason for a refusal, or an empty string."""
-        max_cost = self._max_cost(entry, request)
-        with self._lock:
-            if self.limit is not None and (reason := self._explain_refusal(entry, max_cost)):
-                return reason
-            self._add_estimate(max_cost)
-            self._reserved += max_cost or 0
-        return ""
-
-    def _explain_refusal(self, entry: ModelEntry, max_cost: Decimal | None) -> str:
-        if max_cost is None:
-            name = entry.model or entry.provider
-            return f"{name} has no known price, so no budget can be kept; set one in config/models.json"
-        # Calls in flight count with their maximum cost, so all calls together stay within the limit.
-        if self.dollars + self._reserved + max_cost <= (self.limit or 0):
-            return ""
-        return f"the next call can cost ${max_cost:.6f}, and ${self.dollars:.6f} of ${self.limit} are spent"
-
-    def settle(self, entry: ModelEntry, request: Request, credits: float, dollars: float | None) -> None:
+    def _settle(self, entry: ModelEntry, request: Request, credits: float, dollars: float | None) -> None:
         """Count the cost of a reserved call."""
         with self._lock:
             self._reserved -= self._max_cost(entry, request) or 0
