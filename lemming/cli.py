@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]
 
-from lemming.commands.command_session import CommandSession
 from lemming.commands.command_table import (
     COMMAND_SUGGESTIONS,
     COMMANDS,
@@ -26,7 +25,7 @@ from lemming.commands.command_table import (
     list_group,
     suggestions_for_command,
 )
-from lemming.commands.error_reporting import run_guarded
+from lemming.commands.error_reporting import CommandSession, run_guarded
 from lemming.commands.terminal import print_data, print_notice, print_text
 from lemming.kernel.access.code_guard import guard_code
 from lemming.kernel.base.errors import LemmingError, UsageError

@@ -27,8 +27,7 @@ from lemming.commands.command_context import (
     parse_ticks_or_duration,
     require_agent_folder,
 )
-from lemming.commands.command_session import CommandSession
-from lemming.commands.error_reporting import run_guarded
+from lemming.commands.error_reporting import CommandSession, run_guarded
 from lemming.commands.progress import TurnProgress
 from lemming.commands.run_output import (
     NO_CREDITS,

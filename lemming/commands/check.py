@@ -1,7 +1,9 @@
-"""`lemming check` and its parts: `validate`, `doctor` and `verify`. See docs/TROUBLESHOOTING.md."""
+"""`lemming check` and its parts, `validate`, `doctor` and `verify`, and `lemming findings`: docs/TROUBLESHOOTING.md."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -9,6 +11,7 @@ import typer
 from lemming.commands.command_context import (
     AnyAgentName,
     CommandContext,
+    Limit,
     Newest,
     Quiet,
     argument,
@@ -16,10 +19,12 @@ from lemming.commands.command_context import (
     find_running_engine,
     option,
     require_agent_folder,
+    with_parameters_of,
 )
-from lemming.commands.problem_output import report_problem
+from lemming.commands.error_reporting import print_problem
 from lemming.commands.terminal import (
     format_count,
+    one_line,
     print_data,
     print_json,
     print_notice,
@@ -37,13 +42,12 @@ from lemming.queries.checks.check_registry import (
     run_checks,
     select_checks,
 )
-from lemming.queries.screens.checks_screen import CHECKS, DOCTOR, check_machine
+from lemming.queries.screens.checks_screen import CHECKS, DOCTOR, CheckedRow, check_machine
+from lemming.queries.screens.findings_screen import CHECKS_BY_KIND, FINDINGS
 from lemming.queries.screens.screen import ScreenResult
 
 if TYPE_CHECKING:
     from lemming.journal_tools.verify.verification_inputs import Verification
-
-Counts = dict[str, Any]
 
 
 def check(
@@ -85,7 +89,10 @@ def check(
     print_json("checked", counts)
     if not quiet:
         for label, summary in counts.items():
-            _print_summary(label, summary)
+            text = _join_counts(**{kind: summary.get(f"{kind}s", 0) for kind in ("error", "warning", "note")})
+            level = style_text("fail", "red") if summary["errors"] else style_text("ok  ", "green")
+            root = f"; state root {summary['root']}" if summary.get("root") else ""
+            print_data(f"{level}  {label:<8}  {text or 'all is well'}{root}")
         _print_unchecked_count(run)
     failing_commands = (row.command for rows in results.values() for row in rows if row.problem.is_error)
     raise typer.Exit(max((SELECTIONS[command].exit_status for command in failing_commands), default=0))
@@ -134,25 +141,17 @@ def _run_all_checks(run: CheckRun) -> dict[str, list[_ReportedProblem]]:
     }
 
 
-def _count_problems(label: str, rows: list[_ReportedProblem], run: CheckRun) -> Counts:
+def _count_problems(label: str, rows: list[_ReportedProblem], run: CheckRun) -> dict[str, Any]:
     """Count the problems of a command by severity."""
     levels = [row.problem.severity for row in rows]
     other_levels = {"validate": ["warning"], "doctor": ["warning"], "verify": ["note"]}
     shown_levels = ("error", *other_levels.get(label, ["warning", "note"]))
-    counts: Counts = {f"{level}s": levels.count(level) for level in shown_levels}
+    counts: dict[str, Any] = {f"{level}s": levels.count(level) for level in shown_levels}
     if label == "doctor":
         counts["checks"] = len(rows)
     if label == "verify":
         counts |= {"ticks": len(run.records.journal_facts.ticks), "root": run.records.state_root}
     return counts
-
-
-def _print_summary(name: str, counts: Counts) -> None:
-    """Print the summary line of a command."""
-    text = _join_counts(**{kind: counts.get(f"{kind}s", 0) for kind in ("error", "warning", "note")})
-    level = style_text("fail", "red") if counts["errors"] else style_text("ok  ", "green")
-    root = f"; state root {counts['root']}" if counts.get("root") else ""
-    print_data(f"{level}  {name:<8}  {text or 'all is well'}{root}")
 
 
 def validate(
@@ -205,9 +204,8 @@ def _print_unchecked_count(run: CheckRun) -> None:
     """Print the number of unopened entries and the option to open all entries."""
     if run.unopened_entries:
         count_text = format_count(run.unopened_entries, "older entry", "older entries")
-        print_notice(
-            f"not checked: {count_text} (all but the newest {run.entries_per_outbox} of each outbox); --all checks them"
-        )
+        omission = f"all but the newest {run.entries_per_outbox} of each outbox"
+        print_notice(f"not checked: {count_text} ({omission}); --all checks them")
 
 
 def doctor(
@@ -287,7 +285,12 @@ def verify(
     print_json("verified", {**counts, "errors": errors, "notes": notes, "root": result.root})
     if result.root:
         print_data(result.root)
-    _print_verification_summary(result, errors, notes)
+    counted = ((result.ticks, "tick"), (result.turns, "turn"), (result.files, "file"))
+    checked = ", ".join(format_count(number, noun) for number, noun in counted)
+    print_notice(f"{checked}: {_join_counts(error=errors, note=notes) or 'all files match the journals'}")
+    if result.skimmed:
+        journal_count = format_count(result.skimmed, "older journal")
+        print_notice(f"{journal_count}: only checksums and written files were checked; --all checks each record")
     if result.errors:
         raise typer.Exit(CorruptState.exit_status)
 
@@ -298,11 +301,67 @@ def _run_verification(run: CheckRun, ticks: list[int] | None = None) -> Verifica
     return run.records.build_report(mismatches, ticks)
 
 
-def _print_verification_summary(result: Verification, errors: int, notes: int) -> None:
-    text = _join_counts(error=errors, note=notes)
-    counts = ((result.ticks, "tick"), (result.turns, "turn"), (result.files, "file"))
-    checked = ", ".join(format_count(number, noun) for number, noun in counts)
-    print_notice(f"{checked}: {text or 'all files match the journals'}")
-    if result.skimmed:
-        journal_count = format_count(result.skimmed, "older journal")
-        print_notice(f"{journal_count}: only checksums and written files were checked; --all checks each record")
+@with_parameters_of(FINDINGS)
+def findings(
+    context: CommandContext,
+    check: Annotated[bool, option("--check", "Exit with 1 when there are findings, for monitoring.")] = False,
+    limit: Limit = None,
+    **values: Any,
+) -> None:
+    """Show problems in agent behaviour: loops, dropped requests, false claims.
+
+    Rules over journals and outboxes produce the findings; no model is called and nothing is written.
+    docs/TROUBLESHOOTING.md explains each kind. "findings" in config/org.json sets the thresholds and turns kinds off.
+
+    \b
+    Examples:
+      lemming findings
+      lemming findings editor --kind repeats
+      lemming findings --ticks 100..200 --json | jq -r '.kind + " " + .text'
+      lemming findings --check || mail -s "lemmings" me
+    """
+    result = FINDINGS.load(context.org, values)
+    for finding in context.limit_rows(result.rows, limit):
+        report_problem(context, finding, "finding", CHECKS_BY_KIND[finding.kind])
+    context.print_screen(FINDINGS, replace(result, rows=()))
+    raise typer.Exit(1 if check and result.rows else 0)
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+
+def report_problem(
+    context: CommandContext, problem: Problem, form: str, check: Check | None = None, label: str = ""
+) -> None:
+    """Print a problem found by a check; with --json, as an object with the check's `label`.
+
+    `form`: the form in `SELECTIONS` of `lemming.queries.checks.check_registry`, or "issue" for `lemming status`.
+    """
+    kind = "problem" if form == "problem" else "finding"
+    if form in ("mismatch", "finding") and not problem.kind:  # an error that ended the check
+        form = "problem"
+    row = CheckedRow(check, problem)
+    facts = DOCTOR.to_json(row) if form == "level" else problem.as_json(form)
+    if context.print_as_json(kind, {**({"check": label} if label else {}), **facts}):
+        return
+    if form == "level":
+        context.print_lines(DOCTOR, [row])
+    elif form == "mismatch":
+        difference = style_text(problem.kind, "red" if problem.is_error else "yellow")
+        location = f"{'error' if problem.is_error else 'note'}: tick {problem.tick}: {difference}: {problem.file}"
+        print_data(f"{location}: {one_line(problem.message, 400)}")
+    elif form == "finding":
+        headline = style_text(check.title if check else problem.kind, "yellow")
+        print_data(f"{headline}  {', '.join(problem.agents)}  since tick {problem.tick}")
+        print_data(f"  {one_line(problem.message, 400)}")
+        print_data(style_text(f"  see  {one_line(' '.join(problem.evidence), 1000)}", "dim"))
+        print_data(f"  fix  {one_line(problem.hint, 400)}")
+    elif form == "issue":
+        print_notice(f"{style_text(problem.about, 'red', sys.stderr)}: {one_line(problem.message, 600)}")
+        if problem.hint:
+            print_notice(f"  fix: {one_line(problem.hint, 400)}")
+    else:
+        try:
+            print_problem(problem, context.org)
+        except NotAnOrg:
+            print_problem(problem, None)

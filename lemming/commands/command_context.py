@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from lemming.commands.command_session import CommandSession
+from lemming.commands.error_reporting import CommandSession, print_error, print_problem
 from lemming.commands.terminal import (
     one_line,
     output_mode,
@@ -79,8 +79,6 @@ class CommandContext:
 
     def print_screen(self, screen: Screen, result: ScreenResult, limit: int | None = None) -> None:
         """Print a declared list: problems, a table row or an object for each row, and notes."""
-        from lemming.commands.error_reporting import print_error, print_problem
-
         for problem in result.problems:
             if not self.print_as_json("problem", problem.as_json()):
                 print_problem(problem, self.org)

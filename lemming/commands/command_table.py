@@ -119,14 +119,14 @@ COMMANDS = {
 
 MODULES = {
     "answer": "requests:answer", "apply": "import_apply:apply", "cancel": "requests:cancel", "chat": "ask:chat",
-    "credits": "cost:app",
-    "deny": "approve:deny", "doctor": "check:doctor", "fork": "history:fork",
-    "import": "import_apply:app", "inbox": "mailboxes:inbox", "metrics": "events:metrics",
-    "outbox": "lemming.queries.screens.entries_screen:OUTBOX", "prune": "repair:prune",
-    "report": "dash:report", "restore": "backup:restore",
-    "rewind": "history:rewind", "run-forever": "run:run_forever", "run-once": "run:run_once",
-    "show": "history:show_tick", "unpause": "pause:unpause", "upgrade": "repair:upgrade",
-    "validate": "check:validate", "verify": "check:verify",
+    "credits": "cost:app", "deny": "approve:deny", "diff": "history:diff", "doctor": "check:doctor",
+    "findings": "check:findings", "fork": "history:fork", "import": "import_apply:app", "inbox": "lists:inbox",
+    "logs": "lists:logs", "metrics": "events:metrics", "outbox": "lemming.queries.screens.entries_screen:OUTBOX",
+    "prune": "repair:prune",
+    "replay": "rehearse:replay", "report": "dash:report", "restore": "backup:restore", "rewind": "history:rewind",
+    "run-forever": "run:run_forever", "run-once": "run:run_once", "say": "send:say", "schema": "export:schema",
+    "show": "history:show_tick", "unpause": "pause:unpause", "upgrade": "repair:upgrade", "validate": "check:validate",
+    "verify": "check:verify",
 }  # fmt: skip
 """Module and name of each command without a module of its own."""
 

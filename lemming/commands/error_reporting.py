@@ -15,6 +15,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from lemming.commands import terminal
-from lemming.commands.command_session import CommandSession
 from lemming.commands.terminal import OutputClosed, Style, print_warning
 from lemming.kernel.base.errors import ConfigError, DiskError, LemmingError, UsageError
 from lemming.kernel.base.jsontext import closest_match, did_you_mean
@@ -39,6 +39,21 @@ DEBUG_ENV = "LEMMING_DEBUG"
 _COLOURS: dict[str, Style] = {"error": "red", "warning": "yellow"}
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:{}\[\]]+|.')
 _SOURCE_WIDTH = 100
+
+
+@dataclass
+class CommandSession:
+    """State of the running command, before its module is loaded.
+
+    `root`: the folder typed for the organisation. `base`: the organisation's folder, once looked up by a
+    command. `command`: the typed command. `typed_within`: the first word after the command, and known words
+    there with suggestions.
+    """
+
+    root: str | None = None
+    base: Path | None = None
+    command: str = "lemming"
+    typed_within: tuple[str, Mapping[str, str]] | None = None
 
 
 def run_guarded(run: Callable[[], int], session: CommandSession, *, as_json: bool) -> int:

@@ -1,18 +1,19 @@
-"""`lemming export`: agents and traces in the formats of other programs."""
+"""`lemming export`: agents, traces and schemas in the formats of other programs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from lemming.commands.command_context import CommandContext, make_command_group, option
+from lemming.commands.command_context import CommandContext, argument, make_command_group, option
 from lemming.commands.events import Follow, Ticks, select_journals
 from lemming.commands.terminal import (
     format_count,
     one_line,
     print_json,
     print_notice,
+    print_pretty_json,
     print_raw_json,
     print_text,
     print_warning,
@@ -23,6 +24,7 @@ from lemming.kernel.base.errors import NotSent, UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo
 from lemming.libraries.output_files import create_output
+from lemming.queries.format_schemas import get_schema
 
 if TYPE_CHECKING:
     from lemming.telemetry.otlp import Collector
@@ -144,3 +146,26 @@ def _send(collector: Collector, request: dict[str, Any], tick: int, url: str) ->
 
 def _print_warning(text: str) -> None:
     print_warning(one_line(text, 400))
+
+
+FormatName = Literal[
+    "resume", "outbox", "memory", "store", "mark", "models", "org", "credits", "calendar", "mcp", "mcp_lock",
+    "tick", "plan", "eval", "until", "reply", "journal", "output",
+]  # fmt: skip
+
+
+def schema(context: CommandContext, name: Annotated[FormatName, argument("FORMAT", "Name of the format.")]) -> None:
+    """Print the JSON Schema of a file format.
+
+    FORMAT is one of resume, outbox, memory, store, mark, models, org, credits, calendar, mcp, mcp_lock, tick,
+    plan, eval, until (the goal of a request), reply (a model's reply), journal (a journal line) and output (an
+    output line of read-only commands with --json). With --json, the schema is printed on one line.
+
+    \b
+    Example:
+      lemming export schema resume > resume.schema.json
+    """
+    document = get_schema({"output": "shown", "reply": "turn"}.get(name, name))
+    if context.as_json:
+        print_raw_json(document)
+    print_pretty_json(document)

@@ -1,15 +1,25 @@
-"""`lemming rehearse`: the effects of a change on recorded ticks."""
+"""`lemming rehearse` and `lemming replay`: recorded ticks again, with a change or exactly as they were."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lemming.commands.command_context import BudgetUsd, CommandContext, Settings, SideEffects, Trust, option
-from lemming.commands.diff import print_entry_difference, print_file_change
+from lemming.commands.command_context import (
+    BudgetUsd,
+    CommandContext,
+    Quiet,
+    Settings,
+    SideEffects,
+    Trust,
+    argument,
+    option,
+)
+from lemming.commands.history import print_entry_difference, print_file_change
 from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import (
     format_count,
@@ -17,19 +27,29 @@ from lemming.commands.terminal import (
     print_data,
     print_json,
     print_notice,
+    print_text,
     print_truncated,
     print_warning,
 )
-from lemming.commands.trust import require_workspace_trust
+from lemming.commands.trust import load_settings, require_workspace_trust
 from lemming.evals.rehearsal.rehearsal import RehearsalOptions, RehearsalResult, find_recorded_span
 from lemming.evals.rehearsal.rehearsal import rehearse as run_rehearsal
 from lemming.evals.rehearsal.rehearsal_runtime import describe_skipped_calls
 from lemming.journal_tools.fork import SettingOverride
-from lemming.journal_tools.tick_ranges import parse_tick_range
+from lemming.journal_tools.replay.replay_runtime import ReplayMismatch
+from lemming.journal_tools.replay.tick_replay import ReplayResult, list_replayable_ticks, replay_into
+from lemming.journal_tools.replay.tick_replay import replay_ticks as replay_in_place
+from lemming.journal_tools.tick_ranges import list_journals, parse_tick_range
+from lemming.journal_tools.verify.state_root import compute_file_digests, compute_state_root
 from lemming.kernel.access.code_guard import allow_code
+from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capability_table import provided
 
 _LAST_TICK_BOUND = 10**12
+_MAX_FILES_NAMED = 5
 
 
 def rehearse(
@@ -163,3 +183,80 @@ def _print_dry_run(rehearsal: RehearsalResult) -> None:
         subject = "the differing prompts cost" if spending is rehearsal.spending else f"all {number} would cost"
         print_notice(f"{subject} at most {dollars}")
     print_notice("dry run: no model was called")
+
+
+# --- replay ---------------------------------------------------------------------------------------
+
+
+def replay(
+    context: CommandContext,
+    ticks: Annotated[
+        str | None, argument("TICKS", "Ticks to replay: 7 or 3..9. Default: all. With --into: replay up to this tick.")
+    ] = None,
+    into: Annotated[Path | None, option("--into DIR", "Replay the whole organisation in a new folder.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Replay recorded ticks and compare the results; stop at the first difference and print a diff.
+
+    No model is called and no tool runs: an answer missing from the journals is an error. Without --into,
+    every turn is recomputed from its record, and nothing is written. With --into, a copy of the initial
+    organisation runs from the first journal on in an empty folder, and every plan, prompt and file is
+    compared; later edits by hand show as differences. At the end, the state root of the copy is printed.
+
+    Exit status 1: there is a difference.
+
+    \b
+    Examples:
+      lemming replay
+      lemming replay 3..9
+      lemming replay --into /tmp/again
+    """
+    base = context.org
+    selected_ticks = list_journals(base, ticks)
+    try:
+        if into is None:
+            _import_plugins(base)
+            _print_replay(replay_in_place(base, selected_ticks))
+        else:
+            rerun_ticks = list_replayable_ticks(base, selected_ticks[-1] if selected_ticks else None)
+            _print_replay(replay_into(base, into, rerun_ticks))
+            _print_state_root(base, into)
+    except ReplayMismatch as difference:
+        if difference.diff:
+            print_text(difference.diff)
+        raise
+
+
+def _import_plugins(base: OrgPath) -> None:
+    """Import the plugins if an agent uses one of their strategies or capabilities."""
+    survey = survey_agents(base)
+    strategies = {agent.turn.strategy for agent in survey.agents.values()}
+    if (
+        not strategies <= {None, *provided("strategies")}
+        or survey.has_plugin_capabilities
+        or load_config(base).org.capabilities
+    ):
+        load_settings(base)
+
+
+def _print_replay(replayed: Iterator[ReplayResult]) -> None:
+    ticks = turns = 0
+    for replayed_tick in replayed:
+        ticks, turns = ticks + 1, turns + replayed_tick.turns
+        print_json("tick_replayed", vars(replayed_tick))
+        if replayed_tick.not_repeatable:
+            names = ", ".join(replayed_tick.not_repeatable)
+            print_notice(f"tick {replayed_tick.tick}: not compared: {names} (the engine or the disk ended that turn)")
+    print_notice(f"{format_count(ticks, 'tick')}, {format_count(turns, 'turn')}: all results are the same")
+
+
+def _print_state_root(base: OrgPath, into: Path) -> None:
+    replayed, original = compute_file_digests(into), compute_file_digests(base)
+    root, original_root = compute_state_root(replayed), compute_state_root(original)
+    differing = sorted(file for file in {*replayed, *original} if replayed.get(file) != original.get(file))
+    print_json("state_root", {"root": root, "original": original_root, "differing": differing})
+    print_data(root)
+    if differing:
+        suffix = f" and {len(differing) - _MAX_FILES_NAMED} more" if len(differing) > _MAX_FILES_NAMED else ""
+        file_list = ", ".join(differing[:_MAX_FILES_NAMED])
+        print_warning(f"the organisation has the state root {original_root}; different files: {file_list}{suffix}")

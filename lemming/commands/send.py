@@ -1,4 +1,4 @@
-"""`lemming send`: send a message as a person, as an entry in the outbox of the person's agent."""
+"""`lemming send` and `lemming say`: messages of a person, as entries in the outbox of the person's agent."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lemming.commands.command_context import (
+    AgentName,
+    AsPerson,
     CommandContext,
     argument,
     find_agent,
+    find_running_engine,
     join_text_argument,
     option,
     parse_json_object,
@@ -31,7 +34,10 @@ from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.everyday_times import format_moment, format_remaining_time, parse_moment
 from lemming.libraries.outbox_files import write_person_entry
+from lemming.obligations.current_requests import load_requests
+from lemming.obligations.request_entries import choose_person, write_urgent_message
 from lemming.queries.next_turn import find_next_turn
+from lemming.queries.views.tick_summaries import find_working_turns
 
 _PAYLOAD_LIMIT_BYTES = ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 _MAX_READERS_NAMED = 5
@@ -249,3 +255,32 @@ def _has_inbox(agent: Agent, config: Config) -> bool:
 def _format_readers(readers: list[str]) -> str:
     suffix = f" and {len(readers) - _MAX_READERS_NAMED} more" if len(readers) > _MAX_READERS_NAMED else ""
     return f"{', '.join(readers[:_MAX_READERS_NAMED])}{suffix}"
+
+
+def say(
+    context: CommandContext,
+    agent: AgentName,
+    text: Annotated[list[str] | None, argument("TEXT", 'The message; "-" reads standard input.')] = None,
+    person: AsPerson = None,
+) -> None:
+    """Tell an agent something at once, even while it works.
+
+    A running turn shows the message to the model with its next question. If no further question follows, or
+    no turn is running, the agent's next turn shows it. It is an ordinary message with `"urgent": true`.
+
+    \b
+    Examples:
+      lemming say editor "Stop after the first page, please."
+      git diff | lemming say coder -
+    """
+    base = context.org
+    message = join_text_argument(text)  # may wait for standard input, while ticks go by
+    if not message:
+        raise UsageError("the message is empty", hint=f'write lemming say {agent} "some text"')
+    snapshot = load_requests(base)
+    entry = write_urgent_message(base, snapshot, agent, message, person=choose_person(snapshot, person))
+    context.print_entry(entry)
+    if find_running_engine(base) and agent in find_working_turns(base, load_tick(base)):
+        print_notice(f"{agent} is working: its next step shows it, or else its next turn")
+    else:
+        print_notice(f"the next turn of {agent} shows it")

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from lemming.commands.check import report_problem
 from lemming.commands.command_context import CommandContext, describe_engine, option, parse_seconds
-from lemming.commands.problem_output import report_problem
 from lemming.commands.terminal import (
     describe_totals,
     format_count,

@@ -192,8 +192,8 @@ def _build_resumes(
             raise ConfigError("an agent must be a text or an object", where=location, hint='write "does: ..."')
         shorthand: Json = {"does": entry} if isinstance(entry, str) else dict(entry)
         handoff_authors = [person for receiver, person in handoff_readers if receiver == name]
-        others = [*team_members[name], *callers[name], *handoff_authors]
-        authors = [*dict.fromkeys([*_to_list(shorthand.get("read")), *others])]
+        contact_names = [*team_members[name], *callers[name], *handoff_authors]
+        authors = [*dict.fromkeys([*_to_list(shorthand.get("read")), *contact_names])]
         if authors and "*" not in authors:
             shorthand["read"] = authors
         is_only_judge = name in judges and not shorthand.keys() & {"read", "every", "plan"}

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from terminal import Lemming, start
 
-from lemming.commands.command_session import CommandSession
-from lemming.commands.error_reporting import run_guarded
+from lemming.commands.error_reporting import CommandSession, run_guarded
 from lemming.commands.terminal import OutputClosed
 from lemming.kernel.base.errors import CorruptState, DiskError, LemmingError, OrgBusy
 from lemming.kernel.files import fs
