@@ -20,7 +20,7 @@ import lemming.cli
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(
     ["lemming.cli", "lemming.engine", "lemming.errors", "lemming.testing", "lemming.journal_tools.verify.state_root"]
-    + ["lemming.kernel.tick.agent_turns"]
+    + ["lemming.operations.turns.agent_turns"]
     + [f"lemming.commands.{name}" for name in ("run", "check", "status", "replay")]
     + [f"lemming.{name}" for name in sorted(MODULES) if name.startswith(("capabilities.", "facts.", "llm."))]
     + ["importlib.metadata", "pydantic.fields", "pydantic.type_adapter", "pydantic.types"]

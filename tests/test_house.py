@@ -169,7 +169,7 @@ EDGES = {
     "commands/error_reporting.py": 1,
     "dashboard/live_state.py": 1,
     "kernel/base/blocking_deadline.py": 1,
-    "kernel/tick/executors/parallel_turns.py": 1,
+    "operations/turns/parallel_turns.py": 1,
     "engine.py": 1,  # what somebody's own observer does
     "kernel/tick/parallel_calls.py": 1,  # the edge of a thread: raised by who waits for it
     "libraries/sandbox/sandbox_launcher.py": 1,

@@ -36,10 +36,10 @@ OF_THE_PROCESS = {
     ("kernel/plugins/plugin_registry.py", "_installed"): "as _registrations",
     ("kernel/plugins/plugin_registry.py", "_offered"): "made of _registrations",
     (
-        "kernel/tick/executors/parallel_turns.py",
+        "operations/turns/parallel_turns.py",
         "_blocks",
     ): "how many ticks are under way: the interpreter has one garbage collector",
-    ("kernel/tick/executors/parallel_turns.py", "_saved_threshold"): "how it was set before them",
+    ("operations/turns/parallel_turns.py", "_saved_threshold"): "how it was set before them",
     ("libraries/concurrency/async_calls.py", "_current"): "the loop on which the clients of SDKs live",
     (
         "capabilities/embedded_models/llama_provider.py",

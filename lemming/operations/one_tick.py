@@ -46,6 +46,7 @@ from lemming.operations.next_tick import (
     summarize_progress,
 )
 from lemming.operations.tick_tools import apply_server_scan, find_unknown_tools
+from lemming.operations.turns.idle_agents import find_quiet_reports
 
 RESERVED_BYTES = 1 << 20  # of room on the disk, before anything is paid for
 
@@ -73,7 +74,7 @@ def run_one_tick(runtime: Runtime, tick: int, journalled: list[int], *, advance:
     snapshot = _take_snapshot(runtime, config, tick, journalled, records)
     _announce_tick(runtime, snapshot, records)
 
-    quiet = None if is_begun else snapshot.quiet_reports()
+    quiet = None if is_begun else find_quiet_reports(snapshot)
     if quiet is not None and runtime.can_be_quiet(config, journalled):  # no turns: only the counter moves on
         report = _end_quiet_tick(runtime, snapshot, quiet, began, advance=advance)
     else:
@@ -93,9 +94,9 @@ def _run_with_journal(
 ) -> TickReport:
     """Run steps 4 to 8 of a tick that has turns."""
     # Imported here: all that a turn needs, which a tick without turns does not pay for.
-    from lemming.kernel.tick.agent_turns import take_turns
     from lemming.kernel.tick.running_tick import Tick
     from lemming.operations.retention import remove_expired
+    from lemming.operations.turns.agent_turns import take_turns
 
     config, tick = snapshot.config, snapshot.tick
     # 4. Open the journal. Its first record is the plan, so an interrupted tick keeps its agents and order.

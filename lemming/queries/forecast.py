@@ -21,18 +21,18 @@ from lemming.kernel.org.schedule import fire_point, sort_by_fire_point
 from lemming.kernel.tick.firing_plan import TickPlan, make_plan
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses
-from lemming.kernel.tick.turn_dependencies import (
+from lemming.kernel.tools import get_toolset
+from lemming.kernel.turn.descriptions import OrgQuery, TickView, UpcomingEvent
+from lemming.kernel.turn.guards import SharedResource
+from lemming.kernel.turn.preparation_chain import active_capabilities
+from lemming.operations.clock_schedules import iter_upcoming
+from lemming.operations.turns.turn_dependencies import (
     TurnDependencies,
     TurnWaits,
     find_implicit_reads,
     find_waits,
     paths_overlap,
 )
-from lemming.kernel.tools import get_toolset
-from lemming.kernel.turn.descriptions import OrgQuery, TickView, UpcomingEvent
-from lemming.kernel.turn.guards import SharedResource
-from lemming.kernel.turn.preparation_chain import active_capabilities
-from lemming.operations.clock_schedules import iter_upcoming
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.tick_preview import TickPreview, preview_tick
 

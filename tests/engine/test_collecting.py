@@ -10,7 +10,7 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
-from lemming.kernel.tick.executors.parallel_turns import RARE, reduce_collections
+from lemming.operations.turns.parallel_turns import RARE, reduce_collections
 from lemming.testing import make_org, resume
 
 

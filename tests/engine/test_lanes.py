@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lemming.kernel.tick.executors.lanes import Lane, ReadyTurns
+from lemming.operations.turns.lanes import Lane, ReadyTurns
 
 ORDER = ["slow-1", "slow-2", "slow-3", "quick-1", "quick-2"]
 ROOM = {"slow": 1, "quick": 2}

@@ -10,8 +10,7 @@ from queue import SimpleQueue
 
 from patience import PATIENCE_S
 
-from lemming.kernel.tick.executors.thread_pool import Pool
-from lemming.kernel.tick.executors.turn_lock import TurnLock
+from lemming.kernel.tick.threads import Pool, TurnLock
 
 
 def test_a_thread_that_is_done_is_used_again() -> None:

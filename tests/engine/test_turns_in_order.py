@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from lemming.kernel.tick.executors.parallel_turns import TurnProgress, run_turns
-from lemming.kernel.tick.executors.turn_lock import TurnLock
-from lemming.kernel.tick.turn_dependencies import TurnWaits
+from lemming.kernel.tick.threads import TurnLock
+from lemming.operations.turns.parallel_turns import TurnProgress, run_turns
+from lemming.operations.turns.turn_dependencies import TurnWaits
 
 NAMES = [f"w{number}" for number in range(8)]
 

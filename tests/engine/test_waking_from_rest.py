@@ -20,8 +20,8 @@ from lemming.kernel.files.stat_cache import FINE_GRANULE_NS, open_folder
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.idle_agents import IdleCache
 from lemming.libraries.outbox_files import write_person_entry
+from lemming.operations.turns.idle_agents import IdleCache
 from lemming.testing import make_org, resume, say
 
 pytestmark = pytest.mark.usefixtures("stamps")

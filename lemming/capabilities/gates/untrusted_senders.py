@@ -18,9 +18,9 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.name_patterns import is_any_match
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tick.turn_dependencies import compute_footprint, paths_overlap
 from lemming.kernel.tools import Tool, get_toolset
 from lemming.kernel.tools.toolset import Toolset
+from lemming.operations.turns.turn_dependencies import compute_footprint, paths_overlap
 
 OUTSIDE_TOOLS = ("mcp.*", "http_*")
 """Tools that return untrusted text unless the settings say otherwise."""

@@ -10,7 +10,7 @@ agent's paths, and no model that `config/models.json` does not name for the agen
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -54,12 +54,11 @@ from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.state_merge import join_outcome
 from lemming.kernel.tick.turn_commits import Commits
-from lemming.kernel.tick.turn_dependencies import (
-    find_shared_resources,
-)
 from lemming.kernel.tick.validation.checks import TurnSubject, find_check
 from lemming.kernel.tools import get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.turn.descriptions import OrgQuery
+from lemming.kernel.turn.guards import SharedResource
 from lemming.kernel.turn.interceptor_chain import starting_capabilities
 from lemming.kernel.turn.preparation_chain import active_capabilities
 from lemming.kernel.turn.turn_hooks import Capability
@@ -247,8 +246,12 @@ class Tick:
     @cached_property
     def has_limits(self) -> bool:
         """True if turns share resources besides files, such as limits on spending."""
-        resources = find_shared_resources(self.snapshot, self.snapshot.survey.agents, self.active_capabilities)
-        return any(not resource.ordered for resource in resources)
+        return any(not resource.ordered for resource in self.find_shared_resources(self.snapshot.survey.agents))
+
+    def find_shared_resources(self, agents: Mapping[str, Agent]) -> list[SharedResource]:
+        """Return the resources besides files that turns of these agents share."""
+        query = OrgQuery(SharedResource, self.snapshot.org, agents, self.snapshot.config)
+        return [resource for capability in self.active_capabilities for resource in query.ask(capability)]
 
     @cached_property
     def scope(self) -> TickScope:

@@ -14,12 +14,10 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import retry_while_saving
-from lemming.kernel.files.stat_cache import open_folder
 from lemming.kernel.journal.turn_report import TurnReason, TurnReport
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.clock_reading import later_reading, next_reading
-from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.firing_plan import PauseCheck, TickPlan, make_plan
 from lemming.kernel.tick.tick_hooks import (
     CapabilityUse,
@@ -36,7 +34,6 @@ from lemming.kernel.tools.toolset import Toolset
 
 if TYPE_CHECKING:
     from lemming.kernel.inboxes.visibility import MailView
-    from lemming.kernel.tick.idle_agents import IdleCache
     from lemming.kernel.turn.descriptions import TickView
     from lemming.kernel.turn.turn_inputs import GatheredInputs
     from lemming.kernel.turn.wake_check import FurtherTurn
@@ -187,58 +184,6 @@ class Snapshot:
         from lemming.kernel.turn.turn_inputs import turn_reason
 
         return turn_reason(self, self.agent(name), self.survey.digests[name])
-
-    def quiet_reports(self) -> Sequence[TurnReport] | None:
-        """Return the skip report of each due agent, or None if a turn or a journal is needed.
-
-        A tick run immediately for pending work always needs a journal.
-        """
-        if self.plan.at_once:
-            return None
-        if not self.plan.order:
-            return []
-        if self.plan.chosen:
-            return None
-        reports = isolate(lambda: self._quiet_reports(self.plan.order))
-        return None if isinstance(reports, Exception) else reports  # a failing turn needs a journal
-
-    @cached_property
-    def idle_cache(self) -> IdleCache:
-        """The cache of agents without news, under the same resumes and settings."""
-        from lemming.kernel.tick.idle_agents import IdleCache
-
-        return self.org.get_cache(IdleCache).for_settings(self.survey, self.config, self.tick)
-
-    def _quiet_reports(self, order: list[str]) -> Sequence[TurnReport] | None:
-        from lemming.kernel.tick.idle_agents import has_open_sub_requests
-
-        idle_cache = self.idle_cache
-        if any(not has_open_sub_requests(self.org, name) for name in idle_cache.always_active.intersection(order)):
-            return None
-        with open_folder(f"{self.base}/.") as root:
-            if reports := idle_cache.get_reports(order, root):
-                return reports
-            reports = []
-            for name in order:
-                report = idle_cache.get_report(name, self.mail, root) or self._idle_report(name, idle_cache, root)
-                if report is None:
-                    return None
-                reports.append(report)
-            idle_cache.store_all(order, reports, self.mail, root)
-        return reports
-
-    def _idle_report(self, name: str, idle_cache: IdleCache, root: int) -> TurnReport | None:
-        from lemming.kernel.turn.turn_inputs import skip_reason
-
-        agent, digest = self.survey.agents[name], self.survey.digests[name]
-        # Before the files are read: a change during the reading then differs from these states.
-        path_states = idle_cache.capture_states(name, root)
-        reason = skip_reason(self, agent, digest)
-        if reason is None:
-            return None
-        report = reason.to_report(name)
-        idle_cache.store(report, path_states, self.mail)
-        return report
 
 
 def _entry_order(survey: Survey, config: Config, persons: Sequence[str]) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Concurrent turns of an agent: check the preconditions and merge the states. Pure.
+"""Merge the states of an agent's concurrent turns. Pure.
 
 Each turn starts from the inputs of the agent's first turn in the tick. Writes happen in the order of the turn
 numbers, once all turns have their answers. The turns may therefore run in any order or concurrently.
@@ -6,73 +6,18 @@ numbers, once all turns have their answers. The turns may therefore run in any o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.write_offs import WriteOff
-from lemming.kernel.llm.call_cost import to_decimal
-from lemming.kernel.plugins.capability_table import NO_MODELS
-from lemming.kernel.tools import EngineTool, Tool
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 
-HARMLESS = frozenset({"requests", "answers"})
-"""Capabilities that may have inputs in concurrent turns: no turn changes these inputs for the next."""
-REPLACES_A_MEMORY = "memory_write"
 _COUNTS = ("turns", "unpriced_calls", "input_tokens", "output_tokens", "failed")
 _AMOUNTS = ("credits", "passed_on")
-
-
-class TurnRow(NamedTuple):
-    """Turns to run concurrently in any order, and a final step after all of them."""
-
-    turns: Sequence[Callable[[], None]]
-    finish: Callable[[], None]
-
-
-def can_run_concurrently(inputs: TurnInputs, tools: Iterable[Tool], max_turns: int) -> bool:
-    """Return True if an agent's turns of a tick cannot affect each other.
-
-    Required: only tools that read, or the tool that replaces a memory; no gate, approval, judge, trust or
-    window; a request without a budget; no wake-up by files; and enough credits for any cost of `max_turns`
-    turns.
-    """
-    if inputs.task is None or inputs.task.has_budget:  # spending by sub-requests counts against it too
-        return False
-    if inputs.fingerprint is not None or inputs.agent.turn.strategy:
-        return False
-    if inputs.model.provider in NO_MODELS or not inputs.given.keys() <= HARMLESS:
-        return False
-    if any(not isinstance(tool, EngineTool) or not _is_read_only(tool) for tool in tools):
-        return False
-    return inputs.allocation.max_credits is None or _can_afford(inputs, max_turns)
-
-
-def _is_read_only(tool: Tool) -> bool:
-    return tool.tool_class == "read" or tool.name == REPLACES_A_MEMORY
-
-
-def _can_afford(inputs: TurnInputs, max_turns: int) -> bool:
-    """Return True if the remaining credits cover all calls of `max_turns` turns."""
-    entry, limit = inputs.model, inputs.allocation.max_credits
-    if entry.per_1k_input_tokens or entry.per_1k_output_tokens or inputs.agent.model.fallback:
-        return False  # the cost is known only after the call
-    calls = max_turns * inputs.max_steps * (1 + inputs.repairs)
-    return limit is not None and to_decimal(inputs.state.consumed_credits) + calls * to_decimal(
-        entry.per_call
-    ) <= to_decimal(limit)
-
-
-def to_further_state(state: AgentState, request: str) -> AgentState:
-    """Return the start state for the further turns of a row, without content shown to one turn only.
-
-    `request`: the request of the first turn, so an older inbox entry ends the row.
-    """
-    return replace(state, results=(), in_vain={}, expired_unread=0, serving=request or state.serving)
 
 
 def join_outcome(inputs: TurnInputs, outcome: TurnOutcome, current: AgentState) -> TurnOutcome:

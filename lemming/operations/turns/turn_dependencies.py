@@ -25,13 +25,14 @@ from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.error_boundary import isolate
+from lemming.kernel.tick.running_tick import Tick
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.tick_hooks import get_capability_uses
 from lemming.kernel.tools import Places
 from lemming.kernel.tools.toolset import Toolset
-from lemming.kernel.turn.descriptions import OptionalReadPath, OrgQuery, ReadPath
+from lemming.kernel.turn.descriptions import OptionalReadPath, ReadPath
 from lemming.kernel.turn.guards import SharedResource
-from lemming.kernel.turn.turn_hooks import Capability
+from lemming.operations.turns.idle_agents import find_idle_cache
 
 NO_FILES: Mapping[str, str] = {}
 
@@ -306,22 +307,12 @@ class _FileWaits:
         return (self._users[other] for other in (*parents, path, *self._descendants[path]))
 
 
-def build_dependencies(
-    snapshot: Snapshot, agents: Mapping[str, Agent], capabilities: Sequence[Capability]
-) -> TurnDependencies:
+def build_dependencies(tick: Tick, agents: Mapping[str, Agent]) -> TurnDependencies:
     """Return the dependencies between the turns of a tick, from the capabilities in use."""
-    settings = snapshot.config.org
-    shared = find_shared_resources(snapshot, agents, capabilities)
+    snapshot = tick.snapshot
     implicit_reads = find_implicit_reads(snapshot.org, snapshot.survey, snapshot.config)
-    return TurnDependencies(agents, settings, snapshot.toolset, snapshot.org, implicit_reads, shared)
-
-
-def find_shared_resources(
-    snapshot: Snapshot, agents: Mapping[str, Agent], capabilities: Sequence[Capability]
-) -> list[SharedResource]:
-    """Return the resources besides files that turns of these agents share."""
-    query = OrgQuery(SharedResource, snapshot.org, agents, snapshot.config)
-    return [resource for capability in capabilities for resource in query.ask(capability)]
+    shared = tick.find_shared_resources(agents)
+    return TurnDependencies(agents, snapshot.config.org, snapshot.toolset, snapshot.org, implicit_reads, shared)
 
 
 def skip_idle(
@@ -333,7 +324,7 @@ def skip_idle(
     affect it. A turn already started does not qualify. `root` is a descriptor of the organisation's open
     folder.
     """
-    order, idle_cache = snapshot.plan.order, snapshot.idle_cache
+    order, idle_cache = snapshot.plan.order, snapshot.get_cache(find_idle_cache)
     reports = {
         name: report
         for name in order

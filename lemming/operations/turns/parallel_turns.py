@@ -5,18 +5,25 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
-from lemming.kernel.tick.executors.lanes import Item, Lane, ReadyTurns
-from lemming.kernel.tick.executors.thread_pool import get_pool
-from lemming.kernel.tick.executors.turn_lock import TurnLock
-from lemming.kernel.tick.state_merge import TurnRow
-from lemming.kernel.tick.turn_dependencies import TurnWaits
+from lemming.kernel.tick.threads import TurnLock, get_pool
 from lemming.kernel.turn.guards import CallBatcher
+from lemming.operations.turns.lanes import Item, Lane, ReadyTurns
+from lemming.operations.turns.turn_dependencies import TurnWaits
+
+
+class TurnRow(NamedTuple):
+    """Turns to run concurrently in any order, and a final step after all of them."""
+
+    turns: Sequence[Callable[[], None]]
+    finish: Callable[[], None]
+
 
 Work = Callable[[str], TurnRow | None]
 HEARD_WITHIN_S = 0.5

@@ -1,13 +1,13 @@
 """Run the turns of a tick: for each agent, start, resume or skip up to one turn per request.
 
 Turns of an agent run in sequence, each from the state the previous turn left. Turns without a connection run
-concurrently, all from the inputs of the first turn (`tick.state_merge`).
+concurrently, all from the inputs of the first turn (`lemming.kernel.tick.state_merge`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lemming.kernel.agents import Agent
@@ -25,15 +25,22 @@ from lemming.kernel.journal.journal_records import (
 )
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import TurnReason
+from lemming.kernel.llm.call_cost import to_decimal
+from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.tick.error_boundary import EngineStopped, isolate, to_skip_reason
-from lemming.kernel.tick.executors.lanes import make_lane_lookup
-from lemming.kernel.tick.executors.parallel_turns import TurnProgress, reduce_collections, run_turns
 from lemming.kernel.tick.running_tick import NO_LONGER_ALLOWED, Tick, find_refused_paths, restore_inputs, resume_blocker
-from lemming.kernel.tick.state_merge import TurnRow, can_run_concurrently, to_further_state
-from lemming.kernel.tick.turn_dependencies import TurnWaits, build_dependencies, find_waits, skip_idle
+from lemming.kernel.tools import EngineTool, Tool
 from lemming.kernel.turn.turn_inputs import GatheredInputs, begin_turn, from_record
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 from lemming.kernel.turn.wake_check import FurtherTurn
+from lemming.operations.turns.idle_agents import find_idle_cache
+from lemming.operations.turns.lanes import make_lane_lookup
+from lemming.operations.turns.parallel_turns import TurnProgress, TurnRow, reduce_collections, run_turns
+from lemming.operations.turns.turn_dependencies import TurnWaits, build_dependencies, find_waits, skip_idle
+
+HARMLESS = frozenset({"requests", "answers"})
+"""Capabilities that may have inputs in concurrent turns: no turn changes these inputs for the next."""
+REPLACES_A_MEMORY = "memory_write"
 
 
 def take_turns(tick: Tick) -> None:
@@ -53,7 +60,7 @@ def take_turns(tick: Tick) -> None:
     with commits.log, open_folder(f"{runtime.base}/.") as tick.root, reduce_collections():
         # In series each turn sees the writes of the turns before it: no waits are needed.
         if max_parallel > 1:
-            dependencies = build_dependencies(snapshot, _turn_agents(tick), tick.active_capabilities)
+            dependencies = build_dependencies(tick, _turn_agents(tick))
             if not (snapshot.plan.at_once or snapshot.plan.chosen or runtime.stop.is_set()):
                 started = {record.agent_name for record in tick.journal.records}
                 idle = skip_idle(snapshot, started, tick.root, dependencies)
@@ -199,7 +206,7 @@ class AgentTurns:
         if agent is None or agent.turn.requests == 1 or self._tick.has_limits:
             return False
         tools = self._snapshot.toolset.allowed_tools(agent, self._snapshot.config.org).values()
-        return can_run_concurrently(inputs, tools, agent.turn.requests)
+        return _can_run_concurrently(inputs, tools, agent.turn.requests)
 
     def _start_row(self, first: _StartedTurn) -> TurnRow | None:
         """Start the turns that run concurrently with the first; return None for a single or ordered turn."""
@@ -208,7 +215,7 @@ class AgentTurns:
         if first.request is None or not (is_recorded or can_begin):
             return None
         row, self._served_requests, self._can_begin = [first], frozenset({first.request}), False
-        state = to_further_state(first.inputs.state, first.request)
+        state = _to_further_state(first.inputs.state, first.request)
         for turn in range(1, TURNS_PER_TICK):
             started, _ = self._find_records(turn)
             next_start = self._start_turn(turn, started) if started else None
@@ -241,12 +248,13 @@ class AgentTurns:
         """Start the agent's first turn and return its inputs, or record the reason for skipping the turn."""
         snapshot, name, path_states, plan = self._snapshot, self._name, None, self._snapshot.plan
         root, commits = self._tick.root, self._commits
-        if name in snapshot.idle_cache.news_driven and not (plan.at_once or plan.chosen):
-            if report := snapshot.idle_cache.get_report(name, snapshot.mail, root, commits.unwritten_paths):
+        idle_cache = snapshot.get_cache(find_idle_cache)
+        if name in idle_cache.news_driven and not (plan.at_once or plan.chosen):
+            if report := idle_cache.get_report(name, snapshot.mail, root, commits.unwritten_paths):
                 commits.record_end(TurnSkipped(report=report))
                 return None
             # Before anything is read: a change during the reading then differs from these states.
-            path_states = snapshot.idle_cache.capture_states(name, root)
+            path_states = idle_cache.capture_states(name, root)
         gathered = isolate(lambda: snapshot.gather_inputs(name, commits.unwritten_files))
         if isinstance(gathered, Exception):
             commits.record_end(TurnCommitted(report=to_skip_reason(gathered).to_report(name)))
@@ -254,7 +262,7 @@ class AgentTurns:
         if isinstance(gathered, TurnReason):
             report = gathered.to_report(name)
             if path_states:
-                snapshot.idle_cache.store(report, path_states, snapshot.mail)
+                idle_cache.store(report, path_states, snapshot.mail)
             commits.record_end(TurnSkipped(report=report))
             return None
         for problem in gathered.problems:
@@ -310,3 +318,42 @@ def _find_request(started: TurnStarted | None, ended: TurnEnded) -> str | None:
     if started is None:  # a further turn in a replay may have an end only
         return ended.report.request if ended.turn else None
     return started.task["request"] if started.task else None
+
+
+def _can_run_concurrently(inputs: TurnInputs, tools: Iterable[Tool], max_turns: int) -> bool:
+    """Return True if an agent's turns of a tick cannot affect each other.
+
+    Required: only tools that read, or the tool that replaces a memory; no gate, approval, judge, trust or
+    window; a request without a budget; no wake-up by files; and enough credits for any cost of `max_turns`
+    turns.
+    """
+    if inputs.task is None or inputs.task.has_budget:  # spending by sub-requests counts against it too
+        return False
+    if inputs.fingerprint is not None or inputs.agent.turn.strategy:
+        return False
+    if inputs.model.provider in NO_MODELS or not inputs.given.keys() <= HARMLESS:
+        return False
+    if not all(
+        isinstance(tool, EngineTool) and (tool.tool_class == "read" or tool.name == REPLACES_A_MEMORY) for tool in tools
+    ):
+        return False
+    return inputs.allocation.max_credits is None or _can_afford(inputs, max_turns)
+
+
+def _can_afford(inputs: TurnInputs, max_turns: int) -> bool:
+    """Return True if the remaining credits cover all calls of `max_turns` turns."""
+    entry, limit = inputs.model, inputs.allocation.max_credits
+    if entry.per_1k_input_tokens or entry.per_1k_output_tokens or inputs.agent.model.fallback:
+        return False  # the cost is known only after the call
+    calls = max_turns * inputs.max_steps * (1 + inputs.repairs)
+    return limit is not None and to_decimal(inputs.state.consumed_credits) + calls * to_decimal(
+        entry.per_call
+    ) <= to_decimal(limit)
+
+
+def _to_further_state(state: AgentState, request: str) -> AgentState:
+    """Return the start state for the further turns of a row, without content shown to one turn only.
+
+    `request`: the request of the first turn, so an older inbox entry ends the row.
+    """
+    return replace(state, results=(), in_vain={}, expired_unread=0, serving=request or state.serving)

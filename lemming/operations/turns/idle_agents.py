@@ -24,7 +24,7 @@ from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, ToolError
 from lemming.kernel.files import fs
-from lemming.kernel.files.stat_cache import PathState, capture_states, is_unchanged
+from lemming.kernel.files.stat_cache import PathState, capture_states, is_unchanged, open_folder
 from lemming.kernel.inboxes.entry_index import EntryNames
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.ledger import read_state
@@ -32,8 +32,11 @@ from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.capability_usage import resolve_credits, resolve_turn_policy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.error_boundary import isolate
+from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses
 from lemming.kernel.turn.descriptions import OrgQuery, ReadPath
+from lemming.kernel.turn.turn_inputs import skip_reason
 
 ORDERS_REMEMBERED = 16
 NEVER = sys.maxsize
@@ -202,7 +205,50 @@ def _news_driven(survey: Survey, config: Config) -> frozenset[str]:
     )
 
 
-def has_open_sub_requests(org: Organisation, name: str) -> bool:
+def find_idle_cache(snapshot: Snapshot) -> IdleCache:
+    """Return the cache of agents without news, under the resumes and settings of a snapshot."""
+    return snapshot.org.get_cache(IdleCache).for_settings(snapshot.survey, snapshot.config, snapshot.tick)
+
+
+def find_quiet_reports(snapshot: Snapshot) -> Sequence[TurnReport] | None:
+    """Return the skip report of each due agent, or None if a turn or a journal is needed.
+
+    A tick run immediately for pending work always needs a journal.
+    """
+    if snapshot.plan.at_once:
+        return None
+    if not snapshot.plan.order:
+        return []
+    if snapshot.plan.chosen:
+        return None
+    reports = isolate(lambda: _find_skip_reports(snapshot))
+    return None if isinstance(reports, Exception) else reports  # a failing turn needs a journal
+
+
+def _find_skip_reports(snapshot: Snapshot) -> Sequence[TurnReport] | None:
+    order, idle_cache = snapshot.plan.order, snapshot.get_cache(find_idle_cache)
+    if any(not _waits_for_answers(snapshot.org, name) for name in idle_cache.always_active.intersection(order)):
+        return None
+    with open_folder(f"{snapshot.base}/.") as root:
+        if reports := idle_cache.get_reports(order, root):
+            return reports
+        reports = []
+        for name in order:
+            report = idle_cache.get_report(name, snapshot.mail, root)
+            if report is None:
+                # Before the files are read: a change during the reading then differs from these states.
+                path_states = idle_cache.capture_states(name, root)
+                reason = skip_reason(snapshot, snapshot.survey.agents[name], snapshot.survey.digests[name])
+                if reason is None:
+                    return None
+                report = reason.to_report(name)
+                idle_cache.store(report, path_states, snapshot.mail)
+            reports.append(report)
+        idle_cache.store_all(order, reports, snapshot.mail, root)
+    return reports
+
+
+def _waits_for_answers(org: Organisation, name: str) -> bool:
     """Return True if an agent waits for answers to its sub-requests; the agent then takes turns for news
     only.
     """
