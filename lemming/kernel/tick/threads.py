@@ -1,4 +1,4 @@
-"""The threads of turns: a pool that keeps idle threads, and a lock that lets one thread work at a time.
+"""The threads of turns: a pool of idle threads, and a lock for one working thread at a time.
 
 Starting a thread costs as much as part of a turn.
 """

@@ -1,1 +1,1 @@
-"""The turns of a tick: which agents take none, which may run at the same time, and how each agent takes its turns."""
+"""The turns of a tick: idle agents, turns at the same time, and the turns of each agent."""
