@@ -16,9 +16,9 @@ WHERE_OTHERS_SPEAK = ("capabilities/", "commands/", "dashboard/")
 OURS = {
     "capabilities/channels/http_channel.py": "a moment of our own clock",
     "libraries/conditions/predicates.py": "a place of at most seven digits",
-    "capabilities/embedded_models/prefixes.py": "a count of llama.cpp in this process",
+    "capabilities/embedded_models/llama_provider.py": "a count of llama.cpp in this process",
     "read_model/tick_facts.py": "a count in our own journal",
-    "capabilities/plans/run_values.py": "a tick that the engine gave",
+    "capabilities/plans/step_requests.py": "a tick that the engine gave",
     "libraries/processes/process_tree.py": "fields of /proc",
     "capabilities/program_models/program_provider.py": "the status of a child",
     "kernel/obligations/request_payloads.py": "a fraction, bounded as it was read",

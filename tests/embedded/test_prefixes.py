@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S
 
-from lemming.capabilities.embedded_models.llama_provider import LocalProvider
-from lemming.capabilities.embedded_models.prefixes import PrefixCache
+from lemming.capabilities.embedded_models.llama_provider import LocalProvider, PrefixCache
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.org.model_entries import LOCAL_MODEL

@@ -12,7 +12,7 @@ import pytest
 from native_server import NativeServer, chat, messages
 
 from lemming.capabilities.embedded_models.llama_provider import LocalProvider
-from lemming.capabilities.hosted_models.schemas import is_strict, to_object_root, unwrap_reply
+from lemming.capabilities.hosted_models.native_formats import is_strict, to_object_root, unwrap_reply
 from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import LLMProvider, Request, make_provider
 from lemming.libraries.compatible_servers import KINDS, ModelServer

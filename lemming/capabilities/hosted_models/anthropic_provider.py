@@ -14,11 +14,12 @@ from lemming.capabilities.hosted_models.native_formats import (
     get_provider_state,
     group_tool_results,
     make_calls,
+    to_object_root,
+    unwrap_reply,
     with_images,
 )
 from lemming.capabilities.hosted_models.provider_http import split_system
 from lemming.capabilities.hosted_models.rate_headers import with_limit_wait
-from lemming.capabilities.hosted_models.schemas import to_object_root, unwrap_reply
 from lemming.capabilities.hosted_models.sdk_common import SdkBackend, load_full_body
 from lemming.kernel.llm.call_cost import estimate_prompt_tokens, usage_at_path
 from lemming.kernel.providers import Finish, Reply, Request

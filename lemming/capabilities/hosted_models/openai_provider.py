@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lemming.capabilities.hosted_models.answer_streams import AnswerStream, ChatStream, ResponsesStream
+from lemming.capabilities.hosted_models.native_formats import unwrap_reply
 from lemming.capabilities.hosted_models.openai_wire import (
     ChatCompletion,
     JsonMode,
@@ -16,11 +17,11 @@ from lemming.capabilities.hosted_models.openai_wire import (
     responses_fields,
 )
 from lemming.capabilities.hosted_models.rate_headers import with_limit_wait
-from lemming.capabilities.hosted_models.schemas import unwrap_reply
 from lemming.capabilities.hosted_models.sdk_common import SdkBackend, load_full_body
+from lemming.ext import ConfigError
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.providers import Reply, Request
-from lemming.libraries.compatible_servers import ModelServer, find_server, strip_endpoint
+from lemming.libraries.compatible_servers import SERVERS, ModelServer, find_server, strip_endpoint
 from lemming.libraries.streaming import DeltaCallback
 
 if TYPE_CHECKING:
@@ -124,3 +125,39 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         import openai
 
         return openai
+
+
+class OpenAICompatibleProvider(OpenAIProvider):
+    """Provider for a server with OpenAI's chat completions, at its default address or at `base_url`.
+
+    The server's key is sent only to its own address. Another `base_url` gets no key unless `api_key_env` names one.
+    """
+
+    host: ClassVar[ModelServer]
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key_env: str | None = None,
+        json: JsonMode | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        host = self.host
+        if not (base_url or host.address):
+            message = f"provider {self.name} requires options.base_url"
+            raise ConfigError(message, hint=f'set "options": {{"base_url": "{host.example}"}}')
+        address = host.get_url(base_url)
+        super().__init__(base_url=address, api_key_env=host.key_variable(address, api_key_env) or None, extra=extra)
+        self.set_server(host, json)
+
+
+@cache
+def _make_provider_class(name: str) -> type[OpenAICompatibleProvider]:
+    return type(f"{name.title()}Provider", (OpenAICompatibleProvider,), {"name": name, "host": SERVERS[name]})
+
+
+def __getattr__(name: str) -> type[OpenAICompatibleProvider]:
+    if name in SERVERS:
+        return _make_provider_class(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

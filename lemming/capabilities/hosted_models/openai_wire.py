@@ -17,12 +17,13 @@ from lemming.capabilities.hosted_models.native_formats import (
     collect_tools,
     function_tools,
     get_provider_state,
+    is_strict,
     make_calls,
     split_content,
+    to_object_root,
     with_images,
 )
 from lemming.capabilities.hosted_models.provider_http import describe_error, split_system, to_failed_reply
-from lemming.capabilities.hosted_models.schemas import is_strict, to_object_root
 from lemming.kernel.llm.call_cost import usage_at_path
 from lemming.kernel.providers import Finish, Message, Reply, Request
 from lemming.libraries.compatible_servers import ModelServer

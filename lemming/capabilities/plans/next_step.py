@@ -10,14 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.capabilities.output_schemas.payload_validation import RepairedAnswer
-from lemming.capabilities.plans.foreach_step import (
-    NotAList,
-    collect_answers,
-    get_actions,
-    get_items,
-    item_variables,
-    next_actions,
-)
 from lemming.capabilities.plans.plan_format import (
     END,
     FAIL,
@@ -25,23 +17,29 @@ from lemming.capabilities.plans.plan_format import (
     StepAction,
     StepDefinition,
     VerifySettings,
+    default_next_step,
     get_kind,
 )
 from lemming.capabilities.plans.plan_run import ActionState, PlanRun, is_wait_done
-from lemming.capabilities.plans.run_values import build_variables, to_memory
-from lemming.capabilities.plans.step_graph import default_next_step
 from lemming.capabilities.plans.step_outcomes import call_outcome, choose_target, run_payload, verification_error
 from lemming.capabilities.plans.step_requests import (
-    CallResults,
+    NotAList,
     PlanReply,
     StepRequests,
     build_cancellation,
     build_memories,
     build_request_payload,
+    build_variables,
     build_verification_request,
     build_wait,
+    collect_answers,
     describe_wait,
+    get_actions,
+    get_items,
     is_deferred,
+    item_variables,
+    next_actions,
+    to_memory,
 )
 from lemming.capabilities.plans.value_paths import fill_arguments, value_to_text
 from lemming.kernel.base.jsontext import dump_compact
@@ -67,8 +65,7 @@ class _RunTurn:
     def __init__(self, plan: AgentPlan, run: PlanRun, values: Mapping[str, Any]) -> None:
         self.plan, self.run, self.values = plan, run, values
         self.tick: int = values["tick"]
-        self.results = CallResults(values)
-        self.requests = StepRequests(values, self.results)
+        self.requests = StepRequests(values)
         self.entries: list[Json] = []
         self.calls: list[Json] = []
         self.called_states: list[ActionState] = []
@@ -129,12 +126,12 @@ class _RunTurn:
         """Return the result of a tool call, or None for a call in this reply."""
         if any(state is called_state for called_state in self.called_states):  # just now: the result comes later
             return None
-        return self.results.get_result(state.call)
+        return self.requests.get_result(state.call)
 
     def _process_wait(self, action: StepAction, state: ActionState) -> None:
         wait = state.wait or {}
         if call := wait.get("call"):
-            if finding := self.results.find_resolution(call):
+            if finding := self.requests.find_resolution(call):
                 outcome = call_outcome(action, finding)
                 if finding["success"] and outcome.answer is None:  # it happened: it is not done again
                     state.failures = action.attempts
@@ -292,7 +289,7 @@ class _RunTurn:
         self, step: StepDefinition, actions: list[StepAction], states: Mapping[str, ActionState]
     ) -> None:
         if step.each and self.run.items is not None:
-            self._store_answer(step, collect_answers(actions, states))
+            self._store_answer(step, collect_answers(states.values()))
             return
         for action in actions:
             if (answer := states[action.name].answer) is not None:

@@ -9,18 +9,17 @@ from typing import Any
 
 from lemming.capabilities.judges.judges_validation import validate_judge_in_file
 from lemming.capabilities.plans.plan_format import (
-    END,
-    FAIL,
     AgentPlan,
     StepAction,
     StepDefinition,
     is_planner,
+    iter_explicit_transitions,
     load_plan,
     plan_file,
+    successors,
 )
 from lemming.capabilities.plans.plan_rules import locate_problems, validate_plan
-from lemming.capabilities.plans.reference_validation import iter_references
-from lemming.capabilities.plans.step_graph import iter_explicit_transitions, successors
+from lemming.capabilities.plans.reference_validation import iter_condition_fields, iter_references
 from lemming.capabilities.plans.value_paths import find_references, split_reference
 from lemming.ext import AgentSubject, ConfigError, Problem, make_warning
 from lemming.kernel.access.allowed_paths import resolve_path
@@ -119,8 +118,8 @@ def validate_permissions(plan: AgentPlan, agent: Agent, context: PlanValidationC
             yield from _asking_problems(name, pointer, agent, context)
         if action.plan:
             yield from _planner_problems(action.plan, f"{base_pointer}/plan", agent, context)
-        for name, pointer in _iter_tool_names(action, base_pointer):
-            yield from _tool_problems(name, pointer, context)
+        for tool, _, pointer in _iter_calls(action, base_pointer):
+            yield from _tool_problems(tool, f"{pointer}/tool", context)
         if action.wait and action.wait.time and not agent.clock:
             hint = f'set "clock": true in agents/{agent.name}/resume.json'
             message = 'a wait until a time requires "clock": true'
@@ -129,8 +128,8 @@ def validate_permissions(plan: AgentPlan, agent: Agent, context: PlanValidationC
             hint = "grant it in permissions.file_access.allow_read"
             message = f"{agent.name} may not read {action.wait.file}: {reason}"
             yield Problem(message, pointer=f"{base_pointer}/wait/file", hint=hint)
-        for tool, arguments, at in _iter_calls(action, base_pointer):
-            yield from _argument_problems(tool, arguments, at, context)
+        for tool, arguments, pointer in _iter_calls(action, base_pointer):
+            yield from _argument_problems(tool, arguments, pointer, context)
         max_per_reply = min(agent.turn.max_entries, agent.turn.max_tool_calls)
         if action is step and len(step.parallel) > max_per_reply:
             message = (
@@ -158,13 +157,6 @@ def _iter_agent_names(action: StepAction, base_pointer: str) -> Iterator[tuple[s
             yield getattr(action, key), f"{base_pointer}/{key}"
     if action.verify and action.verify.ask:
         yield action.verify.ask, f"{base_pointer}/verify/ask"
-
-
-def _iter_tool_names(action: StepAction, base_pointer: str) -> Iterator[tuple[str, str]]:
-    if action.tool:
-        yield action.tool, f"{base_pointer}/tool"
-    if action.verify and action.verify.tool:
-        yield action.verify.tool, f"{base_pointer}/verify/tool"
 
 
 def _iter_calls(action: StepAction, base_pointer: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
@@ -289,9 +281,10 @@ def _default_problems(
             continue
         visited.add(name)
         next_step = plan.get_step(name)
-        if next_step is None or _requires_confirmation(next_step, context):  # from there on a person has decided
-            continue
-        if tool := _dangerous_tool(next_step, context):
+        if next_step is None or (next_step.target_agent in context.people and next_step.default is None):
+            continue  # from there on a person has decided
+        tools = [call[0] for member in (next_step, *next_step.parallel) for call in _iter_calls(member, "")]
+        if tool := next((tool for tool in tools if context.tool_classes.get(tool) in DANGEROUS_CLASSES), ""):
             message = (
                 f'if {action.target_agent} does not answer, the default leads to "{name}", which calls {tool} '
                 f"({context.tool_classes[tool]})"
@@ -302,49 +295,28 @@ def _default_problems(
         pending.extend(next_steps[name])
 
 
-def _requires_confirmation(step: StepDefinition, context: PlanValidationContext) -> bool:
-    """Return True if a person decides at the step, so later steps do not follow from silence."""
-    return step.target_agent in context.people and step.default is None
-
-
-def _dangerous_tool(step: StepDefinition, context: PlanValidationContext) -> str:
-    tools = (name for action in (step, *step.parallel) for name, _ in _iter_tool_names(action, ""))
-    return next((tool for tool in tools if context.tool_classes.get(tool) in DANGEROUS_CLASSES), "")
-
-
 def _transitions_on_default(plan: AgentPlan, action: StepAction, step: StepDefinition) -> set[str]:
     """Return the possible next steps after the default answer."""
-    index = plan.steps.index(step)
-    all_targets = {transition.to for transition in iter_explicit_transitions(plan, index)} - {END, FAIL}
-    if action is not step:
-        return successors(plan)[step.name]
-    if step.each:
+    if action is not step or step.each:
         return successors(plan)[step.name]
     answer: dict[str, Any] = {"text": action.default} if isinstance(action.default, str) else action.default
     if step.choose:
         choice = get_field(answer, step.choose.field_)
         return {step.choose.to.get(str(choice), step.else_)} if choice is not MISSING else {step.else_}
     if step.routes:
-        return _possible_routes(step, answer, all_targets)
+        return _possible_routes(plan, step, answer)
     return successors(plan)[step.name]
 
 
-def _possible_routes(step: StepDefinition, answer: dict[str, Any], all_targets: set[str]) -> set[str]:
+def _possible_routes(plan: AgentPlan, step: StepDefinition, answer: dict[str, Any]) -> set[str]:
     """Return the possible targets, given only the answer."""
     possible = set[str]()
     for route in step.routes:
         if any(validate_condition(route.when)):  # the target cannot be known in advance
-            return all_targets
-        if all(field.partition(".")[0] == "answer" for field in _condition_fields(route.when)):
+            return {transition.to for transition in iter_explicit_transitions(plan, plan.steps.index(step))}
+        if all(field.partition(".")[0] == "answer" for field, _ in iter_condition_fields(route.when, "")):
             if compile_condition(route.when)({"answer": answer}):
                 return {*possible, route.to}
         else:
             possible.add(route.to)
     return {*possible, step.else_}
-
-
-def _condition_fields(condition: dict[str, Any]) -> Iterator[str]:
-    for inner in (*condition.get("all", ()), *condition.get("any", ()), *filter(None, [condition.get("not")])):
-        yield from _condition_fields(inner)
-    if "field" in condition:
-        yield condition["field"]

@@ -11,23 +11,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from lemming.capabilities.plans.plan_format import (
+    EXITS,
     AgentPlan,
     StepAction,
     StepDefinition,
     VerifySettings,
-    WaitSettings,
     get_kind,
-    load_plan,
-    plan_file,
-)
-from lemming.capabilities.plans.reference_validation import iter_condition_fields, validate_references
-from lemming.capabilities.plans.step_graph import (
-    EXITS,
     has_conditions,
     iter_explicit_transitions,
+    load_plan,
     outgoing_transitions,
+    plan_file,
     reachable_steps,
 )
+from lemming.capabilities.plans.reference_validation import iter_condition_fields, validate_references
 from lemming.capabilities.plans.value_paths import ANSWER_ROOTS, ROOTS
 from lemming.ext import ConfigError, Problem
 from lemming.kernel.base.errors import UsageError
@@ -52,16 +49,13 @@ def validate_plan(plan: AgentPlan) -> Iterator[Problem]:
         hint = 'write "steps": [{"name": "first", "ask": "AGENT", "task": "{{start}}"}]'
         yield Problem("a plan must have at least one step", pointer="/steps", hint=hint)
     yield from _name_problems(plan)
-    yield from _input_problems(plan)
+    if plan.input is not None:
+        yield from _schema_problems(plan.input, "/input")
     for action, step, base_pointer in plan.iter_actions():
         yield from _kind_problems(action, step, base_pointer)
         yield from _key_problems(action, base_pointer)
-        yield from _reserved_field_problems(action, base_pointer)
         if action.verify:
-            yield from _verify_problems(action.verify, f"{base_pointer}/verify")
-        if action.verify and action.verify.by and not action.ask:
-            hint = 'use it in steps with "ask" only'
-            yield Problem('"by" has no effect here', pointer=f"{base_pointer}/verify/by", hint=hint)
+            yield from _verify_problems(action.verify, f"{base_pointer}/verify", is_question=bool(action.ask))
     yield from _route_problems(plan)
     yield from _loop_problems(plan)
     yield from validate_references(plan)
@@ -122,19 +116,33 @@ def _kind_problems(action: StepAction, step: StepDefinition, base_pointer: str) 
         yield Problem(f'step "{action.name}" must have an action', pointer=base_pointer, hint=hint)
     kind = get_kind(action)
     for key, kinds in _ONLY_FOR.items():
-        if _is_provided(action, key) and kind not in kinds and len(keys) <= 1:
+        value = getattr(action, key, None)
+        is_provided = value not in (None, "", [], {}) and (key != "attempts" or value != 1)
+        if is_provided and kind not in kinds and len(keys) <= 1:
             description = {"decide": "that only decides", "parallel": "that is a band"}.get(kind, f'with "{kind}"')
             hint = f"remove it, or use it in steps with {' or '.join(kinds)}"
             if kind == "parallel" and key != "each":
                 hint = 'move it into the members of "parallel"'
             yield Problem(f'"{key}" has no effect in a step {description}', pointer=f"{base_pointer}/{key}", hint=hint)
     if isinstance(action, StepDefinition):
-        yield from _each_problems(action, base_pointer)
+        default_step = StepDefinition(name=action.name)
+        for key in ("at_once", "most", "on_item_failure") if not action.each else ():
+            if getattr(action, key) != getattr(default_step, key):
+                hint = 'use it in steps with "each" only'
+                yield Problem(f'"{key}" has no effect here', pointer=f"{base_pointer}/{key}", hint=hint)
+        if action.each and action.choose:
+            hint = 'use a condition on answer.items in "routes"'
+            message = '"choose" requires one answer, got one for each item'
+            yield Problem(message, pointer=f"{base_pointer}/choose", hint=hint)
     if kind in ("ask", "plan") and not (action.task or action.args):
         hint = 'write "task": "{{start}}" to pass the request on unchanged'
         yield Problem('a step with "ask" must have "task"', pointer=base_pointer, hint=hint)
     if action.wait:
-        yield from _wait_problems(action.wait, f"{base_pointer}/wait")
+        waits = [key for key in ("file", "ticks", "tick", "time") if getattr(action.wait, key) not in (None, "")]
+        if len(waits) != 1:
+            message = f"a wait must have one of file, ticks, tick and time, got {' and '.join(waits) or 'nothing'}"
+            hint = 'write {"file": "./shared/in.csv"} or {"ticks": 5}, for example'
+            yield Problem(message, pointer=f"{base_pointer}/wait", hint=hint)
     if action is step and step.retry != "all" and not step.parallel:
         yield Problem('"retry" has no effect without "parallel"', pointer=f"{base_pointer}/retry", hint="remove it")
 
@@ -154,58 +162,23 @@ _ONLY_FOR = {
 }
 
 
-def _is_provided(action: StepAction, key: str) -> bool:
-    return getattr(action, key, None) not in (None, "", [], {}) and (key != "attempts" or action.attempts != 1)
-
-
-def _each_problems(step: StepDefinition, base_pointer: str) -> Iterator[Problem]:
-    default_step = StepDefinition(name=step.name)
-    for key in ("at_once", "most", "on_item_failure") if not step.each else ():
-        if getattr(step, key) != getattr(default_step, key):
-            yield Problem(
-                f'"{key}" has no effect here', pointer=f"{base_pointer}/{key}", hint='use it in steps with "each" only'
-            )
-    if step.each and step.choose:
-        hint = 'use a condition on answer.items in "routes"'
-        yield Problem(
-            '"choose" requires one answer, got one for each item', pointer=f"{base_pointer}/choose", hint=hint
-        )
-
-
-def _input_problems(plan: AgentPlan) -> Iterator[Problem]:
-    flaw, inside = find_schema_flaw(plan.input) if plan.input is not None else ("", "")
+def _schema_problems(schema: predicates.Json, pointer: str) -> Iterator[Problem]:
+    flaw, inside = find_schema_flaw(schema)
     if flaw:
-        yield Problem(f"expected a JSON Schema: {flaw}", pointer=f"/input{inside}", hint="correct the schema")
-
-
-def _reserved_field_problems(action: StepAction, base_pointer: str) -> Iterator[Problem]:
-    """Yield fields of a plan call with a reserved meaning in requests."""
-    for key in action.args if action.plan else ():
-        if key in (*ENGINE_KEYS, "text", "status"):
-            hint = "rename it"
-            yield Problem(f'"{key}" is a reserved key of requests', pointer=f"{base_pointer}/args/{key}", hint=hint)
-
-
-def _wait_problems(wait: WaitSettings, base_pointer: str) -> Iterator[Problem]:
-    keys = [key for key in ("file", "ticks", "tick", "time") if getattr(wait, key) not in (None, "")]
-    if len(keys) != 1:
-        description = " and ".join(keys) or "nothing"
-        message = f"a wait must have one of file, ticks, tick and time, got {description}"
-        yield Problem(
-            message, pointer=base_pointer, hint='write {"file": "./shared/in.csv"} or {"ticks": 5}, for example'
-        )
+        yield Problem(f"expected a JSON Schema: {flaw}", pointer=f"{pointer}{inside}", hint="correct the schema")
 
 
 def _key_problems(action: StepAction, base_pointer: str) -> Iterator[Problem]:
     if action.writes and not _NAME.match(action.writes):
         yield Problem(f'"{action.writes[:63]}" is not a valid key', pointer=f"{base_pointer}/writes", hint=_NAME_RULE)
+    for key in action.args if action.plan else ():
+        if key in (*ENGINE_KEYS, "text", "status"):
+            hint = "rename it"
+            yield Problem(f'"{key}" is a reserved key of requests', pointer=f"{base_pointer}/args/{key}", hint=hint)
     if action.output is not None:
-        flaw, inside = find_schema_flaw(action.output)
-        if flaw:
-            yield Problem(
-                f"expected a JSON Schema: {flaw}", pointer=f"{base_pointer}/output{inside}", hint="correct the schema"
-            )
-        elif action.default is not None and (errors := describe_violations(action.output, action.default)):
+        flaws = [*_schema_problems(action.output, f"{base_pointer}/output")]
+        yield from flaws
+        if not flaws and action.default is not None and (errors := describe_violations(action.output, action.default)):
             message = f"the default must match output: {'; '.join(errors)}"
             yield Problem(message, pointer=f"{base_pointer}/default", hint="change the default")
     if action.deadline is not None and (reason := _deadline_error(action.deadline)):
@@ -229,7 +202,7 @@ def _deadline_error(deadline: int | str) -> str:
     return ""
 
 
-def _verify_problems(verify: VerifySettings, base_pointer: str) -> Iterator[Problem]:
+def _verify_problems(verify: VerifySettings, base_pointer: str, *, is_question: bool) -> Iterator[Problem]:
     keys = [key for key in ("by", "ask", "tool") if getattr(verify, key)]
     if len(keys) != 1:
         description = " and ".join(keys) or "none of by, ask and tool"
@@ -245,6 +218,9 @@ def _verify_problems(verify: VerifySettings, base_pointer: str) -> Iterator[Prob
         if getattr(verify, key) and not is_applicable:
             hint = f'use it with "{"ask" if key == "task" else "tool"}"'
             yield Problem(f'"{key}" has no effect here', pointer=f"{base_pointer}/{key}", hint=hint)
+    if verify.by and not is_question:
+        hint = 'use it in steps with "ask" only'
+        yield Problem('"by" has no effect here', pointer=f"{base_pointer}/by", hint=hint)
 
 
 # --- ways ---------------------------------------------------------------------------------------

@@ -58,7 +58,12 @@ class PlansCapability(Capability):
         """
         external_state, values = turn.get_cache(_load_external_state), turn.memories.values
         open_requests = turn.context.state.requests
-        waiting = [item for item in open_requests if is_waiting(item, values, turn.tick, external_state)]
+        waiting = [
+            item
+            for item in open_requests
+            if (waits := collect_waits([item], values))
+            and not any(is_wait_done(wait, turn.tick, external_state.time, external_state.files) for wait in waits)
+        ]
         count = len({item.request for item in waiting})
         for open_request in waiting:
             ticks = (wait.get("tick") for wait in collect_waits([open_request], values))
@@ -70,8 +75,9 @@ class PlansCapability(Capability):
         """Add the external state to the values, and limit the memories to the run of the request."""
         prompt, task = effect.prompt, effect.selected.task
         memory = prompt.memory
-        if task is not None and task.request is not None:
-            memory = filter_run_memories(effect.selected.memories.values, task.request.id)
+        if task is not None and task.request is not None:  # only its own run among all runs is visible
+            own_key, values = run_key(task.request.id), effect.selected.memories.values
+            memory = {key: value for key, value in values.items() if key == own_key or not key.startswith(PREFIX)}
         extra_values = {**prompt.extra_values, **turn.get_cache(_load_external_state).as_json()}
         return (yield effect.change(extra_values=extra_values, memory=memory))
 
@@ -90,15 +96,9 @@ class PlansCapability(Capability):
                 yield from (OptionalReadPath(name, path) for path in find_awaited_files(query.org, name))
             elif query.kind is ExpiredMemory:
                 yield from (ExpiredMemory(name, key) for key in list_surplus_runs(query.org, name))
-            else:
-                yield from _list_skip_reasons(query, name)
-
-
-def _list_skip_reasons(query: OrgQuery[Any], name: str) -> Iterator[SkipReason]:
-    waits = collect_waits(query.states[name].requests, load_memories(query.org, name).values)
-    if waits:
-        description = " and ".join(dict.fromkeys(describe_wait(wait) for wait in waits))
-        yield SkipReason(f"waits for {description}", any("tick" not in wait for wait in waits))
+            elif waits := collect_waits(query.states[name].requests, load_memories(query.org, name).values):
+                description = " and ".join(dict.fromkeys(describe_wait(wait) for wait in waits))
+                yield SkipReason(f"waits for {description}", any("tick" not in wait for wait in waits))
 
 
 def iter_permissions(
@@ -124,20 +124,15 @@ class ExternalState(NamedTuple):
         return {**({"time": self.time} if self.time else {}), **({"files": dict(self.files)} if self.files else {})}
 
 
-def load_external_state(
-    org: Organisation, agent: Agent, *, at: str, file_contents: Mapping[str, bytes]
-) -> ExternalState:
-    """Read the external state for the waits of an agent's plan. `at`: the tick's clock time, or empty.
+def _load_external_state(turn: Preparation) -> ExternalState:
+    """Read the external state for the waits of an agent's plan.
 
     Raises: ConfigError for an invalid plan: the agent's turns fail even without requests.
     """
+    org, agent, contents = turn.org, turn.agent, turn.context.unwritten_files
     load_valid_plan(org, agent.name)
-    files = {file: _file_digest(org, agent, file, file_contents) for file in find_awaited_files(org, agent.name)}
-    return ExternalState(time=at, files=files)
-
-
-def _load_external_state(turn: Preparation) -> ExternalState:
-    return load_external_state(turn.org, turn.agent, at=turn.at, file_contents=turn.context.unwritten_files)
+    files = {file: _file_digest(org, agent, file, contents) for file in find_awaited_files(org, agent.name)}
+    return ExternalState(turn.at, files)
 
 
 def _file_digest(org: Organisation, agent: Agent, file: str, file_contents: Mapping[str, bytes]) -> str | None:
@@ -145,16 +140,6 @@ def _file_digest(org: Organisation, agent: Agent, file: str, file_contents: Mapp
         return readable_digest(resolve_path(agent, org.base, file, "read", caller="plan"), file_contents)
     except PermissionDenied:  # its step waits in vain; `lemming validate` says so
         return None
-
-
-def is_waiting(
-    open_request: OpenRequest, memories: Mapping[str, Any], tick: int, external_state: ExternalState
-) -> bool:
-    """Return True if a request's run still waits for an event."""
-    waits = collect_waits([open_request], memories)
-    return bool(waits) and not any(
-        is_wait_done(wait, tick, external_state.time, external_state.files) for wait in waits
-    )
 
 
 def collect_waits(open_requests: Iterable[OpenRequest], memories: Mapping[str, Any]) -> list[Json]:
@@ -167,35 +152,20 @@ def _run_key(open_request: OpenRequest) -> str:
     return run_key(open_request.request.rpartition("_")[2])
 
 
-def filter_run_memories(memories: Mapping[str, Any], request: str) -> Json:
-    """Return the memories visible in a turn for a request: only its own run among all runs."""
-    own_key = run_key(request)
-    return {key: value for key, value in memories.items() if key == own_key or not key.startswith(PREFIX)}
-
-
-class _EndedRun(NamedTuple):
-    tick: int
-    key: str
-
-
 def list_surplus_runs(org: Organisation, name: str) -> list[str]:
     """Return the memories of an agent's ended runs, except the newest.
 
     The choice depends only on memories and the ledger, so a second attempt removes the same runs.
     """
-    ended = sorted(_find_ended(org, name), reverse=True)
-    return [run.key for run in ended[_max_kept_runs(org, name) :]]
-
-
-def _max_kept_runs(org: Organisation, name: str) -> int:
     try:
-        return load_plan(org, name).value.keep_runs
+        max_kept = load_plan(org, name).value.keep_runs
     except ConfigError:
-        return AgentPlan().keep_runs
+        max_kept = AgentPlan().keep_runs
+    return [key for _, key in sorted(_find_ended(org, name), reverse=True)[max_kept:]]
 
 
-def _find_ended(org: Organisation, name: str) -> Iterator[_EndedRun]:
-    """Yield the ended runs, including runs of closed requests regardless of their status."""
+def _find_ended(org: Organisation, name: str) -> Iterator[tuple[int, str]]:
+    """Yield last tick and memory key of the ended runs, including runs of closed requests regardless of their status."""
     try:
         keys = [key for key in list_memories(org, name) if key.startswith(PREFIX)]
         open_keys = {run_key(request.request.rpartition("_")[2]) for request in read_state(org, name).requests}
@@ -207,4 +177,4 @@ def _find_ended(org: Organisation, name: str) -> Iterator[_EndedRun]:
         # of a request that is still open the memory is all that says its run has ended
         if key not in open_keys and isinstance(run, dict) and isinstance(run.get("request"), str):
             tick = run.get("ended", run.get("began"))
-            yield _EndedRun(tick if isinstance(tick, int) else 0, key)
+            yield tick if isinstance(tick, int) else 0, key

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from lemming.capabilities.plans.plan_format import AgentPlan, StepAction, StepDefinition
-from lemming.capabilities.plans.step_graph import reachable_steps
+from lemming.capabilities.plans.plan_format import AgentPlan, StepAction, StepDefinition, reachable_steps
 from lemming.capabilities.plans.step_outcomes import build_answer_schema
 from lemming.capabilities.plans.value_paths import (
     ANSWER_ROOTS,

@@ -1,77 +1,156 @@
-"""Payloads of a step's requests, and the conditions a step waits for. Pure."""
+"""Requests of a step: items and variables, payloads, results, and the conditions a step waits for. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from lemming.capabilities.output_schemas.payload_validation import RepairedAnswer
-from lemming.capabilities.plans.plan_format import AgentPlan, StepAction, VerifySettings, WaitSettings
-from lemming.capabilities.plans.plan_run import ActionState, PlanRun, run_key
-from lemming.capabilities.plans.run_values import ANSWERS_KEY, find_referenced_agents
-from lemming.capabilities.plans.step_outcomes import VERDICT, approval_outcome, build_answer_schema, request_outcome
-from lemming.capabilities.plans.value_paths import context_lines, fill_arguments, render, value_to_text
+from lemming.capabilities.plans.plan_format import AgentPlan, StepAction, StepDefinition, VerifySettings, WaitSettings
+from lemming.capabilities.plans.plan_run import PREFIX, ActionState, PlanRun, run_key
+from lemming.capabilities.plans.reference_validation import iter_references
+from lemming.capabilities.plans.step_outcomes import (
+    VERDICT,
+    approval_outcome,
+    build_answer_schema,
+    extract_answer,
+    request_outcome,
+)
+from lemming.capabilities.plans.value_paths import context_lines, fill_arguments, render, split_reference, value_to_text
 from lemming.kernel.base.clock import parse_timestamp, timestamp
+from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.times import expiry_payload
 from lemming.kernel.turn.tool_results import DEFERRED_KEY, OUTBOX_ENTRIES, WRITTEN_ENTRY_KEY
+from lemming.libraries.conditions.predicates import MISSING, get_field
 
 NON_TOOL_RESULTS = ("memory_update", OUTBOX_ENTRIES, "reply")
 """Results that the engine itself adds to those of tool calls."""
 RESOLVED_CALL_KEY = "call"
-"""The key of a result that is a person's word on an earlier call:
-
-`lemming.journal_tools.repair.unknown_calls`.
-"""
+"""The key of a result that is a person's word on an earlier call: `lemming.journal_tools.repair.unknown_calls`."""
 MISSING_RESULT: Mapping[str, Any] = {"success": False, "output": "no result has come of it"}
+ANSWERS_KEY = "last-answers"
+"""The memory of the last answers of agents to which a plan refers as `last.AGENT`."""
+LAST_CHARS = 8000
+
+Json = dict[str, Any]
 
 
-class CallResults:
-    """Results in the values of a turn."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._all: list[Mapping[str, Any]] = [*(values.get("results") or ())]
-
-    def get_result(self, number: int) -> Mapping[str, Any]:
-        """Return the result of a call by its number in the earlier reply."""
-        results = [
-            result
-            for result in self._all
-            if RESOLVED_CALL_KEY not in result and result.get("tool") not in NON_TOOL_RESULTS
-        ]
-        return results[number] if number < len(results) else MISSING_RESULT
-
-    def find_entry_result(self, step: str) -> Mapping[str, Any] | None:
-        """Return the result of a step's request entry after a gate's approval request, or None without a gate."""
-        entry_results = (
-            result for result in self._all if result.get("tool") == OUTBOX_ENTRIES and isinstance(result["args"], dict)
-        )
-        return next((result for result in entry_results if result["args"].get("step") == step), None)
-
-    def list_remarks(self) -> list[str]:
-        """Return the remarks about parts of the earlier reply other than its calls."""
-        return [
-            str(result["output"])
-            for result in self._all
-            if RESOLVED_CALL_KEY not in result and result["tool"] in NON_TOOL_RESULTS
-        ]
-
-    def find_resolution(self, call: str) -> Mapping[str, Any] | None:
-        """Return a person's finding about a call, or the call's result after a retry."""
-        findings = [result for result in self._all if result.get(RESOLVED_CALL_KEY) == call]
-        return findings[-1] if findings and findings[-1].get("retry") != "started" else None
+# --- variables and items ---------------------------------------------------------------------------
 
 
-def is_written(result: Mapping[str, Any]) -> bool:
-    """Return True for an entry written after approval, with its answer still pending."""
-    return result["success"] is True and WRITTEN_ENTRY_KEY in result["args"]
+def build_variables(plan: AgentPlan, run: PlanRun, values: Mapping[str, Any], new_answers: Mapping[str, Json]) -> Json:
+    """Return a run's variables, as in `value_paths.ROOTS`. `new_answers`: the answers of this turn, by agent."""
+    memory = values.get("memory") or {}
+    request = values.get("request") or {}
+    return {
+        "start": extract_answer(request.get("payload") or {}),
+        "previous": run.answers.get(run.previous),
+        "steps": run.answers,
+        "keys": run.keys,
+        "memory": {key: value for key, value in memory.items() if not key.startswith(PREFIX)},
+        "last": collect_last_answers(plan, values, new_answers),
+        "context": {item["label"]: item["text"] for item in values.get("context") or ()},
+        "round": run.rounds.get(run.at, 0),
+        "tick": values["tick"],
+    }
+
+
+def find_referenced_agents(plan: AgentPlan) -> set[str]:
+    """Return the agents in references to last answers."""
+    references = (split_reference(path) for path, _ in iter_references(plan))
+    return {name for root, name in references if root == "last" and name}
+
+
+def collect_last_answers(
+    plan: AgentPlan, values: Mapping[str, Any], new_answers: Mapping[str, Json]
+) -> dict[str, Json]:
+    """Return the newest answer of each referenced agent, with its age in ticks."""
+    referenced, tick = find_referenced_agents(plan), values["tick"]
+    if not referenced:
+        return {}
+    stored_answers = (values.get("memory") or {}).get(ANSWERS_KEY)
+    newest: dict[str, Json] = dict(stored_answers) if isinstance(stored_answers, dict) else {}
+    all_answers: list[tuple[str, Json]] = []
+    for entry in (entry for part in ("known", "thread", "inbox") for entry in values.get(part) or ()):
+        text = entry.get("payload", {}).get("text")
+        if entry.get("kind") in ("response", "report", "message") and isinstance(text, str):
+            all_answers.append((entry["agent"], {"text": text[:LAST_CHARS], "tick": entry["tick"]}))
+    for agent, answer in sorted([*all_answers, *new_answers.items()], key=lambda item: int(item[1]["tick"])):
+        if agent in referenced and answer["tick"] >= newest.get(agent, {}).get("tick", -1):
+            newest[agent] = answer
+    return {
+        agent: {**answer, "age_ticks": tick - answer["tick"]} for agent, answer in newest.items() if agent in referenced
+    }
+
+
+def to_memory(answer: Json, tick: int) -> Json:
+    """Return an answer in the form of the memory of last answers."""
+    return {"text": str(answer.get("text", ""))[:LAST_CHARS], "tick": tick}
+
+
+_ACTION_FIELDS = tuple(field.name for field in fields(StepAction) if field.name not in ("name", "writes"))
+
+
+class NotAList(ValueError):
+    """The value for a repeated step is not a list of items. The message names the reason."""
+
+
+def get_items(step: StepDefinition, variables: Mapping[str, Any]) -> list[Any]:
+    """Return the items of a repeated step. Raises: NotAList for a missing value, another type, or too many items."""
+    items = get_field(variables, step.each)
+    if not isinstance(items, list):
+        problem = "nothing" if items is MISSING or items is None else "no list"
+        raise NotAList(f'"{step.each}" is {problem}, expected a list of items')
+    if len(items) > step.most:
+        raise NotAList(f'"{step.each}" has {len(items)} items, and "most" allows {step.most}')
+    return items
+
+
+def get_actions(step: StepDefinition, run: PlanRun) -> list[StepAction]:
+    """Return the actions of a step: the step itself, its parallel actions, or an action per item."""
+    if step.each and run.items is not None:
+        facts = {key: getattr(step, key) for key in _ACTION_FIELDS}
+        return [StepAction(name=f"{step.name}.{number}", **facts) for number in range(1, len(run.items) + 1)]
+    return [*step.parallel] or [step]
+
+
+def item_variables(action: StepAction, run: PlanRun) -> Json:
+    """Return the variables of an action's item. Actions without an item have none."""
+    number = action.name.partition(".")[2]
+    if not number or run.items is None:
+        return {}
+    return {"item": run.items[to_int(number) - 1], "number": to_int(number)}
+
+
+def next_actions(
+    step: StepDefinition, actions: Sequence[StepAction], states_by_name: Mapping[str, ActionState]
+) -> list[StepAction]:
+    """Return the actions to start next: items up to the concurrency limit, and none after a failure."""
+    new_actions = [action for action in actions if action.name not in states_by_name]
+    if not step.each:
+        return new_actions
+    phases = [states_by_name[action.name].phase for action in actions if action.name in states_by_name]
+    if not step.keeps_failures and "failed" in phases:
+        return []
+    return new_actions[: step.at_once - sum(phase not in ("done", "failed") for phase in phases)]
+
+
+def collect_answers(states: Iterable[ActionState]) -> Json:
+    """Return the combined answer of a finished step from the states of its items, in order."""
+    answers: list[Json] = []
+    for state in states:
+        failure = {"text": f"failed: {state.reasons}", "failed": state.reasons}
+        answers.append(failure if state.phase == "failed" else state.answer or {})
+    return {"items": answers}
+
+
+# --- requests, and what a step waits for -----------------------------------------------------------
 
 
 def is_deferred(result: Mapping[str, Any]) -> bool:
     """Return True for a call deferred until earlier approvals are decided."""
     return result.get(DEFERRED_KEY) is True
-
-
-Json = dict[str, Any]
 
 
 def build_request_payload(action: StepAction, state: ActionState, variables: Json, at: str) -> Json:
@@ -149,10 +228,12 @@ def describe_wait(wait: Mapping[str, Any]) -> str:
 
 
 class StepRequests:
-    """Requests of a run in a turn: requests of earlier turns, from the values, and new requests."""
+    """Requests and calls of a run: those of earlier turns with their results, from the values, and new requests."""
 
-    def __init__(self, values: Mapping[str, Any], results: CallResults) -> None:
-        self._results = results
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        results: list[Mapping[str, Any]] = [*(values.get("results") or ())]
+        self._findings = [result for result in results if RESOLVED_CALL_KEY in result]
+        self._results = [result for result in results if RESOLVED_CALL_KEY not in result]
         self._new_tags: set[str] = set()
         self._earlier = {
             payload["step"]: sub_request
@@ -170,7 +251,7 @@ class StepRequests:
 
     def is_postponed(self, tag: str) -> bool:
         """Return True for a deferred request: the step must ask again after earlier approvals."""
-        result = self._result(tag)
+        result = self._find_decision(tag)
         return result is not None and is_deferred(result)
 
     def answer(self, action: StepAction, tag: str, agent_name: str) -> RepairedAnswer | None:
@@ -179,14 +260,29 @@ class StepRequests:
             return request_outcome(action, sub_request, agent_name) if sub_request.get("end") else None
         if tag in self._new_tags:
             return None
-        if result := self._result(tag):
-            return None if is_written(result) else approval_outcome(action, result)
-        reason = "; ".join(self._results.list_remarks()) or f"nothing is asked of {agent_name} any more"
-        return RepairedAnswer(None, reason)
+        if result := self._find_decision(tag):
+            is_written = result["success"] is True and WRITTEN_ENTRY_KEY in result["args"]  # its answer is pending
+            return None if is_written else approval_outcome(action, result)
+        remarks = [str(result["output"]) for result in self._results if result["tool"] in NON_TOOL_RESULTS]
+        return RepairedAnswer(None, "; ".join(remarks) or f"nothing is asked of {agent_name} any more")
 
-    def _result(self, tag: str) -> Mapping[str, Any] | None:
+    def _find_decision(self, tag: str) -> Mapping[str, Any] | None:
         """Return a person's decision about a request with approval, or None."""
-        return None if tag in self._new_tags or tag in self._earlier else self._results.find_entry_result(tag)
+        for result in () if tag in self._new_tags or tag in self._earlier else self._results:
+            is_entry = result.get("tool") == OUTBOX_ENTRIES and isinstance(result["args"], dict)
+            if is_entry and result["args"].get("step") == tag:
+                return result
+        return None
+
+    def get_result(self, number: int) -> Mapping[str, Any]:
+        """Return the result of a call by its number in the earlier reply."""
+        results = [result for result in self._results if result.get("tool") not in NON_TOOL_RESULTS]
+        return results[number] if number < len(results) else MISSING_RESULT
+
+    def find_resolution(self, call: str) -> Mapping[str, Any] | None:
+        """Return a person's finding about a call, or the call's result after a retry."""
+        findings = [finding for finding in self._findings if finding[RESOLVED_CALL_KEY] == call]
+        return findings[-1] if findings and findings[-1].get("retry") != "started" else None
 
 
 class PlanReply(NamedTuple):

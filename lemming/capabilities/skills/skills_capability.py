@@ -8,10 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from lemming.capabilities.skills.folder_search import SkillSearch
 from lemming.capabilities.skills.skill import build_skills_section
 from lemming.capabilities.skills.skill_lookup import (
     COMMON_FOLDERS,
+    SkillSearch,
     load_agent_skills,
     load_skills,
     parse_skill_patterns,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from lemming.capabilities.workers.running_workers import stop_worker
-from lemming.capabilities.workers.workers_screen import WORKERS
+from lemming.capabilities.workers.running_workers import WORKERS, stop_worker
 from lemming.commands.command_context import AsPerson, CommandContext, argument, make_command_group, make_screen_command
 from lemming.commands.pause import get_user_name
 from lemming.commands.terminal import print_json, print_notice
