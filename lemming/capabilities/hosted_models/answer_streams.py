@@ -29,10 +29,17 @@ class AnswerStream(Protocol):
 
 
 async def assemble_stream(lines: AsyncIterator[str], stream: AnswerStream) -> bytes:
-    """Return an answer in server-sent events as a complete body."""
-    async for event in parse_events(lines):
+    """Return an answer in server-sent events as a complete body. Raises: Unavailable for malformed events."""
+    async for line in lines:
+        if not line.startswith("data:") or line[5:].strip() in ("", "[DONE]"):
+            continue
         try:
-            stream.feed(event)
+            event = parse(line[5:])
+        except JsonProblem as error:
+            raise Unavailable(f"not an answer: {error}") from error
+        try:
+            if isinstance(event, dict):
+                stream.feed(event)
         except (AttributeError, KeyError, TypeError) as error:
             raise Unavailable(f"not an answer: {redacted_excerpt(repr(event), 80)}") from error
     return dump_compact(stream.to_response())
@@ -76,19 +83,6 @@ class OllamaLineStream:
             raise Unavailable("the answer ended in the middle")
         calls = {"tool_calls": self._calls} if self._calls else {}
         return dump_compact({**self._last, "message": {**self._texts, **calls}})
-
-
-async def parse_events(lines: AsyncIterator[str]) -> AsyncIterator[Json]:
-    """Yield the JSON objects of a stream of server-sent events. Raises: Unavailable for malformed JSON."""
-    async for line in lines:
-        if not line.startswith("data:") or line[5:].strip() in ("", "[DONE]"):
-            continue
-        try:
-            event = parse(line[5:])
-        except JsonProblem as error:
-            raise Unavailable(f"not an answer: {error}") from error
-        if isinstance(event, dict):
-            yield event
 
 
 def _raise_stream_error(event: Json) -> None:
@@ -224,10 +218,9 @@ class MessageStream:
         """Return the complete answer. Raises: Unavailable if the stream ended early."""
         if not self._is_complete:
             raise Unavailable("the answer ended in the middle")
-        return {**self._message, "content": [_finish_block(block) for _, block in sorted(self._blocks.items())]}
-
-
-def _finish_block(block: Json) -> Json:
-    """Return a content block with the assembled arguments of its call."""
-    arguments_text = block.get("json")
-    return block if arguments_text is None else {**block, "input": arguments_text}
+        blocks = [block for _, block in sorted(self._blocks.items())]
+        # The arguments of a call have been assembled as text.
+        return {
+            **self._message,
+            "content": [{**block, "input": block["json"]} if "json" in block else block for block in blocks],
+        }

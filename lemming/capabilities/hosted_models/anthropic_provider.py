@@ -19,8 +19,7 @@ from lemming.capabilities.hosted_models.native_formats import (
     with_images,
 )
 from lemming.capabilities.hosted_models.provider_http import split_system
-from lemming.capabilities.hosted_models.rate_headers import with_limit_wait
-from lemming.capabilities.hosted_models.sdk_common import SdkBackend, load_full_body
+from lemming.capabilities.hosted_models.sdk_common import SdkBackend
 from lemming.kernel.llm.call_cost import estimate_prompt_tokens, usage_at_path
 from lemming.kernel.providers import Finish, Reply, Request
 from lemming.libraries.streaming import DeltaCallback
@@ -49,6 +48,8 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
     prefers_tools = True
     takes_images = True
     context_tokens = 200_000
+    request_id_header = "request-id"
+    _path = "/v1/messages"
 
     def __init__(
         self,
@@ -76,21 +77,13 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
             http_client=http_client,
         )
 
-    async def _send_request(self, client: AsyncAnthropic, request: Request) -> Reply:
-        response = await self._post(client, "/v1/messages", request)
-        reply = self._reply(response.content, response.headers.get("request-id"), request)
-        return with_limit_wait(reply, response.headers)
+    def _make_stream(self, on_delta: DeltaCallback) -> MessageStream:
+        return MessageStream(on_delta)
 
-    async def _stream_request(self, client: AsyncAnthropic, request: Request, on_delta: DeltaCallback) -> Reply:
-        create: Any = client.messages.with_streaming_response.create
-        with self.wrap_sdk_errors(request.model_name):
-            async with create(**self._sdk_arguments(request), stream=True) as response:
-                body = await load_full_body(response, MessageStream(on_delta))
-        return with_limit_wait(self._reply(body, response.request_id, request), response.headers)
-
-    def _reply(self, body: bytes, request_id: str | None, request: Request) -> Reply:
-        answer = self.parse_answer(request.model_name, AnthropicMessage, body)
-        return answer if isinstance(answer, Reply) else answer.to_reply(request_id, request.model_name)
+    def parse_reply(self, body: bytes, request_id: str | None, model_name: str) -> Reply:
+        """Return the reply in the body of an answer. Raises: ProviderError for a malformed answer."""
+        answer = self.parse_answer(model_name, AnthropicMessage, body)
+        return answer if isinstance(answer, Reply) else answer.to_reply(request_id, model_name)
 
     def _sdk_module(self) -> Any:
         import anthropic

@@ -53,12 +53,6 @@ def get_host(url: Any) -> str:
     return f"{name}:{port}"
 
 
-def rewrite_stream(stream: Any, rewrite: Callable[[bytes], bytes]) -> Any:
-    """Return a response stream with its complete body passed through `rewrite`, whose errors reach the SDK's caller."""
-    body = bytearray()
-    return tee_stream(stream, body.extend, lambda: rewrite(bytes(body)))
-
-
 def tee_stream(stream: Any, on_chunk: Callable[[bytes], None], get_body: Callable[[], bytes]) -> Any:
     """Return a response stream. `on_chunk` receives bytes on arrival, and `get_body` returns the final body."""
     return _wrap_stream(stream, _TeeStream, on_chunk, get_body)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from lemming.capabilities.hosted_models.answer_streams import OllamaLineStream
-from lemming.capabilities.hosted_models.bounded_response import client_settings, rewrite_stream, tee_stream
+from lemming.capabilities.hosted_models.bounded_response import client_settings, tee_stream
 from lemming.capabilities.hosted_models.native_formats import (
     arguments_object,
     chat_calls,
@@ -120,10 +120,11 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             settings["auth"] = (unquote(parts.username or ""), unquote(parts.password or ""))
         return AsyncClient(strip_userinfo(address), **settings)
 
-    async def _send_request(self, client: AsyncClient, request: Request) -> Reply:
-        return self._to_reply(await self._chat(client, request), request)
-
-    async def _stream_request(self, client: AsyncClient, request: Request, on_delta: DeltaCallback) -> Reply:
+    async def _send_request(
+        self, client: AsyncClient, request: Request, on_delta: DeltaCallback | None = None
+    ) -> Reply:
+        if on_delta is None:
+            return self._to_reply(await self._chat(client, request), request)
         token = _current_stream.set(OllamaLineStream(on_delta))
         try:
             pieces: Any = await self._chat(client, request, stream=True)
@@ -199,7 +200,8 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
                 stream, lines.feed, lambda: self._normalize_body(model_name, lines.to_response())
             )
         else:
-            response.stream = rewrite_stream(stream, lambda body: self._normalize_body(model_name, body))
+            body = bytearray()
+            response.stream = tee_stream(stream, body.extend, lambda: self._normalize_body(model_name, bytes(body)))
 
     def _normalize_body(self, model_name: str, body: bytes) -> bytes:
         """Return an answer reduced to the fields in use, without malformed counts."""
@@ -259,19 +261,17 @@ def _response_format(request: Request) -> Any:
 def _to_ollama_tool(tool: dict[str, Any]) -> dict[str, Any]:
     """Return a tool with the keywords dropped by the SDK added to the descriptions of its arguments."""
     function = tool["function"]
-    parameters = function["parameters"]
-    described = {name: _extend_description(inner) for name, inner in parameters.get("properties", {}).items()}
-    return {**tool, "function": {**function, "parameters": {**parameters, "properties": described}}}
-
-
-def _extend_description(schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    dropped = {key: value for key, value in schema.items() if key not in _SDK_KEYWORDS}
-    if not dropped:
-        return schema
-    description = f"{schema.get('description', '')} JSON Schema: {to_line(dropped)}".strip()
-    return {**schema, "description": description}
+    properties = dict(function["parameters"].get("properties", {}))
+    for name, schema in properties.items():
+        dropped = (
+            {key: value for key, value in schema.items() if key not in _SDK_KEYWORDS}
+            if isinstance(schema, dict)
+            else {}
+        )
+        if dropped:
+            description = f"{schema.get('description', '')} JSON Schema: {to_line(dropped)}".strip()
+            properties[name] = {**schema, "description": description}
+    return {**tool, "function": {**function, "parameters": {**function["parameters"], "properties": properties}}}
 
 
 def _to_ollama_message(message: Message) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from lemming.capabilities.hosted_models.answer_streams import AnswerStream, ChatStream, ResponsesStream
+from lemming.capabilities.hosted_models.answer_streams import ChatStream, ResponsesStream
 from lemming.capabilities.hosted_models.native_formats import unwrap_reply
 from lemming.capabilities.hosted_models.openai_wire import (
     ChatCompletion,
@@ -16,8 +16,7 @@ from lemming.capabilities.hosted_models.openai_wire import (
     iter_droppable_parts,
     responses_fields,
 )
-from lemming.capabilities.hosted_models.rate_headers import with_limit_wait
-from lemming.capabilities.hosted_models.sdk_common import SdkBackend, load_full_body
+from lemming.capabilities.hosted_models.sdk_common import SdkBackend
 from lemming.ext import ConfigError
 from lemming.kernel.base.errors import Unavailable
 from lemming.kernel.providers import Reply, Request
@@ -48,6 +47,7 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
     takes_tools = True
     prefers_tools = True
     takes_images = True
+    request_id_header = "x-request-id"
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         super().__init__(
             base_url=base_url, api_key_env=api_key_env, official_api=_OFFICIAL_API, extra=extra, batches=batches
         )
-        self.api = api
+        self.api, self._path = api, "/chat/completions" if api == "chat" else "/responses"
         self.set_server(find_server(base_url), json)
 
     def set_server(self, server: ModelServer, json: JsonMode | None) -> None:
@@ -80,26 +80,12 @@ class OpenAIProvider(SdkBackend["AsyncOpenAI"]):
         # Without the SDK's own deadlines and retries, which are ours.
         return AsyncOpenAI(api_key=key, base_url=self._base_url, timeout=None, max_retries=0, http_client=http_client)
 
-    async def _send_request(self, client: AsyncOpenAI, request: Request) -> Reply:
-        path = "/chat/completions" if self.api == "chat" else "/responses"
-        response = await self._post(client, path, request)
-        reply = self.parse_reply(response.content, response.headers.get("x-request-id"), request.model_name)
-        return with_limit_wait(reply, response.headers)
+    def _make_stream(self, on_delta: DeltaCallback) -> ChatStream | ResponsesStream:
+        return ChatStream(on_delta) if self.api == "chat" else ResponsesStream(on_delta)
 
-    async def _stream_request(self, client: AsyncOpenAI, request: Request, on_delta: DeltaCallback) -> Reply:
-        body = {**self.request_body(request), "stream": True}
-        create: Any
-        if self.api == "chat":
-            stream: AnswerStream = ChatStream(on_delta)
-            create = partial(client.chat.completions.with_streaming_response.create, messages=[], model="")
-            body["stream_options"] = {"include_usage": True}
-        else:
-            stream, create = ResponsesStream(on_delta), client.responses.with_streaming_response.create
-        with self.wrap_sdk_errors(request.model_name):
-            async with create(stream=True, extra_body=body) as response:
-                full_body = await load_full_body(response, stream)
-        reply = self.parse_reply(full_body, response.headers.get("x-request-id"), request.model_name)
-        return with_limit_wait(reply, response.headers)
+    def _stream_fields(self) -> dict[str, Any]:
+        usage = {"stream_options": {"include_usage": True}} if self.api == "chat" else {}
+        return {**super()._stream_fields(), **usage}
 
     def _request_fields(self, request: Request) -> dict[str, Any]:
         fields = chat_fields if self.api == "chat" else responses_fields

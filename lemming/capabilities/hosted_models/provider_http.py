@@ -10,7 +10,6 @@ import os
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -103,7 +102,7 @@ class HttpBackend(Backend, Generic[C]):
 
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage."""
-        return self._complete(request, self._send_request, [])
+        return self._complete(request, None)
 
     def complete_streaming(self, request: Request, on_delta: DeltaCallback) -> Reply:
         """Return the answer with its usage, and stream its text."""
@@ -111,28 +110,26 @@ class HttpBackend(Backend, Generic[C]):
             return self.complete(request)
         word_stream = WordBuffer(on_delta)
         try:
-            return self._complete(request, partial(self._stream_request, on_delta=word_stream.feed), ["stream"])
+            return self._complete(request, word_stream.feed)
         finally:
             word_stream.flush()
 
-    def _complete(
-        self, request: Request, send: Callable[[C, Request], Coroutine[Any, Any, Reply]], extra_parts: list[str]
-    ) -> Reply:
-        """Send a request. `extra_parts`: droppable parts besides the parts of the request."""
+    def _complete(self, request: Request, on_delta: DeltaCallback | None) -> Reply:
         request = self.inline_tools(request)
         try:
-            return self.run(lambda client: send(client, request), request.deadline_s)
+            return self.run(lambda client: self._send_request(client, request, on_delta), request.deadline_s)
         except RequestRejected as error:
-            error.refused = find_rejected_part(error.message, [*self._droppable_parts(request), *extra_parts])
+            parts = [*self._droppable_parts(request), *(["stream"] if on_delta else [])]
+            error.refused = find_rejected_part(error.message, parts)
             raise
 
     def inline_tools(self, request: Request) -> Request:
         """Return a request with its tools as text if the server accepts no tools."""
         return describe_tool_calls(request) if "tools" in request.without else request
 
+    @abstractmethod
     def _droppable_parts(self, request: Request) -> list[str]:
         """Return the parts of the request that may be dropped if rejected."""
-        return []
 
     def run(self, work: Callable[[C], Coroutine[Any, Any, T]], deadline_s: float) -> T:
         """Run an operation with the client.
@@ -149,12 +146,8 @@ class HttpBackend(Backend, Generic[C]):
         """Return a new client with this key, without retries and timeouts of its own."""
 
     @abstractmethod
-    async def _send_request(self, client: C, request: Request) -> Reply:
-        """Send a request once. Errors of the SDK become a `ProviderError`."""
-
-    @abstractmethod
-    async def _stream_request(self, client: C, request: Request, on_delta: DeltaCallback) -> Reply:
-        """Send a request once, like `_send_request`, and stream the text."""
+    async def _send_request(self, client: C, request: Request, on_delta: DeltaCallback | None = None) -> Reply:
+        """Send a request once, and stream the text with `on_delta`. Errors of the SDK become a `ProviderError`."""
 
     def _api_key(self) -> str:
         key = os.environ.get(self._key_env, "").strip() if self._key_env else ""
@@ -312,20 +305,6 @@ def split_system(messages: list[Message]) -> tuple[str, list[Message]]:
     """Return the system messages as one text, and all other messages."""
     system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
     return system, [message for message in messages if message["role"] != "system"]
-
-
-def split_extra_fields(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request without the fields set by `extra`, plus `extra_body` with the values of
-    `extra`.
-
-    A null value in `extra` removes the field.
-
-    >>> split_extra_fields(dict(model="m", seed=1), dict(seed=None, reasoning_effort="low"))
-    {'model': 'm', 'extra_body': {'reasoning_effort': 'low'}}
-    """
-    remaining = {name: value for name, value in fields.items() if name not in extra}
-    sent = {name: value for name, value in extra.items() if value is not None}
-    return {**remaining, "extra_body": sent} if sent else remaining
 
 
 def describe_error(error: object) -> str:

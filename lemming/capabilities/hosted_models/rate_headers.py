@@ -84,7 +84,7 @@ def _reset_wait_s(limit_headers: Mapping[str, str], name: str) -> float:
     value = limit_headers.get(name, "")
     try:
         if _DURATION.match(value):
-            seconds = _duration_s(value)
+            seconds = sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(value))
         elif not value.replace(".", "", 1).isdecimal():
             seconds = _seconds_after_answer(limit_headers, datetime.fromisoformat(value))
         elif (number := float(value)) < _MIN_EPOCH_S:
@@ -95,10 +95,6 @@ def _reset_wait_s(limit_headers: Mapping[str, str], name: str) -> float:
     except (ValueError, TypeError, OverflowError, OSError):
         return 0.0
     return seconds if math.isfinite(seconds) and seconds > 0 else 0.0
-
-
-def _duration_s(value: str) -> float:
-    return sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(value))
 
 
 def _seconds_after_answer(limit_headers: Mapping[str, str], reset_time: datetime) -> float:

@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from lemming.ext import Problem
@@ -35,10 +35,6 @@ class PartRejection:
     at: str = ""
     why: str = ""
 
-    def is_old(self, current_time: datetime) -> bool:
-        """Return True if the rejection has expired, so the part is tried again."""
-        return not is_timestamp(self.at) or abs(current_time - parse_timestamp(self.at)) > _RETENTION
-
 
 RejectionTable = dict[str, dict[str, PartRejection]]
 """Refusals by the part of a request, by the server and its model."""
@@ -48,62 +44,32 @@ class ServerProfiles:
     """Learned server profiles of an organisation. Thread-safe. `report` gets a notice for each new rejection."""
 
     def __init__(self, base: Path, clock: Clock, report: Callable[[Problem], None]) -> None:
-        self._base, self._clock, self._report = base, clock, report
-        self._lock = threading.Lock()
-        self._rejections = load_profiles(base)
-        self._probed: set[tuple[str, str]] = set()  # models and parts, since the process began
+        self._base, self.clock, self.report = base, clock, report
+        self.lock = threading.Lock()
+        self.rejections = _load_rejections(base)
+        self.probed: set[tuple[str, str]] = set()  # models and parts, since the process began
 
     def get_profile(self, name: str) -> LearnedServerProfile:
         """Return the profile of the server named by `lemming.kernel.llm.circuit_breaker.circuit_name`."""
         return LearnedServerProfile(self, name)
 
-    def rejected_parts(self, model: str) -> Collection[str]:
-        """Return the request parts rejected by a server for a model."""
-        if not (refusals := self._rejections.get(model)):
+    def rejected_parts(self, key: str) -> Collection[str]:
+        """Return the request parts rejected for the key of server and model. Expired rejections are tried again."""
+        if not (rejections := self.rejections.get(key)):
             return ()
-        current_time = self._clock.now()
-        return [part for part, refusal in refusals.items() if not refusal.is_old(current_time)]
+        current_time = self.clock.now()
+        return [
+            part
+            for part, rejection in rejections.items()
+            if is_timestamp(rejection.at) and abs(current_time - parse_timestamp(rejection.at)) <= _RETENTION
+        ]
 
-    def may_learn(self, model: str, error: RequestRejected) -> bool:
-        """Return True if a minimal probe request may confirm a rejection.
-
-        Each probe is sent once per process. A rejection for the content of one schema says nothing about other schemas
-        and is not probed.
-        """
-        if _ONE_SCHEMA.search(error.message) or error.refused in self.rejected_parts(model):
-            return False
-        with self._lock:
-            is_new = (model, error.refused) not in self._probed
-            self._probed.add((model, error.refused))
-            return is_new
-
-    def learn_rejection(self, model: str, error: RequestRejected) -> None:
-        """Record a rejection, unless the reason is the content of one schema."""
-        # This schema is wrong: that says nothing of others.
-        if _ONE_SCHEMA.search(error.message) or error.refused in self.rejected_parts(model):
-            return
-        with self._lock:
-            refusals = self._rejections.get(model, {})
-            rejection = PartRejection(at=timestamp(self._clock.now()), why=error.message)
-            self._save({**self._rejections, model: {**refusals, error.refused: rejection}})
-        hint = (
-            f"the server {FALLBACKS[error.refused]}; to retry before {_RETENTION.days} days have passed, delete "
-            f"{paths.SERVERS_FILE}"
-        )
-        message = f"{model} does not accept {error.refused}"
-        self._report(Problem(message, paths.SERVERS_FILE, hint=hint, severity="warning"))
-
-    def forget(self, model: str) -> None:
-        """Forget the rejections of a server, so every part is tried again."""
-        with self._lock:
-            if model in self._rejections:
-                self._save({name: parts for name, parts in self._rejections.items() if name != model})
-
-    def _save(self, rejections: RejectionTable) -> None:
-        self._rejections = rejections
+    def save(self, rejections: RejectionTable) -> None:
+        """Replace the rejections, also in the file. The caller holds the lock."""
+        self.rejections = rejections
         plain = {
-            name: {part: asdict(refusal) for part, refusal in sorted(parts.items())}
-            for name, parts in sorted(rejections.items())
+            key: {part: asdict(rejection) for part, rejection in sorted(parts.items())}
+            for key, parts in sorted(rejections.items())
         }
         # Losing what was learned costs a refused call. A disk that refuses writes is reported by the tick.
         with contextlib.suppress(DiskError):
@@ -119,32 +85,53 @@ class LearnedServerProfile:
 
     def adapt_request(self, request: Request) -> Request:
         """Return a request without the rejected parts."""
-        parts = self.servers.rejected_parts(self._model_key(request.model_name))
-        if not parts:
-            return request
-        return request._replace(without=tuple(sorted({*request.without, *parts})))
+        parts = self.rejected_parts(request.model_name)
+        return request._replace(without=tuple(sorted({*request.without, *parts}))) if parts else request
 
     def rejected_parts(self, model_name: str) -> Collection[str]:
         """Return the request parts rejected by the server for a model."""
-        return self.servers.rejected_parts(self._model_key(model_name))
+        return self.servers.rejected_parts(self._key(model_name))
 
     def may_learn(self, model_name: str, error: RequestRejected) -> bool:
-        """Return True if a minimal probe request may confirm a rejection."""
-        return self.servers.may_learn(self._model_key(model_name), error)
+        """Return True if a minimal probe request may confirm a rejection. Each probe is sent once per process."""
+        probe = (self._key(model_name), error.refused)
+        with self.servers.lock:
+            is_new = self._is_unknown(model_name, error) and probe not in self.servers.probed
+            self.servers.probed |= {probe} if is_new else set()
+            return is_new
 
     def learn_rejection(self, model_name: str, error: RequestRejected) -> None:
-        """Record a rejected part of a request to a model."""
-        self.servers.learn_rejection(self._model_key(model_name), error)
+        """Record a rejected part of a request to a model, unless the reason is the content of one schema."""
+        if not self._is_unknown(model_name, error):
+            return
+        servers, key = self.servers, self._key(model_name)
+        with servers.lock:
+            rejection = PartRejection(at=timestamp(servers.clock.now()), why=error.message)
+            known = servers.rejections.get(key, {})
+            servers.save({**servers.rejections, key: {**known, error.refused: rejection}})
+        hint = (
+            f"the server {FALLBACKS[error.refused]}; to retry before {_RETENTION.days} days have passed, delete "
+            f"{paths.SERVERS_FILE}"
+        )
+        message = f"{key} does not accept {error.refused}"
+        servers.report(Problem(message, paths.SERVERS_FILE, hint=hint, severity="warning"))
 
     def forget(self, model_name: str) -> None:
-        """Forget the rejections for a model."""
-        self.servers.forget(self._model_key(model_name))
+        """Forget the rejections for a model, so every part is tried again."""
+        with self.servers.lock:
+            rejections = {**self.servers.rejections}
+            if rejections.pop(self._key(model_name), None):
+                self.servers.save(rejections)
 
-    def _model_key(self, model_name: str) -> str:
+    def _is_unknown(self, model_name: str, error: RequestRejected) -> bool:
+        # A schema that is wrong says nothing of others.
+        return not _ONE_SCHEMA.search(error.message) and error.refused not in self.rejected_parts(model_name)
+
+    def _key(self, model_name: str) -> str:
         return f"{self.name} {model_name}".strip()
 
 
-def load_profiles(base: Path) -> RejectionTable:
+def _load_rejections(base: Path) -> RejectionTable:
     """Return the recorded rejections, or an empty table if the file cannot be read."""
     try:
         rejections: RejectionTable = to_value(RejectionTable, parse(fs.read_bytes(base / paths.SERVERS_FILE, 1 << 20)))

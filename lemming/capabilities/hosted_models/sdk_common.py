@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies
 from weakref import WeakKeyDictionary
@@ -20,31 +20,17 @@ from lemming.capabilities.hosted_models.provider_http import (
     HttpBackend,
     default_key_env,
     error_body,
-    split_extra_fields,
 )
+from lemming.capabilities.hosted_models.rate_headers import with_limit_wait
 from lemming.ext import ConfigError
 from lemming.kernel.base.errors import ProviderError, TimedOut
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import strip_userinfo
-from lemming.kernel.providers import Request
+from lemming.kernel.providers import Reply, Request
+from lemming.libraries.streaming import DeltaCallback
 
 if TYPE_CHECKING:
     import httpx2
-
-
-async def load_full_body(response: Any, stream: AnswerStream) -> bytes:
-    """Return a streamed answer as a complete body. Some servers ignore streaming and send the body anyway."""
-    if "text/event-stream" not in response.headers.get("content-type", ""):
-        body: bytes = await response.read()
-        return body
-    return await assemble_stream(response.iter_lines(), stream)
-
-
-def _iter_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and its chain of causes."""
-    while error:
-        yield error
-        error = error.__cause__
 
 
 RESERVED_FIELDS = frozenset({
@@ -55,16 +41,6 @@ RESERVED_FIELDS = frozenset({
 MAX_CONNECTIONS, KEEPALIVE_S = 1000, 60.0
 """The connection limit of the SDKs. They drop an idle connection after 5 seconds, but ticks are a minute apart."""
 OUTPUT_FIELDS = frozenset({"max_completion_tokens", "max_output_tokens", "max_tokens"})
-
-
-def validate_extra_fields(name: str, extra: dict[str, Any]) -> dict[str, Any]:
-    """Return the extra fields of a request. Raises: ConfigError for fields reserved for the engine."""
-    for key in extra:
-        if key in RESERVED_FIELDS or (key in OUTPUT_FIELDS and extra[key] is not None):
-            message = f'provider {name}: options.extra must not contain "{key}": the engine sets it'
-            hint = "write max_output_tokens beside options" if key in OUTPUT_FIELDS else "remove it"
-            raise ConfigError(message, where="config/models.json", hint=hint)
-    return extra
 
 
 class _Route(NamedTuple):
@@ -81,6 +57,9 @@ class SdkBackend(HttpBackend[C]):
     `official_api`: the variable with the key of the official server, and its domain.
     """
 
+    request_id_header: ClassVar[str]
+    _path: str
+
     def __init__(
         self,
         *,
@@ -96,7 +75,12 @@ class SdkBackend(HttpBackend[C]):
         self.takes_batches = base_url is None if batches is None else batches
         # A password in the address would be sent beside the key, which aiohttp refuses.
         self._base_url = strip_userinfo(base_url) if base_url else base_url
-        self._extra = validate_extra_fields(self.name, extra or {})
+        self._extra = extra or {}
+        for field in self._extra:
+            if field in RESERVED_FIELDS or (field in OUTPUT_FIELDS and self._extra[field] is not None):
+                message = f'provider {self.name}: options.extra must not contain "{field}": the engine sets it'
+                hint = "write max_output_tokens beside options" if field in OUTPUT_FIELDS else "remove it"
+                raise ConfigError(message, where="config/models.json", hint=hint)
         self._http_clients: WeakKeyDictionary[C, httpx2.AsyncClient] = WeakKeyDictionary()
         self._routes: WeakKeyDictionary[C, _Route] = WeakKeyDictionary()
 
@@ -115,49 +99,65 @@ class SdkBackend(HttpBackend[C]):
         self._http_clients[client] = http_client
         return client
 
-    async def _post(self, client: C, path: str, request: Request) -> httpx2.Response:
-        """Send a request with the SDK's HTTP client and return the response.
+    async def _send_request(self, client: C, request: Request, on_delta: DeltaCallback | None = None) -> Reply:
+        """Send a request with the SDK's HTTP client and return the reply.
 
         The SDK's own `post` takes as much CPU to build a request as to send the request. Raises: ProviderError for a
-        failed connection or an error status.
+        failed connection, an error status or a malformed answer.
         """
         import aiohttp
         import httpx2
 
-        route = self._routes.get(client)
-        if route is None:
-            sdk_client: Any = client
-            headers = {**sdk_client.auth_headers, **sdk_client.default_headers}
-            header_texts = {name: value for name, value in headers.items() if isinstance(value, str)}
-            url = httpx2.URL(f"{str(sdk_client.base_url).rstrip('/')}{path}")
-            route = self._routes[client] = _Route(url, httpx2.Headers(header_texts))
-        question = httpx2.Request(
-            "POST", route.url, headers=route.headers, content=dump_compact(self.request_body(request))
-        )
+        url, headers = self._get_route(client)
+        body, stream = self.request_body(request), self._make_stream(on_delta) if on_delta else None
+        content = dump_compact({**body, **self._stream_fields()} if stream else body)
+        question = httpx2.Request("POST", url, headers=headers, content=content)
         try:
-            response = await self._http_clients[client].send(question)
+            response = await self._http_clients[client].send(question, stream=stream is not None)
+            try:
+                # Some servers ignore streaming and send the body anyway.
+                is_stream = "text/event-stream" in response.headers.get("content-type", "")
+                if stream is not None and is_stream and not response.is_error:
+                    answer = await assemble_stream(response.aiter_lines(), stream)
+                else:
+                    answer = await response.aread()
+            finally:
+                await response.aclose()
         except (httpx2.HTTPError, aiohttp.ClientError) as error:
-            raise self._connection_error(request.model_name, error, route.url) from error
+            raise self._connection_error(request.model_name, error, url) from error
         if response.is_error:
             raise self._status_error(request.model_name, response.status_code, error_body(response), response.headers)
-        return response
+        request_id = response.headers.get(self.request_id_header)
+        return with_limit_wait(self.parse_reply(answer, request_id, request.model_name), response.headers)
+
+    def _get_route(self, client: C) -> _Route:
+        if (route := self._routes.get(client)) is not None:
+            return route
+        import httpx2
+
+        sdk_client: Any = client
+        headers = {**sdk_client.auth_headers, **sdk_client.default_headers}
+        header_texts = {name: value for name, value in headers.items() if isinstance(value, str)}
+        url = httpx2.URL(f"{str(sdk_client.base_url).rstrip('/')}{self._path}")
+        route = self._routes[client] = _Route(url, httpx2.Headers(header_texts))
+        return route
 
     def request_body(self, request: Request) -> dict[str, Any]:
-        """Return a request in the form sent over the wire and stored in batches."""
-        fields = self._sdk_arguments(request)
-        extra_fields = fields.pop("extra_body", {})
-        return {**fields, **extra_fields}
+        """Return a request in the form sent over the wire and stored in batches. A null value in `extra` removes a field."""
+        extra_fields = self._extra_fields(request)
+        fields = {name: value for name, value in self._request_fields(request).items() if name not in extra_fields}
+        return fields | {name: value for name, value in extra_fields.items() if value is not None}
 
     def to_body(self, request: Request) -> dict[str, Any]:
         """Return a request in the form sent to the server."""
         return self.request_body(self.inline_tools(request))
 
-    def _sdk_arguments(self, request: Request) -> dict[str, Any]:
-        """Return a request as arguments of the SDK."""
-        return split_extra_fields(self._request_fields(request), self._extra_fields(request))
-
     def _extra_fields(self, request: Request) -> dict[str, Any]:
         return {**self._extra, **(request.extra or {})}
+
+    def _stream_fields(self) -> dict[str, Any]:
+        """Return the further fields of a request for a stream."""
+        return {"stream": True}
 
     @contextlib.contextmanager
     def wrap_sdk_errors(self, about: str) -> Iterator[None]:
@@ -179,7 +179,9 @@ class SdkBackend(HttpBackend[C]):
         import aiohttp
         import httpx2
 
-        causes = [*_iter_causes(error)]
+        causes = [error]
+        while (inner := causes[-1].__cause__) is not None:
+            causes.append(inner)
         kinds: Any = ProviderError, aiohttp.ClientError, httpx2.HTTPError
         cause = next((candidate for kind in kinds for candidate in causes if isinstance(candidate, kind)), error)
         if isinstance(cause, TimeoutError | httpx2.TimeoutException):
@@ -189,6 +191,14 @@ class SdkBackend(HttpBackend[C]):
     @abstractmethod
     def _make_client(self, http_client: httpx2.AsyncClient, key: str) -> C:
         """Return the SDK's client around an HTTP client, without retries and timeouts."""
+
+    @abstractmethod
+    def _make_stream(self, on_delta: DeltaCallback) -> AnswerStream:
+        """Return the stream that assembles an answer."""
+
+    @abstractmethod
+    def parse_reply(self, body: bytes, request_id: str | None, model_name: str) -> Reply:
+        """Return the reply in the body of an answer. Raises: ProviderError for a failed or malformed answer."""
 
     @abstractmethod
     def _sdk_module(self) -> Any:
