@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies
 from weakref import WeakKeyDictionary
@@ -44,8 +44,9 @@ OUTPUT_FIELDS = frozenset({"max_completion_tokens", "max_output_tokens", "max_to
 
 
 class _Route(NamedTuple):
-    """Target URL of a client's requests, with the headers of its SDK."""
+    """HTTP client and target URL of a client's requests, with the headers of its SDK."""
 
+    http_client: httpx2.AsyncClient
     url: httpx2.URL
     headers: httpx2.Headers
 
@@ -81,7 +82,6 @@ class SdkBackend(HttpBackend[C]):
                 message = f'provider {self.name}: options.extra must not contain "{field}": the engine sets it'
                 hint = "write max_output_tokens beside options" if field in OUTPUT_FIELDS else "remove it"
                 raise ConfigError(message, where="config/models.json", hint=hint)
-        self._http_clients: WeakKeyDictionary[C, httpx2.AsyncClient] = WeakKeyDictionary()
         self._routes: WeakKeyDictionary[C, _Route] = WeakKeyDictionary()
 
     def _create_client(self, key: str) -> C:
@@ -95,9 +95,12 @@ class SdkBackend(HttpBackend[C]):
         login = (unquote(parts.username or ""), unquote(parts.password or ""))
         limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
         http_client = client_type(**client_settings(), limits=limits, **({"auth": login} if any(login) else {}))
-        client = self._make_client(http_client, key)
-        self._http_clients[client] = http_client
-        return client
+        client: Any = self._make_client(http_client, key)
+        headers = {**client.auth_headers, **client.default_headers}
+        header_texts = {name: value for name, value in headers.items() if isinstance(value, str)}
+        url = httpx2.URL(f"{str(client.base_url).rstrip('/')}{self._path}")
+        self._routes[client] = _Route(http_client, url, httpx2.Headers(header_texts))
+        return cast(C, client)
 
     async def _send_request(self, client: C, request: Request, on_delta: DeltaCallback | None = None) -> Reply:
         """Send a request with the SDK's HTTP client and return the reply.
@@ -108,12 +111,12 @@ class SdkBackend(HttpBackend[C]):
         import aiohttp
         import httpx2
 
-        url, headers = self._get_route(client)
+        http_client, url, headers = self._routes[client]
         body, stream = self.request_body(request), self._make_stream(on_delta) if on_delta else None
         content = dump_compact({**body, **self._stream_fields()} if stream else body)
         question = httpx2.Request("POST", url, headers=headers, content=content)
         try:
-            response = await self._http_clients[client].send(question, stream=stream is not None)
+            response = await http_client.send(question, stream=stream is not None)
             try:
                 # Some servers ignore streaming and send the body anyway.
                 is_stream = "text/event-stream" in response.headers.get("content-type", "")
@@ -129,18 +132,6 @@ class SdkBackend(HttpBackend[C]):
             raise self._status_error(request.model_name, response.status_code, error_body(response), response.headers)
         request_id = response.headers.get(self.request_id_header)
         return with_limit_wait(self.parse_reply(answer, request_id, request.model_name), response.headers)
-
-    def _get_route(self, client: C) -> _Route:
-        if (route := self._routes.get(client)) is not None:
-            return route
-        import httpx2
-
-        sdk_client: Any = client
-        headers = {**sdk_client.auth_headers, **sdk_client.default_headers}
-        header_texts = {name: value for name, value in headers.items() if isinstance(value, str)}
-        url = httpx2.URL(f"{str(sdk_client.base_url).rstrip('/')}{self._path}")
-        route = self._routes[client] = _Route(url, httpx2.Headers(header_texts))
-        return route
 
     def request_body(self, request: Request) -> dict[str, Any]:
         """Return a request in the form sent over the wire and stored in batches. A null value in `extra` removes a field."""

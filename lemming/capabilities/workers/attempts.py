@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
@@ -173,12 +173,3 @@ class WorkerJob:
     prices: Mapping[str, float] = field(default_factory=dict)
     readable: Sequence[str] = ()
     grants: Sequence[Mapping[str, Any]] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the job as JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Return the job in a request."""
-        return cls(**raw)

@@ -26,13 +26,13 @@ from lemming.capabilities.workers.repositories.collector import EngineRepository
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
 from lemming.capabilities.workers.repositories.patches import (
     apply_patch,
-    list_paths,
     parse_patch,
     rebuild_tree,
     replace_file,
 )
+from lemming.capabilities.workers.repositories.tree_walk import to_text
 from lemming.capabilities.workers.repositories.user_repository import open_repository, require_own_branch
-from lemming.capabilities.workers.repositories.work_tree import compare_trees
+from lemming.capabilities.workers.repositories.work_tree import compare_trees, list_tree
 from lemming.capabilities.workers.workspace_settings import locate_repository
 from lemming.ext import LemmingError
 from lemming.kernel.base.errors import UsageError
@@ -104,7 +104,8 @@ class MergeReview:
         patch = load_patch(org, args["patch"])
         if path:
             collector = _open_collector(org, args)
-            names = list_paths(collector, apply_patch(collector, args["base"], patch))
+            tree = apply_patch(collector, args["base"], patch)
+            names = {to_text(name): blob for name, blob in list_tree(collector, tree).items()}
             if path not in names:
                 raise UsageError(f"the patch leaves no file {path}", hint="edit the patch itself")
             patch = collector.read_blobs([names[path]])[0]

@@ -138,7 +138,7 @@ def _publish_patch(
         if commit := _find_published(repository, order):
             return _to_result({"merged": commit, "branch": branch})
         rebuild_tree(collector, base, load_patch(context.org, patch), tree)
-        require_same(call, compare_trees(collector, base, tree))
+        _require_same(call, compare_trees(collector, base, tree))
         plan = plan_merge(collector, repository, order)
         if isinstance(plan, AlreadyMerged):
             return _to_result({"already": plan.head, "branch": branch})
@@ -149,7 +149,7 @@ def _publish_patch(
     raise ToolError(f"merge: branch {branch} moved {MAX_MOVES} times meanwhile", hint="run the agent again")
 
 
-def require_same(call: Mapping[str, Any], changes: TakenTree) -> None:
+def _require_same(call: Mapping[str, Any], changes: TakenTree) -> None:
     """Raise `ToolError` if a call does not describe its patch, as after a gate has rewritten it."""
     for name, value in describe_changes(changes.patch, [asdict(file) for file in changes.files], changes.flags).items():
         if call.get(name) != value:

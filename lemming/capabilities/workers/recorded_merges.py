@@ -173,13 +173,25 @@ def find_line(org: Organisation, target: str, branch: str = "") -> FoundLine | N
             for name in names:
                 lines = _read_lines(repository, revision, name)
                 is_file = is_file or lines is not None
-                if lines is not None and to_int(number) <= len(lines):
-                    return _load_line(org, repository, folder, revision, name, to_int(number), lines)
+                if lines is not None and (line := to_int(number)) <= len(lines):
+                    ref = _to_revision(revision)
+                    origin = find_line_origin(repository, ref, name, line, patches=lambda: _iter_patches(org))
+                    return FoundLine(
+                        repository=f"{folder}",
+                        revision=revision,
+                        path=name,
+                        line=line,
+                        text=lines[line - 1],
+                        origin=origin,
+                    )
     if is_file:
-        raise UsageError(
-            f"{target} must be a line of the file, got none of that number", hint="see `git log` for branches"
-        )
+        hint = "see `git log` for branches"
+        raise UsageError(f"{target} must be a line of the file, got none of that number", hint=hint)
     return None
+
+
+def _to_revision(branch: str) -> str:
+    return branch if branch == "HEAD" else to_ref(branch)
 
 
 def _list_workspaces(org: Organisation) -> dict[Path, list[str]]:
@@ -200,22 +212,11 @@ def _locate(folder: Path, path: Path) -> str:
 
 
 def _read_lines(repository: UserRepository, revision: str, path: str) -> list[str] | None:
-    name = revision if revision == "HEAD" else to_ref(revision)
     try:
-        content = run_git("cat-file", "blob", f"{name}:{path}", git_dir=repository.git_dir)
+        content = run_git("cat-file", "blob", f"{_to_revision(revision)}:{path}", git_dir=repository.git_dir)
     except RepositoryError:
         return None
     return content.decode("utf-8", "replace").split("\n")[: content.count(b"\n") + (not content.endswith(b"\n"))]
-
-
-def _load_line(
-    org: Organisation, repository: UserRepository, folder: Path, revision: str, path: str, line: int, lines: list[str]
-) -> FoundLine:
-    name = revision if revision == "HEAD" else to_ref(revision)
-    origin = find_line_origin(repository, name, path, line, patches=lambda: _iter_patches(org))
-    return FoundLine(
-        repository=f"{folder}", revision=revision, path=path, line=line, text=lines[line - 1], origin=origin
-    )
 
 
 def _iter_patches(org: Organisation) -> Iterator[RecordedPatch]:

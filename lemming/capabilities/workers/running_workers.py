@@ -62,7 +62,15 @@ class WorkerStatus:
 
 
 def list_workers(org: Organisation) -> list[WorkerStatus]:
-    """Return the running workers, in the order of their turns, also those whose engine was killed."""
+    """List the running workers: since when, on which files, and for how much.
+
+    A worker whose engine was killed is listed until the next run has finished its turn.
+
+    \b
+    Examples:
+      lemming workers
+      lemming workers --json | jq -r '.files[]'
+    """
     engine = find_running_engine(org)
     return [_load_status(worker, engine) for worker in list_running(org)]
 
@@ -144,19 +152,6 @@ def _find_new_files(attempt: Attempt) -> Iterator[str]:
 # --- the screen -------------------------------------------------------------------------------------
 
 
-def list_running_workers(org: Organisation) -> list[WorkerStatus]:
-    """List the running workers: since when, on which files, and for how much.
-
-    A worker whose engine was killed is listed until the next run has finished its turn.
-
-    \b
-    Examples:
-      lemming workers
-      lemming workers --json | jq -r '.files[]'
-    """
-    return list_workers(org)
-
-
 _STATES = {"running": "running", "gone": "engine is gone: finished by the next run"}
 
 
@@ -171,7 +166,7 @@ WORKERS = Screen(
     kind="worker",
     title="Workers",
     command="workers list",
-    query=list_running_workers,
+    query=list_workers,
     row=WorkerStatus,
     empty="no worker is running",
     columns=(

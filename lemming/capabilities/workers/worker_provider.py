@@ -10,8 +10,9 @@ import os
 import socket
 import threading
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,21 +50,12 @@ class RecordedRun:
     text: str = field(metadata=describe_field("Text that the worker answers."))
     patch: str = make_field("", "File with the patch; empty: nothing was changed.")
 
-    def load_patch(self, base: Path) -> bytes:
-        """Return the patch; `base` is the organisation. Raises `ConfigError` for an unreadable file."""
-        return _read_file(base, self.patch) if self.patch else b""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
     """Recorded runs, of which the first that fits a task is replayed."""
 
     runs: list[RecordedRun] = field(metadata=describe_field("Runs, of which the first that fits is replayed."))
-
-
-def load_recorded_runs(base: Path, file: str) -> list[RecordedRun]:
-    """Return the runs of a recording. Raises `ConfigError` for an unreadable file or wrong content."""
-    return parse_document(_read_file(base, file), file, Recording, unknown_key_policy="none").value.runs
 
 
 def _read_file(base: Path, file: str) -> bytes:
@@ -140,7 +132,7 @@ class WorkerProvider(Backend):
         if JOB not in (request.extra or {}):
             hint = 'give the agent a "workspace" in its resume.json: docs/workers.md'
             raise Unusable("the agent must have a workspace, got none", where=self.harness_name, hint=hint)
-        job = WorkerJob.from_json((request.extra or {})[JOB])
+        job = WorkerJob(**(request.extra or {})[JOB])
         attempt = get_attempt(self._base, job.key)
         noted = attempt.read_json("attempt.json")
         if noted.get("run") == job.run and noted.get("at") != job.at:
@@ -155,7 +147,18 @@ class WorkerProvider(Backend):
             load_bundle(collector.git_dir, b64decode(job.bundle), job.base)
         while True:
             prompt, session = self._enter_clone(job, attempt, repository, request.messages)
-            end = self.run_worker(self._make_run(job, attempt, repository, request, prompt, session))
+            run = make_run(
+                job, attempt, repository, harness=self.harness, prompt=prompt, session=session,
+                environment={name: os.environ[name] for name in self._env if name in os.environ},
+                base_url=self._base_url, key=os.environ.get(self.key_variable, "") if self.key_variable else "",
+                usd_cost=partial(_compute_cost, job.prices) if job.prices else None,
+                max_cost_usd=job.max_cost_usd, max_turns=self._max_turns,
+                spent_usd=sum(float(item.get("cost_usd") or 0) for item in attempt.iter_lines("usage.jsonl")),
+                deadline_s=request.deadline_s, silence_s=self._silence_s,
+                permit=_make_permit(job.grants) if self._permissions == "ask" else None,
+                stop=self.stopping or threading.Event(),
+            )  # fmt: skip
+            end = self.run_worker(run)
             asked_nothing = self.harness.api != "none" and not end.requests
             if not (session and end.result.error and not end.ended_by and asked_nothing):
                 break
@@ -186,43 +189,25 @@ class WorkerProvider(Backend):
                 return CONTINUE, str(session)
             if noted.get("run") == job.run - 1:
                 attempt.write_json("attempt.json", facts)
-                return _to_text(_new_messages(messages)), str(session)
+                # Its session has the messages up to its last answer.
+                last = max((n for n, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
+                return _to_text(messages[last + 1 :]), str(session)
         attempt.discard_work()
         fill_clone(job, attempt, repository)
         attempt.write_json("attempt.json", facts)
         return _to_text([*messages, *_describe_folder(job, messages)]), ""
 
-    def _make_run(
-        self,
-        job: WorkerJob,
-        attempt: Attempt,
-        repository: UserRepository | None,
-        request: Request,
-        prompt: str,
-        session: str,
-    ) -> HarnessRun:
-        return make_run(
-            job, attempt, repository,
-            harness=self.harness, prompt=prompt, session=session,
-            environment={name: os.environ[name] for name in self._env if name in os.environ},
-            base_url=self._base_url, key=os.environ.get(self.key_variable, "") if self.key_variable else "",
-            usd_cost=_make_pricing(job.prices) if job.prices else None,
-            max_cost_usd=job.max_cost_usd, max_turns=self._max_turns,
-            spent_usd=sum(float(item.get("cost_usd") or 0) for item in attempt.iter_lines("usage.jsonl")),
-            deadline_s=request.deadline_s, silence_s=self._silence_s,
-            permit=_make_permit(job.grants) if self._permissions == "ask" else None,
-            stop=self.stopping or threading.Event(),
-        )  # fmt: skip
-
     def _make_reply(self, job: WorkerJob, attempt: Attempt, end: HarnessEnd, tree: TakenTree) -> Reply:
-        result, total = end.result, _sum_usage(attempt.iter_lines("usage.jsonl"))
-        tokens = total or result.tokens
-        session = attempt.read_json("session.json").get("session", "")
-        error = result.error or ("budget" if end.ended_by == "budget" else "stopped" if end.ended_by else "")
-        message = result.message or (f"ended by the {end.ended_by} limit" if end.ended_by else "")
+        result = end.result
+        # Of all runs of the attempt, also of interrupted ones, unless nothing passed the gateway.
+        counts = [
+            RunTokens(*(clamp_int(line.get(name)) or 0 for name in ("input", "output", "cached", "written")))
+            for line in attempt.iter_lines("usage.jsonl")
+        ]
+        tokens = sum(counts, RunTokens()) if counts else result.tokens
         outcome: dict[str, Any] = {
             "harness": self.harness.name,
-            "session": result.session or session,
+            "session": result.session or attempt.read_json("session.json").get("session", ""),
             "exit": end.exit_status,
             "cost_usd": result.cost_usd,
             "gateway_usd": end.cost_usd,
@@ -232,19 +217,19 @@ class WorkerProvider(Backend):
             "files": [asdict(file) for file in tree.files],
             "left_out": dict(tree.left_out),
             "flags": dict(tree.flags),
-            "error": error,
-            "message": redact_values(message)[:2000],
+            "error": result.error,
+            "message": redact_values(result.message)[:2000],
             "questions": [{"tool": item.tool, "input": dict(item.input)} for item in result.questions],
             "run": job.run,
             "key": job.key,
         }
         return Reply(
-            text=result.text or message,
+            text=result.text or result.message,
             input_tokens=tokens.input if tokens else None,
             output_tokens=tokens.output if tokens else None,
             cached_tokens=tokens.cached if tokens else None,
             written_tokens=tokens.written if tokens else None,
-            finish="failed" if error else "stop",
+            finish="failed" if result.error else "stop",
             model=job.model or self.harness.name,
             kept={JOB: outcome},
         )
@@ -274,12 +259,6 @@ def make_run(job: WorkerJob, attempt: Attempt, repository: UserRepository | None
     )  # fmt: skip
 
 
-def _new_messages(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages after the harness's last answer, which its session does not have."""
-    last = max((index for index, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
-    return messages[last + 1 :]
-
-
 def _describe_folder(job: WorkerJob, messages: Sequence[Message]) -> Sequence[Message]:
     """Return a message about a new clone for a harness that has answered before, and believes in its changes."""
     if all(message["role"] != "assistant" for message in messages):
@@ -295,15 +274,10 @@ def _to_text(messages: Sequence[Message]) -> str:
     return "\n\n".join(filter(None, texts)) + "\n"
 
 
-def _make_pricing(prices: Mapping[str, float]) -> Any:
-    """Return the function from tokens to dollars by prices per token of `input`, `output`, `cached`, `written`."""
-
-    def compute_cost(tokens: RunTokens) -> float:
-        plain_input = max(0, tokens.input - tokens.cached - tokens.written)
-        amounts = {"input": plain_input, "output": tokens.output, "cached": tokens.cached, "written": tokens.written}
-        return sum(count * prices.get(kind, prices["input"]) for kind, count in amounts.items())
-
-    return compute_cost
+def _compute_cost(prices: Mapping[str, float], tokens: RunTokens) -> float:
+    """Return the dollars of tokens by prices per token of `input`, `output`, `cached`, `written`."""
+    amounts: dict[str, int] = asdict(tokens) | {"input": max(0, tokens.input - tokens.cached - tokens.written)}
+    return sum(count * prices.get(kind, prices["input"]) for kind, count in amounts.items())
 
 
 def _make_permit(grants: Sequence[Mapping[str, Any]]) -> Any:
@@ -311,21 +285,10 @@ def _make_permit(grants: Sequence[Mapping[str, Any]]) -> Any:
     allowed = {dump_compact([grant["tool"], grant["input"]]) for grant in grants}
 
     def permit(question: PermissionQuestion) -> str:
-        return (
-            "allow" if dump_compact([question.tool, parse(dump_compact(dict(question.input)))]) in allowed else "later"
-        )
+        call = dump_compact([question.tool, parse(dump_compact(dict(question.input)))])
+        return "allow" if call in allowed else "later"
 
     return permit
-
-
-def _sum_usage(lines: Iterator[Mapping[str, Any]]) -> RunTokens | None:
-    """Return the tokens of all runs of an attempt, also of interrupted ones, or None if nothing passed the gateway."""
-    totals, count = dict.fromkeys(("input", "output", "cached", "written"), 0), 0
-    for line in lines:
-        count += 1
-        for name in totals:
-            totals[name] += clamp_int(line.get(name)) or 0
-    return RunTokens(**totals) if count else None
 
 
 class RecordedProvider(WorkerProvider):
@@ -339,26 +302,22 @@ class RecordedProvider(WorkerProvider):
     def __init__(self, *, file: str, base: Path | None = None) -> None:
         super().__init__(base=base)
         self.harness, self._file = replace(self.harness, name="recorded"), file
-        self._runs = load_recorded_runs(self._base, file)
+        content = _read_file(self._base, file)
+        self._runs = parse_document(content, file, Recording, unknown_key_policy="none").value.runs
 
     def run_worker(self, run: HarnessRun) -> HarnessEnd:
         """Apply the patch of the first recorded run whose text is in the prompt. Raises `RequestRejected` without one."""
         for recorded in self._runs:
             if recorded.contains in run.prompt:
-                patch_clone(run.clone, recorded.load_patch(self._base))
+                patch_clone(run.clone, _read_file(self._base, recorded.patch) if recorded.patch else b"")
                 return HarnessEnd(result=HarnessResult(text=recorded.text), exit_status=0)
         hint = "choose a harness: docs/workers.md lists the lines of config/models.json"
         raise RequestRejected("these runs are recorded, and this task was not given then", where=self._file, hint=hint)
 
 
-def _make_provider_class(harness_name: str) -> type[WorkerProvider]:
-    return type("HarnessProvider", (WorkerProvider,), {"harness_name": harness_name})
-
-
+_NAMES = {name: name for name in ("claude-code", "codex", "pi", "opencode")} | {"gemini-cli": "gemini", "acp": "acp"}
 HARNESSES: Mapping[str, type[WorkerProvider]] = {
-    **{name: _make_provider_class(name) for name in ("claude-code", "codex", "pi", "opencode")},
-    "gemini-cli": _make_provider_class("gemini"),
-    "acp": _make_provider_class("acp"),
+    **{key: type("HarnessProvider", (WorkerProvider,), {"harness_name": name}) for key, name in _NAMES.items()},
     "harness": WorkerProvider,
     "recorded": RecordedProvider,
 }

@@ -13,7 +13,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,8 @@ def take_worker_turn(view: TurnView) -> Steps:
         merged = parse_output(earlier_merges[-1])
         if earlier_merges[-1]["success"]:
             view.mark_results_shown()
-            _answer(view, _find_last_answer(messages), merged)
+            texts = [str(message["content"]) for message in messages if message["role"] == "assistant"]
+            _answer(view, texts[-1] if texts else "", merged)  # of the turn whose call waited for a person
             return "done"
         if "conflict" not in merged:
             return _fail(view, _describe_refusal(settings, view, earlier_merges[-1]))
@@ -86,8 +87,11 @@ def take_worker_turn(view: TurnView) -> Steps:
             return _fail(view, f"{outcome['harness']}: {outcome['message'] or outcome['error']}")
         for path, reason in outcome["left_out"].items():
             view.remark(f"not in the patch: {path}: {reason}")
-        if outcome["questions"]:
-            yield from _request_permits(outcome)
+        if outcome["questions"]:  # gates and persons decide about calls
+            run = {name: outcome[name] for name in ("key", "run", "base")}
+            yield Act(
+                TurnReply(tool_calls=tuple(ToolCall(PERMIT, {**item, "run": run}) for item in outcome["questions"]))
+            )
             if turn.has_asked:
                 return "waits"
             messages += _describe_permits(turn.results)
@@ -102,7 +106,8 @@ def take_worker_turn(view: TurnView) -> Steps:
             if corrections == settings.max_corrections or "status" not in failures[0]:
                 return _fail(view, f"a check fails, and the patch is not merged: {describe_receipt(failures[0])}")
             corrections += 1
-            messages.append(_describe_failures(failures))
+            text = "A check of your changes fails. Correct them in this folder."
+            messages.append({"role": "user", "content": "\n".join([text, *map(describe_receipt, failures)])})
             continue
         yield Act(TurnReply(tool_calls=(ToolCall(call["tool"], call["args"], call["id"]),)))
         if turn.has_asked:
@@ -123,16 +128,6 @@ def take_worker_turn(view: TurnView) -> Steps:
 
 def _describe_refusal(settings: WorkspaceSettings, view: TurnView, result: Mapping[str, Any]) -> str:
     return f"the patch was not merged into {settings.branch_name(view.agent.name)}: {result['output'][:QUOTED_CHARS]}"
-
-
-def _request_permits(outcome: Mapping[str, Any]) -> Generator[Step, Any, None]:
-    """Make a call for each question of the harness that waits for a decision: gates and persons decide about calls."""
-    run = {name: outcome[name] for name in ("key", "run", "base")}
-    calls = [
-        ToolCall(PERMIT, {"tool": question["tool"], "input": question["input"], "run": run})
-        for question in outcome["questions"]
-    ]
-    yield Act(TurnReply(tool_calls=tuple(calls)))
 
 
 def _run_checks(turn: StrategyTurn, settings: WorkspaceSettings, args: Json) -> Generator[Step, Any, list[Json]]:
@@ -167,17 +162,6 @@ def describe_receipt(receipt: Mapping[str, Any]) -> str:
         return f"{' '.join(receipt['command'])} cannot be run: {receipt['tail']}"
     ended = f" ({receipt['ended_by']})" if "ended_by" in receipt else ""
     return f"{' '.join(receipt['command'])} exited with {receipt['status']}{ended}:\n{receipt['tail']}"
-
-
-def _describe_failures(failures: Sequence[Mapping[str, Any]]) -> Message:
-    texts = ["A check of your changes fails. Correct them in this folder.", *map(describe_receipt, failures)]
-    return {"role": "user", "content": "\n".join(texts)}
-
-
-def _find_last_answer(messages: list[Message]) -> str:
-    """Return the harness's text from the turn whose call waited for a person."""
-    texts = [message["content"] for message in messages if message["role"] == "assistant"]
-    return str(texts[-1]) if texts else ""
 
 
 def parse_output(result: Mapping[str, Any]) -> Json:
@@ -242,7 +226,7 @@ def _send_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings) 
     org = Organisation.from_path(live.base)
     job = _make_job(effect, turn, settings, org)
     attempt = get_attempt(Path(live.base), job.key)
-    provider_options = HARNESSES[effect.entry.provider](**effect.entry.options, base=Path(live.base))
+    provider = HARNESSES[effect.entry.provider](**effect.entry.options, base=Path(live.base))
     running = {
         "agent": turn.agent.name, "tick": turn.tick, "call": effect.number, "harness": effect.entry.provider,
         "model": effect.entry.model, "workspace": settings.repository,
@@ -250,8 +234,8 @@ def _send_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings) 
     }  # fmt: skip
     remove_stale_attempts(Path(live.base), turn.agent.name, job.key)
     note_running(org, attempt, running)
-    deadline_s = min(provider_options.deadline_s, effect.request.turn_s)
-    request = effect.request._replace(extra={JOB: job.to_json()}, deadline_s=deadline_s)
+    deadline_s = min(provider.deadline_s, effect.request.turn_s)
+    request = effect.request._replace(extra={JOB: asdict(job)}, deadline_s=deadline_s)
     try:
         outcome = yield replace(effect, request=request)
     except Exception:
@@ -279,7 +263,8 @@ def _send_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings) 
 def _make_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings, org: Organisation) -> WorkerJob:
     live, snapshot = turn.live, turn.snapshot
     permits = [*_iter_outputs(live, PERMIT)]
-    base = _find_base(live, snapshot)
+    # The branch's head as the tick opened, or at the last conflict.
+    base = [snapshot["base"], *(output["head"] for output in _iter_outputs(live, MERGE) if "conflict" in output)][-1]
     last = _find_last_outcome(live)
     if permits and not last:  # permitted by a person since the turn that asked: that run goes on
         last = {"patch": "", **permits[-1]["run"]}
@@ -303,22 +288,11 @@ def _make_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings, 
         is_confined=settings.sandbox == "required",
         is_full_copy=settings.copy == "full",
         max_file_bytes=settings.max_file_bytes,
-        max_cost_usd=_find_cost_limit(effect),
+        max_cost_usd=effect.entry.max_cost_usd if effect.request.max_cost_usd is None else effect.request.max_cost_usd,
         prices=_get_prices(effect.entry),
         readable=settings.readable,
         grants=[permit["grant"] for permit in permits],
     )
-
-
-def _find_cost_limit(effect: SendRequest) -> float | None:
-    limit = effect.request.max_cost_usd
-    return effect.entry.max_cost_usd if limit is None else limit  # 0 is a limit
-
-
-def _find_base(live: LivePhase, snapshot: Json) -> str:
-    """Return the commit that a run starts from: the branch's head as the tick opened, or at the last conflict."""
-    heads = [output["head"] for output in _iter_outputs(live, MERGE) if "conflict" in output]
-    return str(heads[-1] if heads else snapshot["base"])
 
 
 def _iter_outputs(live: LivePhase, tool: str) -> Iterator[Json]:

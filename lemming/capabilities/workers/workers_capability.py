@@ -177,13 +177,10 @@ def iter_permissions(
         walls = " WITHOUT A SANDBOX: it can read and change everything that you can" * (settings.sandbox == "none")
         branch = settings.branch_name(agent.name)
         does = f"{agent.name}: {entry.provider} works on {settings.repository}, merged into {branch}{walls}"
-        yield RequiredPermission(does, digest_setting(where, _to_json(settings)), needs_agreement=True)
+        values: Json = {name: repr(value) for name, value in vars(settings).items()}
+        yield RequiredPermission(does, digest_setting(where, values), needs_agreement=True)
         if entry.options.get("command"):
             yield program_permission(org, f"{paths.MODELS_FILE} {agent.model.key}", entry.options)
-
-
-def _to_json(settings: object) -> Json:
-    return {name: repr(value) for name, value in vars(settings).items()}
 
 
 INSTALL_SANDBOX = "install bubblewrap: apt install bubblewrap, or dnf install bubblewrap"

@@ -106,11 +106,15 @@ def plan_merge(
 def publish(collector: EngineRepository, repository: UserRepository, order: MergeOrder, plan: MergePlan) -> bool:
     """Copy the plan's commit into the user's repository and move the branch; return False if the branch has moved.
 
-    Safe to repeat. No hook runs. Raises RepositoryError if the branch is checked out.
+    Safe to repeat. No hook runs. Raises RepositoryError if the branch is checked out, and GitError for objects that git's
+    checks refuse.
     """
     require_own_branch(repository, order.branch, order.agent)
-    copy_commit(collector, repository, plan.commit, [plan.old, order.base])
-    return move_branch(repository, order.branch, plan.commit, plan.old, f"turn {order.turn}", order.agent)
+    # All that the commit needs, without what the user's repository has.
+    revisions = "".join([f"{plan.commit}\n", *(f"^{name}\n" for name in (plan.old, order.base) if name)])
+    pack = collector.run("pack-objects", "--revs", "--stdout", "-q", stdin=revisions.encode())
+    run_git("unpack-objects", "-q", "--strict", git_dir=repository.git_dir, stdin=pack)
+    return _move_branch(repository, order, plan)
 
 
 def is_published(repository: UserRepository, branch: str, commit: str) -> bool:
@@ -151,30 +155,23 @@ def create_commit(
     return collector.read("commit-tree", tree, *arguments, stdin=message.encode("utf-8", "replace"), env=env)
 
 
-def copy_commit(collector: EngineRepository, repository: UserRepository, commit: str, present: list[str]) -> None:
-    """Copy a commit and all that it needs into the user's repository, which has the commits `present`.
-
-    Safe to repeat. Raises GitError for objects that git's checks refuse.
-    """
-    revisions = "".join([f"{commit}\n", *(f"^{name}\n" for name in present if name)])
-    pack = collector.run("pack-objects", "--revs", "--stdout", "-q", stdin=revisions.encode())
-    run_git("unpack-objects", "-q", "--strict", git_dir=repository.git_dir, stdin=pack)
-
-
-def move_branch(repository: UserRepository, branch: str, commit: str, old: str, reason: str, name: str) -> bool:
-    """Move a branch from `old` to a commit; return False if the branch has moved since.
-
-    An empty `old` creates the branch.
-    """
-    env = {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": to_address(name)}
-    arguments = ("--no-deref", "--create-reflog", "-m", f"lemming: {reason}", to_ref(branch), commit)
+def _move_branch(repository: UserRepository, order: MergeOrder, plan: MergePlan) -> bool:
+    env = {"GIT_COMMITTER_NAME": order.agent, "GIT_COMMITTER_EMAIL": to_address(order.agent)}
+    arguments = (
+        "--no-deref",
+        "--create-reflog",
+        "-m",
+        f"lemming: turn {order.turn}",
+        to_ref(order.branch),
+        plan.commit,
+    )
     try:
-        run_git("update-ref", *arguments, old or repository.no_commit, git_dir=repository.git_dir, env=env)
+        run_git("update-ref", *arguments, plan.old or repository.no_commit, git_dir=repository.git_dir, env=env)
     except GitError:
         # A git that outlived a killed engine may have moved the branch to this very commit.
-        if is_published(repository, branch, commit):
+        if is_published(repository, order.branch, plan.commit):
             return True
-        if repository.read_head(branch) == old:
+        if repository.read_head(order.branch) == plan.old:
             raise  # git refuses for another reason, such as a branch named like the folder of this one
         return False
     return True

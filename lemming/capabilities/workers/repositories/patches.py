@@ -70,12 +70,6 @@ def apply_patch(collector: EngineRepository, base: str, patch: bytes, *, is_edit
         return collector.read("write-tree", env=env)
 
 
-def list_paths(collector: EngineRepository, tree: str) -> dict[str, str]:
-    """Return the object ids of the files of a tree, by path as text."""
-    lines = collector.run("ls-tree", "-r", "-z", tree).split(b"\0")[:-1]
-    return {to_text(path): facts.split()[2].decode() for facts, _, path in (line.partition(b"\t") for line in lines)}
-
-
 def replace_file(collector: EngineRepository, tree: str, path: str, content: bytes) -> str:
     """Return the id of a tree in which a file has other content. Raises RepositoryError for a path without a file."""
     with collector.open_index(tree) as env:

@@ -85,7 +85,9 @@ class UserRepository:
         head, base_head = self.read_head(branch), self.read_base(base_branch)
         # Other workers of the tick may have merged already; every worker starts from the same commit.
         for _ in range(MAX_STEPS):
-            if not head or not self._is_of_tick(head, agent=agent, tick=tick, tick_key=tick_key):
+            trailers = self.read_trailers(head) if head else {}
+            is_same_tick = trailers.get("Tick") == str(tick) and trailers.get("Org") == tick_key
+            if not is_same_tick or trailers.get("Agent") == agent:
                 break
             parents = read_git("rev-list", "--parents", "--max-count=1", head, git_dir=self.git_dir).split()[1:]
             head = parents[0] if parents else ""
@@ -163,11 +165,6 @@ class UserRepository:
         if head := self.read_head(base_branch):
             return head
         raise ConfigError(f"base must be a branch of the repository, got {base_branch!r}", where=str(self.git_dir))
-
-    def _is_of_tick(self, commit: str, *, agent: str, tick: int, tick_key: str) -> bool:
-        trailers = self.read_trailers(commit)
-        is_same_tick = trailers.get("Tick") == str(tick) and trailers.get("Org") == tick_key
-        return is_same_tick and trailers.get("Agent") != agent
 
 
 def open_repository(path: Path) -> UserRepository:

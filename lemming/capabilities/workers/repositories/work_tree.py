@@ -87,9 +87,15 @@ def take_tree(
 
 def compare_trees(collector: EngineRepository, base: str, tree: str) -> TakenTree:
     """Return a tree with its changes from the commit `base`."""
-    paths = collector.run("ls-tree", "-r", "-z", "--name-only", tree).split(b"\0")[:-1]
     files, modes = _list_changes(collector, base, tree)
-    return TakenTree(tree, collector.run(*_PATCH, base, tree), files, flags=find_flags(collector, tree, modes, paths))
+    flags = find_flags(collector, modes, list_tree(collector, tree))
+    return TakenTree(tree, collector.run(*_PATCH, base, tree), files, flags=flags)
+
+
+def list_tree(collector: EngineRepository, tree: str) -> dict[bytes, str]:
+    """Return the object ids of the files of a tree, by path."""
+    lines = collector.run("ls-tree", "-r", "-z", tree).split(b"\0")[:-1]
+    return {path: facts.split()[2].decode() for facts, _, path in (line.partition(b"\t") for line in lines)}
 
 
 def _list_entries(collector: EngineRepository, env: Mapping[str, str]) -> dict[bytes, tuple[bytes, str]]:
@@ -253,20 +259,17 @@ _HARNESS_FILES = frozenset({
 _GIT_FILES = frozenset({b".gitattributes", b".gitmodules", b".lfsconfig"})
 
 
-def find_flags(
-    collector: EngineRepository, tree: str, modes: Mapping[bytes, str], paths: Iterable[bytes]
-) -> dict[str, str]:
+def find_flags(collector: EngineRepository, modes: Mapping[bytes, str], names: Mapping[bytes, str]) -> dict[str, str]:
     """Return the reason for each changed path of a tree that deserves attention.
 
-    `modes`: the new mode of each changed path, 000000 for deleted files. `paths`: all paths of the tree.
+    `modes`: the new mode of each changed path, 000000 for deleted files. `names`: object ids of the tree by path.
     """
     flags = {to_text(path): reason for path in modes if (reason := _find_name_reason(path))}
     links = [path for path, mode in modes.items() if mode == "120000"]
-    names = _read_names(collector, tree, links)
-    for path, target in zip(names, collector.read_blobs(list(names.values())), strict=True):
+    for path, target in zip(links, collector.read_blobs([names[path] for path in links]), strict=True):
         if reason := _find_link_reason(path, target):
             flags[to_text(path)] = reason
-    for path, twin in _find_twins((path for path, mode in modes.items() if mode != "000000"), paths).items():
+    for path, twin in _find_twins((path for path, mode in modes.items() if mode != "000000"), names).items():
         flags.setdefault(to_text(path), f"differs only by case from {to_text(twin)}")
     return flags
 
@@ -280,18 +283,6 @@ def _find_name_reason(path: bytes) -> str:
     if parts[-1] in _HARNESS_FILES or not _HARNESS_FOLDERS.isdisjoint(parts):
         return "settings of a harness"
     return ""
-
-
-def _read_names(collector: EngineRepository, tree: str, paths: list[bytes]) -> dict[bytes, str]:
-    """Return the object ids of paths in a tree."""
-    if not paths:
-        return {}
-    path_set, names = set(paths), {}
-    for line in collector.run("ls-tree", "-r", "-z", tree).split(b"\0")[:-1]:
-        facts, _, path = line.partition(b"\t")
-        if path in path_set:
-            names[path] = facts.split()[2].decode()
-    return names
 
 
 def _find_link_reason(path: bytes, target: bytes) -> str:

@@ -288,7 +288,12 @@ class ModelGateway:
                         is_recorded = True
                         self._record_usage(request.target, model, usage)
                     if not request.has_begun:
-                        await request.send_head(response.status_code, _select_headers(response))
+                        returned = {
+                            name: value
+                            for name, value in response.headers.items()
+                            if name in _RETURNED_HEADERS or name.startswith(_RETURNED_PREFIXES)
+                        }
+                        await request.send_head(response.status_code, returned)
                     await request.send_chunk(chunk)
             finally:
                 if not is_recorded:
@@ -333,14 +338,6 @@ class ModelGateway:
             if not deadline.expired():
                 deadline.reschedule(0.0)
         await self._client.aclose()
-
-
-def _select_headers(response: httpx2.Response) -> dict[str, str]:
-    return {
-        name: value
-        for name, value in response.headers.items()
-        if name in _RETURNED_HEADERS or name.startswith(_RETURNED_PREFIXES)
-    }
 
 
 def _is_same_model(model: str, priced_model: str) -> bool:
