@@ -81,6 +81,13 @@ class OutgoingEntry:
         """Text of the entry for people."""
         return payload_text(self.entry.payload)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The entry as a program outside gets it."""
+        entry = self.entry
+        place = {"agent": entry.agent, "tick": entry.tick, "kind": entry.kind}
+        return {**place, "text": self.text, "payload": entry.payload}
+
 
 @accept_old_fields
 class PollResult(NamedTuple):

@@ -108,7 +108,8 @@ class ChannelGateway:
                     self._channels[key] = make_channel(entry.provider, entry.options, self._org.base, config)
                 channel = self._channels[key]
             except LemmingError as error:
-                tell(_unusable_problem(agent, error))
+                message, pointer = f"the channel of {agent.name} cannot be used: {error.message}", f"/{agent.model.key}"
+                tell(Problem(message, paths.MODELS_FILE, pointer=pointer, hint=error.hint, severity="warning"))
                 continue
             yield agent, channel
 
@@ -126,7 +127,7 @@ class ChannelGateway:
             if context.is_stopping:
                 return
             context.log.append("down", context.now(), why=str(error))
-            tell(_unreachable_problem(context.agent, error))
+            tell(_make_problem(context.agent, "is unreachable", error))
             if (retry_at := context.log.history.retry_at) is not None:
                 self._update_next_poll((retry_at - context.now()).total_seconds())
             return
@@ -163,21 +164,11 @@ def isolate_channel(agent: Agent, tell: ReportProblem) -> Iterator[None]:
         with wrap_provider_errors():
             yield
     except ProviderError as error:
-        tell(_unreachable_problem(agent, error))
+        tell(_make_problem(agent, "is unreachable", error))
 
 
-def _unusable_problem(agent: Agent, error: LemmingError) -> Problem:
-    message = f"the channel of {agent.name} cannot be used: {error.message}"
-    return Problem(message, paths.MODELS_FILE, pointer=f"/{agent.model.key}", hint=error.hint, severity="warning")
-
-
-def _undelivered_problem(agent: Agent, error: LemmingError) -> Problem:
-    message = f"the channel of {agent.name} could not send an entry: {error.message}"
-    return Problem(message, paths.channel_log(agent.name), hint=error.hint, severity="warning")
-
-
-def _unreachable_problem(agent: Agent, error: LemmingError) -> Problem:
-    message = f"the channel of {agent.name} is unreachable: {error.message}"
+def _make_problem(agent: Agent, event: str, error: LemmingError) -> Problem:
+    message = f"the channel of {agent.name} {event}: {error.message}"
     return Problem(message, paths.channel_log(agent.name), hint=error.hint, severity="warning")
 
 
@@ -191,20 +182,14 @@ def deliver_due(
 
     A temporary failure of the channel stops the round. Entries with the fewest failures go first.
     """
-    log = context.log
-    for outgoing in sorted(pending, key=lambda entry: _attempt_count(log, entry))[:MAX_BATCH]:
-        if _wait_s(log, outgoing, context.now()) > 0:
-            break
-        if context.is_stopping:
+    log, failed = context.log, context.log.history.failed_deliveries
+    attempts = {entry.key: failed[entry.key].attempts if entry.key in failed else 0 for entry in pending}
+    for outgoing in sorted(pending, key=lambda entry: attempts[entry.key])[:MAX_BATCH]:
+        if context.is_stopping or _wait_s(log, outgoing, context.now()) > 0:
             break
         _try_delivery(channel, context, outgoing, tell)
     remaining = [entry for entry in pending if entry.key not in log.history.settled]
     return min((_wait_s(log, entry, context.now()) for entry in remaining), default=None)
-
-
-def _attempt_count(log: ChannelLog, outgoing: OutgoingEntry) -> int:
-    failed_delivery = log.history.failed_deliveries.get(outgoing.key)
-    return failed_delivery.attempts if failed_delivery else 0
 
 
 def _wait_s(log: ChannelLog, outgoing: OutgoingEntry, current_time: datetime) -> float:
@@ -223,7 +208,7 @@ def _try_delivery(channel: Channel, context: ChannelContext, outgoing: OutgoingE
         if context.is_stopping:
             return
         did: Did = "failed" if error.is_retryable else "gave_up"
-        tell(_undelivered_problem(context.agent, error))
+        tell(_make_problem(context.agent, "could not send an entry", error))
         context.log.append(did, context.now(), entry=outgoing.key, why=str(error))
     else:
         answer_facts = {"answers": outgoing.answered_id} if outgoing.answered_id else {}
@@ -254,12 +239,13 @@ class AddressedEntries:
         state = self._states.setdefault(agent.name, _AddressedState())
         settled = self._logs.get_log(agent.name).history.settled
         own_names = self._index.list_outbox(agent.name)
-        for author in _readable_authors(agent, survey):
+        patterns = agent.permissions.read_outboxes
+        readable = {*survey.agents, *survey.broken} if "*" in patterns else set(patterns) & {*survey.agents}
+        for author in sorted(name for name in readable - {agent.name} if paths.AGENT_NAME.match(name)):
             names = self._index.list_outbox(author)
-            if state.names.get(author) is not names:
-                is_complete = self._scan_author(agent, author, names, tick, state, own_names)
-                if is_complete:
-                    state.names[author] = names
+            is_known = state.names.get(author) is names
+            if not is_known and self._scan_author(agent, author, names, tick, state, own_names):
+                state.names[author] = names
         for name in [name for name in state.pending if name.identity in settled]:
             del state.pending[name]
         return [state.pending[name] for name in sorted(state.pending)]
@@ -278,15 +264,10 @@ class AddressedEntries:
                 is_complete = False
                 continue
             examined.add(name)
-            if outgoing := self._to_outgoing(agent, entry, own_names):
-                state.pending[name] = outgoing
+            answers = self._find_answered(entry, own_names) if entry.kind == "response" else None
+            if answers is not None or agent.name in entry.targets:
+                state.pending[name] = OutgoingEntry(entry, answers)
         return is_complete
-
-    def _to_outgoing(self, agent: Agent, entry: OutboxEntry, own_names: EntryNames) -> OutgoingEntry | None:
-        answers = self._find_answered(entry, own_names) if entry.kind == "response" else None
-        if answers is None and agent.name not in entry.targets:
-            return None
-        return OutgoingEntry(entry, answers)
 
     def _find_answered(self, entry: OutboxEntry, own_names: EntryNames) -> OutboxEntry | None:
         """Return the entry answered by a response, or None."""
@@ -296,10 +277,3 @@ class AddressedEntries:
         name = next((name for name in own_names.all if name.id in references or name.identity in references), None)
         request_entry = self._index.read(name) if name else None
         return request_entry if isinstance(request_entry, OutboxEntry) else None
-
-
-def _readable_authors(agent: Agent, survey: Survey) -> Iterator[str]:
-    """Yield the authors readable by a channel's agent, by name."""
-    patterns = agent.permissions.read_outboxes
-    readable_names = {*survey.agents, *survey.broken} if "*" in patterns else set(patterns) & {*survey.agents}
-    yield from sorted(name for name in readable_names - {agent.name} if paths.AGENT_NAME.match(name))

@@ -75,7 +75,9 @@ class ChannelHistory:
         self.last = line
         if did == "received":
             self.messages[str(line.get("message", ""))] = self.last_received = entry
-            self._record_sender(str(line.get("from", "")), at)
+            self.senders.append((at, str(line.get("from", ""))))
+            while self.senders and (at - self.senders[0][0]).total_seconds() > SENDER_WINDOW_S:
+                self.senders.popleft()
         elif did == "refused":
             self.refused.append(line)
         elif did in ("delivered", "gave_up"):
@@ -93,21 +95,12 @@ class ChannelHistory:
             )
             self.not_sent += 1
             self.sends_at = at + retry_delay(self.not_sent)
-        else:
-            self._record_reachability(did == "up", line, at)
-
-    def _record_sender(self, sender: str, at: datetime) -> None:
-        self.senders.append((at, sender))
-        while self.senders and (at - self.senders[0][0]).total_seconds() > SENDER_WINDOW_S:
-            self.senders.popleft()
-
-    def _record_reachability(self, is_up: bool, line: dict[str, Any], at: datetime) -> None:
-        if is_up:
+        elif did == "up":
             self.down_since, self.down_why, self.failures, self.retry_at = "", "", 0, None
-            return
-        self.failures += 1
-        self.down_since = self.down_since or str(line.get("at", ""))
-        self.down_why, self.retry_at = str(line.get("why", "")), at + retry_delay(self.failures)
+        else:
+            self.failures += 1
+            self.down_since = self.down_since or str(line.get("at", ""))
+            self.down_why, self.retry_at = str(line.get("why", "")), at + retry_delay(self.failures)
 
 
 def retry_delay(attempts: int) -> timedelta:
@@ -167,7 +160,8 @@ class ChannelLog:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX)
             try:
                 file.size = os.fstat(file.fileno()).st_size
-                if not (self._is_mended and (file.size == 0 or _ends_with_newline(file))):
+                is_whole = file.size == 0 or os.pread(file.fileno(), 1, file.size - 1) == b"\n"
+                if not (self._is_mended and is_whole):
                     _drop_torn_line(file)
                     self._is_mended = True
                 yield LockedChannelLog(file, self.history, self._position, syncs=self.syncs)
@@ -243,10 +237,6 @@ def _drop_torn_line(file: fs.AppendFile) -> None:
         last = b""
     if (size := len(complete_lines) - len(last)) < len(raw):
         file.truncate(start + size)
-
-
-def _ends_with_newline(file: fs.AppendFile) -> bool:
-    return os.pread(file.fileno(), 1, file.size - 1) == b"\n"
 
 
 def _parse_time(text: object) -> datetime:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from lemming.capabilities.channels.channel import Channel
 from lemming.capabilities.channels.channel_gateway import AddressedEntries, make_channel
-from lemming.capabilities.channels.channel_log import ChannelHistory, ChannelLogs
+from lemming.capabilities.channels.channel_log import ChannelLogs
 from lemming.ext import CheckSubject, LemmingError, Problem, load_tick, make_warning, resume_file
 from lemming.kernel.agents import Agent, Survey, suggest_agent, survey_agents
 from lemming.kernel.base import paths
@@ -50,14 +49,12 @@ def _channel_status(org: Organisation, survey: Survey, config: Config, agent: Ag
         retry_at=traffic.retry_at.isoformat() if traffic.retry_at else "",
         last_refused=traffic.refused[-MAX_SHOWN:],
         last_given_up=traffic.gave_up[-MAX_SHOWN:],
-        failing=_failed_deliveries(traffic),
+        failing=[
+            {"entry": key, "attempts": delivery.attempts, "why": delivery.reason}
+            for key, delivery in [*traffic.failed_deliveries.items()][:MAX_SHOWN]
+        ],
         problem=problem,
     )
-
-
-def _failed_deliveries(traffic: ChannelHistory) -> list[dict[str, Any]]:
-    failed = list(traffic.failed_deliveries.items())[:MAX_SHOWN]
-    return [{"entry": key, "attempts": delivery.attempts, "why": delivery.reason} for key, delivery in failed]
 
 
 def _make_channel(config: Config, agent: Agent, org: Organisation) -> tuple[Channel | None, str]:

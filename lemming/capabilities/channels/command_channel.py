@@ -6,7 +6,6 @@ on standard input. Its output lines are messages, or the outcome of the delivery
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +63,9 @@ class CommandChannel(Channel):
 
     def deliver(self, context: ChannelContext, outgoing: OutgoingEntry) -> None:
         """Run the program with an entry. Exit status 0 means success, unless an output line reports failure."""
-        line = dump_compact({"type": "entry", "key": outgoing.key, **_to_envelope(outgoing)}).decode()
-        printed = self._run_program(context, line)
+        answered = outgoing.answers.payload.get("message_id") if outgoing.answers else None
+        facts = {"key": outgoing.key, "id": outgoing.entry.id, **outgoing.facts, "answers": answered}
+        printed = self._run_program(context, dump_compact({"type": "entry", **facts}).decode())
         self._receive_lines(context, printed)
         for line_value in printed:
             if isinstance(line_value, dict) and line_value.get("type") == "failed":
@@ -79,7 +79,13 @@ class CommandChannel(Channel):
         reply = self._program.complete(request)
         if reply.finish == "length":
             raise Unavailable("the program printed more than 1 MiB")
-        return list(_parse_lines(reply.text))
+        values = []
+        for line in filter(str.strip, reply.text.splitlines()):
+            try:
+                values.append(parse(line.encode()))
+            except JsonProblem:
+                values.append(line)
+        return values
 
     def _receive_lines(self, context: ChannelContext, printed: list[Any]) -> None:
         for line_value in printed:
@@ -112,25 +118,3 @@ class CommandChannel(Channel):
             target=self.to,
             more={"body": payload} if payload else {},
         )
-
-
-def _to_envelope(outgoing: OutgoingEntry) -> dict[str, Any]:
-    entry = outgoing.entry
-    answered_message_id = outgoing.answers.payload.get("message_id") if outgoing.answers else None
-    return {
-        "id": entry.id,
-        "agent": entry.agent,
-        "tick": entry.tick,
-        "kind": entry.kind,
-        "text": outgoing.text,
-        "payload": entry.payload,
-        "answers": answered_message_id,
-    }
-
-
-def _parse_lines(text: str) -> Iterator[Any]:
-    for line in filter(str.strip, text.splitlines()):
-        try:
-            yield parse(line.encode())
-        except JsonProblem:
-            yield line

@@ -134,7 +134,8 @@ class MailChannel(Channel):
         self._next_poll[context.agent.name] = Deadline(self._poll_s)
         deadline = Deadline(self._timeout_s)
         with open_exchange(self._imap.host, deadline, context.stop) as exchange, self._open_mailbox(exchange) as imap:
-            unseen = self._due_mail(context, self._search_unseen(imap))
+            _, response = imap.uid("SEARCH", "UNSEEN")
+            unseen = self._due_mail(context, (response[0] or b"").decode().split() if response else [])
             for number in unseen[:MAX_BATCH]:
                 deadline.restart()  # a time limit for each mail
                 self._receive_mail(context, imap, number, deadline)
@@ -148,10 +149,6 @@ class MailChannel(Channel):
         still_postponed = {uid: postponed[uid] for uid in unseen if uid in postponed and not postponed[uid].has_passed}
         self._postponed[context.agent.name] = still_postponed
         return [number for number in unseen if number not in still_postponed]
-
-    def _search_unseen(self, imap: imaplib.IMAP4) -> list[str]:
-        _, response = imap.uid("SEARCH", "UNSEEN")
-        return (response[0] or b"").decode().split() if response else []
 
     def _receive_mail(self, context: ChannelContext, imap: imaplib.IMAP4, number: str, deadline: Deadline) -> None:
         """Create the entry of a mail and mark the mail as seen.
@@ -176,22 +173,19 @@ class MailChannel(Channel):
         except Unavailable as error:
             if not raw:  # it is the server that is out of reach
                 raise
-            file = self._keep_copy(context, raw)
+            # The original for a person, unless it is over the quota.
+            path, content = f"mail/refused/{sha256(raw).hexdigest()[:32]}.eml", redact_content(raw)
+            has_room = not _find_exceeded_quota(context, path, len(content))
+            file = self._save_attachment(context, path, content) if has_room else ""
             context.record_refusal(f"mail {number}", f"it cannot be read: {error.message}", file=file)
         # Last, with the entry on disk or the reason in the log: an interrupted mail is received again.
         imap.uid("STORE", number, "+FLAGS", "(\\Seen)")
 
-    def _keep_copy(self, context: ChannelContext, raw: bytes) -> str:
-        """Save the original mail for a person, and return its path, or the empty string over quota."""
-        path, content = f"mail/refused/{sha256(raw).hexdigest()[:32]}.eml", redact_content(raw)
-        return (
-            "" if _find_exceeded_quota(context, path, len(content)) else self._save_attachment(context, path, content)
-        )
-
     def _fetch_mail(self, imap: imaplib.IMAP4, number: str, deadline: Deadline) -> bytes:
         # Asked first, so that a mail that is too large is never fetched.
         _, sizes = imap.uid("FETCH", number, "(RFC822.SIZE)")
-        size = _parse_size(sizes)
+        match = _SIZE.search(b" ".join(part for part in sizes if isinstance(part, bytes)))
+        size = to_int(match[1]) if match else 0
         if size > self._max_bytes:
             raise RequestRejected(f"max_bytes allows {self._max_bytes:,} bytes, got {size:,}")
         deadline.extend(size / MIN_BYTES_PER_S)
@@ -212,11 +206,8 @@ class MailChannel(Channel):
         if self._max_per_hour is not None:  # before anything is written
             context.require_below_limit(context.log.history, sender, self._max_per_hour)
         saved_paths, omitted = self._save_attachments(context, mail, ident)
-        extra_fields: dict[str, object] = {"subject": str(mail.get("Subject", ""))[:500]}
-        if references := get_references(mail):
-            extra_fields["conversation"] = references[0][:200]
-        else:
-            extra_fields["conversation"] = ident[:200]
+        conversation = [*get_references(mail), ident][0][:200]
+        extra_fields: dict[str, object] = {"subject": str(mail.get("Subject", ""))[:500], "conversation": conversation}
         extra_fields |= {key: value for key, value in (("files", saved_paths), ("left_out", omitted)) if value}
         context.receive(
             InboundMessage(id=ident, text=text, sender=sender, kind=self.kind, target=self.to, more=extra_fields),
@@ -368,9 +359,3 @@ def _smtp_error(code: int, message: bytes | str) -> Unavailable | RequestRejecte
     text = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
     error_type = Unavailable if 400 <= code < 500 else RequestRejected
     return error_type(f"the mail server says {code} {text}")
-
-
-def _parse_size(parts: list[object]) -> int:
-    """Return the mail size in a server's response, or 0 without a size."""
-    match = _SIZE.search(b" ".join(part for part in parts if isinstance(part, bytes)))
-    return to_int(match[1]) if match else 0

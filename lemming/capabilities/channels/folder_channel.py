@@ -36,7 +36,7 @@ from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import DiskError, RequestRejected, Unavailable
 from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file
-from lemming.kernel.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, parse_identities
+from lemming.kernel.messages import ENTRIES_PER_TURN, OutboxEntry, parse_identities
 from lemming.libraries.outbox_files import read_entry
 
 DONE, FAILED, ANSWERS = "done", "failed", "answers"
@@ -139,7 +139,9 @@ class FolderChannel(Channel):
         if outgoing.answers and (archived_name := _archived_name(outgoing.answers)):
             stem = archived_name.removesuffix(".md")
             first_answer = f"{stem}.md"
-            name = first_answer if _is_first_response(context, outgoing) else f"{stem}.{entry.id}.md"
+            # Another response to the same file may have been delivered.
+            first_key = context.log.history.answered.get(outgoing.answered_id, outgoing.key)
+            name = first_answer if first_key == outgoing.key else f"{stem}.{entry.id}.md"
         with _report_unreachable(root, context):
             text = outgoing.text
             content = (text if text.endswith("\n") else f"{text}\n").encode()
@@ -176,14 +178,14 @@ class FolderChannel(Channel):
 
     def _load_file(self, root: Path, name: str) -> _DroppedFile:
         path = root / name
-        status = _lstat(path)
+        status = _stat(path)
         if not stat.S_ISREG(status.st_mode):
             raise RequestRejected("expected a regular file")
         if status.st_size > self._max_bytes:
             raise RequestRejected(
                 f"a file must have at most {self._max_bytes:,} bytes (max_bytes), got {status.st_size:,}"
             )
-        if not is_utf8(name):
+        if to_utf8_safe(name) != name:
             raise RequestRejected("the file name must be UTF-8")
         if status.st_size == 0:
             raise RequestRejected("the file is empty")
@@ -232,7 +234,11 @@ class FolderChannel(Channel):
     def _finish_interrupted(self, context: ChannelContext, root: Path) -> None:
         """Finish interrupted work: files with written entries that were not moved or logged."""
         unfinished = []
-        for name in _newer_entries(context, context.log.history.last_received):
+        identity = context.log.history.last_received
+        last = next(iter(parse_identities([identity])), None) if identity else None
+        for name in context.list_entries():
+            if last is not None and (name.tick, name.number) <= (last.tick, last.number):
+                continue
             with contextlib.suppress(ConfigError, FileNotFoundError):
                 entry = read_entry(context.org, name)
                 if entry.payload.get("channel") == context.channel and (archived_name := _archived_name(entry)):
@@ -275,22 +281,10 @@ def has_stable_mtime(path: Path, settle_s: float) -> bool:
     return True
 
 
-def _is_first_response(context: ChannelContext, outgoing: OutgoingEntry) -> bool:
-    """Return True if no other response to the same file has been delivered."""
-    return context.log.history.answered.get(outgoing.answered_id, outgoing.key) == outgoing.key
-
-
 def _archived_name(entry: OutboxEntry) -> str:
     """Return the archived name of an entry's file, or the empty string for an entry without a file."""
     path, message = entry.payload.get("file"), entry.payload.get("message_id")
     return path.rpartition("/")[2] if isinstance(path, str) and isinstance(message, str) else ""
-
-
-def _newer_entries(context: ChannelContext, identity: str) -> list[EntryName]:
-    """Return the agent's entries after a given entry, in order, or all entries without one."""
-    names = context.list_entries()
-    last = next(iter(parse_identities([identity])), None) if identity else None
-    return [name for name in names if last is None or (name.tick, name.number) > (last.tick, last.number)]
 
 
 def _free_name(root: Path, folder: str, name: str, claimed: Collection[str] = ()) -> str:
@@ -312,26 +306,20 @@ def _list_files(folder: Path) -> list[str]:
 
 
 @raises_disk_error
-def _lstat(path: Path) -> os.stat_result:
-    return path.lstat()
+def _stat(path: Path, *, follows_links: bool = False) -> os.stat_result:
+    return path.stat(follow_symlinks=follows_links)
 
 
 def _exists(path: Path) -> bool:
     try:
-        _lstat(path)
+        return bool(_stat(path))
     except OSError:
         return False
-    return True
-
-
-@raises_disk_error
-def _get_mode(path: Path) -> int:
-    return path.stat().st_mode
 
 
 def _is_folder(path: Path) -> bool:
     try:
-        return stat.S_ISDIR(_get_mode(path))
+        return stat.S_ISDIR(_stat(path, follows_links=True).st_mode)
     except OSError:
         return False
 
@@ -341,15 +329,6 @@ def _file_digest(path: Path, limit_bytes: int) -> str:
         return sha256(fs.read_bytes(path, limit_bytes)).hexdigest()
     except OSError:
         return "gone"
-
-
-def is_utf8(name: str) -> bool:
-    """Return True if a file name can be encoded as UTF-8."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _owner_name(uid: int) -> str:

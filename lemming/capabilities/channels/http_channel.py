@@ -127,7 +127,7 @@ class HttpChannel(Channel):
         if not isinstance(text, str) or not text.strip():
             raise RequestRejected('"text" must be a non-empty text', hint='send {"text": "..."}')
         extra_fields = {name: plain[name] for name in ("conversation", "schema", "deadline") if name in plain}
-        _reject_unknown_fields(extra_fields)
+        _require_valid_fields(extra_fields)
         ident = plain.get("id") or key
         message = InboundMessage(
             id=str(ident),
@@ -142,7 +142,9 @@ class HttpChannel(Channel):
 
     def deliver(self, context: ChannelContext, outgoing: OutgoingEntry) -> None:
         """Post an entry, signed as a Standard Webhook, with the entry's identity as id."""
-        body, at = dump_compact(_to_envelope(outgoing)), str(int(time.time()))
+        answered = outgoing.answers
+        answers = {"id": answered.id, "message_id": answered.payload.get("message_id")} if answered else None
+        body, at = dump_compact({"key": outgoing.key, **outgoing.facts, "answers": answers}), str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
             "Idempotency-Key": outgoing.key,
@@ -186,8 +188,7 @@ def _parse_body(body: bytes) -> Any:
         raise RequestRejected(f"the body must be JSON: {error.message}") from error
 
 
-def _reject_unknown_fields(fields: Mapping[str, Any]) -> None:
-    """Raise `RequestRejected` for invalid fields of a question."""
+def _require_valid_fields(fields: Mapping[str, Any]) -> None:
     if not isinstance(fields.get("conversation", ""), str):
         raise RequestRejected('"conversation" must be a text')
     if not isinstance(fields.get("schema", {}), dict):
@@ -197,22 +198,6 @@ def _reject_unknown_fields(fields: Mapping[str, Any]) -> None:
         raise RequestRejected(f'"schema"{pointer and " " + pointer}: {flaw}')
     if bounded_int(fields.get("deadline", 1), ge=1, le=LAST_TICK) is None:
         raise RequestRejected(f'"deadline" must be a number of ticks from 1 to {LAST_TICK}')
-
-
-def _to_envelope(outgoing: OutgoingEntry) -> dict[str, Any]:
-    entry = outgoing.entry
-    request_entry = outgoing.answers
-    return {
-        "key": outgoing.key,
-        "agent": entry.agent,
-        "tick": entry.tick,
-        "kind": entry.kind,
-        "text": outgoing.text,
-        "payload": entry.payload,
-        "answers": {"id": request_entry.id, "message_id": request_entry.payload.get("message_id")}
-        if request_entry
-        else None,
-    }
 
 
 # --- signatures of webhooks: Standard Webhooks 1.0 (standardwebhooks.com) and GitHub's --------------

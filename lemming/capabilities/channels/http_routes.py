@@ -14,6 +14,7 @@ import os
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -129,12 +130,10 @@ class _ChannelEndpoints:
                 channel = make_channel(entry.provider, entry.options, self.org.base, config)
                 assert isinstance(channel, HttpChannel), "its provider is http"
                 is_durable = config.org.durability != "off"
-                context = ChannelContext(self.org, agent, "http", self._current_tick, self.clock.now, is_durable)
+                current_tick = partial(load_tick, self.org.base)
+                context = ChannelContext(self.org, agent, "http", current_tick, self.clock.now, is_durable)
                 endpoints.append(ChannelEndpoint(agent, channel, context))
         return endpoints
-
-    def _current_tick(self) -> int:
-        return load_tick(self.org.base)
 
     def find_by_token(self, authorization: str) -> ChannelEndpoint:
         """Return the channel whose token an `Authorization` header has. Raises: PermissionDenied."""
