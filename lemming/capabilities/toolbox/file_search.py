@@ -132,8 +132,6 @@ LINE_CHARS = 10_000
 MATCHES_LIMIT = 1000
 _LINE_SHOWN_CHARS = 300
 
-Test = Callable[[str], bool]
-
 
 class FileSearchTool(FileReadingTool):
     """Finds lines in text files."""
@@ -174,19 +172,13 @@ class FileSearchTool(FileReadingTool):
         return ToolResult(True, "\n".join([*lines, *no_match, *walker.get_remarks()]))
 
 
-def _make_line_test(text: str, regex: str, *, ignore_case: bool) -> Test:
+def _make_line_test(text: str, regex: str, *, ignore_case: bool) -> Callable[[str], bool]:
     """Return a predicate for matching lines. Raise `ToolError` for an invalid expression."""
-    if regex:
-        return _compile_test(f"(?i){regex}" if ignore_case else regex)
-    if ignore_case:
+    if not regex:
         folded = text.casefold()
-        return lambda line: folded in line.casefold()
-    return lambda line: text in line
-
-
-def _compile_test(regex: str) -> Test:
+        return (lambda line: folded in line.casefold()) if ignore_case else (lambda line: text in line)
     try:
-        return compile_schema_pattern(regex).has_match
+        return compile_schema_pattern(f"(?i){regex}" if ignore_case else regex).has_match
     except InvalidPattern as error:
         raise ToolError(f"{FileSearchTool.name}: the regular expression cannot be used: {error}") from error
 

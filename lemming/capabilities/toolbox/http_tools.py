@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import socket
 import zlib
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from lemming.capabilities.toolbox.toolbox_settings import (
     USUAL_PORTS,
@@ -34,15 +36,6 @@ _DECODED_CODINGS = ("gzip", "x-gzip", "deflate")
 _ACCEPT = "text/html, text/markdown, text/plain, application/json, application/xml;q=0.9, */*;q=0.1"
 
 
-class WebRequest(NamedTuple):
-    """A request: method, URL, body and additional headers."""
-
-    method: str
-    url: str
-    body: bytes | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-
-
 class WebResponse(NamedTuple):
     """A response. `url` is the final URL; `is_cut` is True if the content was truncated."""
 
@@ -59,14 +52,22 @@ class OutcomeUnknown(ToolError):
     """Raised for a sent request without a response: the request may or may not have had an effect."""
 
 
-def fetch_url(request: WebRequest, settings: HttpSettings, *, caller: str) -> WebResponse:
+def fetch_url(
+    method: str,
+    url: str,
+    settings: HttpSettings,
+    *,
+    caller: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> WebResponse:
     """Return the response to a request. Raises `PermissionDenied` for a forbidden address.
 
     Raises `ToolError` without a response, and `OutcomeUnknown` if the request may have arrived.
     """
     from lemming.libraries.concurrency.async_calls import run_async
 
-    pending = _PendingRequest(request, settings, caller)
+    pending = _PendingRequest(method, url, body, headers, settings, caller)
     try:
         return run_async(pending.send, settings.timeout_s)
     except (PermissionDenied, ToolError):
@@ -75,36 +76,41 @@ def fetch_url(request: WebRequest, settings: HttpSettings, *, caller: str) -> We
         raise pending.make_error(f"no answer within {settings.timeout_s:g} s") from error
 
 
+@dataclass
 class _PendingRequest:
     """A request in progress. After `may_have_arrived` is set, a failure says nothing about the request's effect."""
 
-    def __init__(self, request: WebRequest, settings: HttpSettings, caller: str) -> None:
-        self._request, self._settings, self._caller = request, settings, caller
-        self.may_have_arrived = False
+    method: str
+    url: str
+    body: bytes | None
+    headers: Mapping[str, str]
+    settings: HttpSettings
+    caller: str
+    may_have_arrived: bool = False
 
     def make_error(self, reason: str) -> ToolError:
         """Return the error for a failed request."""
-        kind = OutcomeUnknown if self.may_have_arrived and self._request.method != "GET" else ToolError
-        return kind(f"{self._caller}: {reason}")
+        kind = OutcomeUnknown if self.may_have_arrived and self.method != "GET" else ToolError
+        return kind(f"{self.caller}: {reason}")
 
     async def send(self) -> WebResponse:
         """Send the request, and follow the redirects of a GET."""
         import httpx2
 
         try:
-            url = httpx2.URL(self._request.url)
+            url = httpx2.URL(self.url)
             # No proxy from the environment: it would resolve names itself, and reach any address.
             verify = httpx2.create_ssl_context()  # SSL_CERT_FILE names an authority of one's own
             async with httpx2.AsyncClient(trust_env=False, timeout=None, verify=verify) as client:
-                for _ in range(self._settings.max_redirects + 1):
+                for _ in range(self.settings.max_redirects + 1):
                     page = await self._send_hop(client, url)
-                    if page.status not in _REDIRECTS or not page.location or self._request.method != "GET":
+                    if page.status not in _REDIRECTS or not page.location or self.method != "GET":
                         return page
                     url = url.join(page.location)
                     client.cookies.clear()  # of one server, and not for the next
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, zlib.error) as error:
             raise self.make_error(f"{type(error).__name__}: {error}".rstrip(": ")) from error
-        raise self.make_error(f"more than {self._settings.max_redirects} redirects")
+        raise self.make_error(f"more than {self.settings.max_redirects} redirects")
 
     async def _send_hop(self, client: httpx2.AsyncClient, url: httpx2.URL) -> WebResponse:
         """Send the request to a server, at a checked address."""
@@ -113,16 +119,16 @@ class _PendingRequest:
         addresses = await self._allowed_addresses(url)
         for index, address in enumerate(addresses):
             request = client.build_request(
-                self._request.method,
+                self.method,
                 # to the checked address; name and certificate stay those of the host
                 url.copy_with(host=address, fragment=None),
-                content=self._request.body,
+                content=self.body,
                 headers={
                     "Host": url.netloc.decode("ascii"),
                     "User-Agent": "lemming",
                     "Accept": _ACCEPT,
                     "Accept-Encoding": "gzip",
-                    **dict(self._request.headers),
+                    **self.headers,
                 },
                 extensions={"sni_hostname": url.raw_host.decode("ascii").strip("[]")},
             )
@@ -157,16 +163,16 @@ class _PendingRequest:
             raise self.make_error("an address with a user or a password in it is not asked")
         port = url.port or USUAL_PORTS[url.scheme]
         display_name = host if port in USUAL_PORTS.values() else f"{host}:{port}"
-        if not matches_host(host, port, self._settings.hosts):
-            allowed = ", ".join(self._settings.hosts)
+        if not matches_host(host, port, self.settings.hosts):
+            allowed = ", ".join(self.settings.hosts)
             raise PermissionDenied(
-                f"{self._caller}: {display_name} refused by config/org.json http.hosts (allowed: {allowed})"
+                f"{self.caller}: {display_name} refused by config/org.json http.hosts (allowed: {allowed})"
             )
         addresses = await self._resolve_host(host, port)
         private = [address for address in addresses if not is_public(address)]
-        if private and not matches_host(host, port, self._settings.private_hosts):
+        if private and not matches_host(host, port, self.settings.private_hosts):
             raise PermissionDenied(
-                f"{self._caller}: {display_name} is at {private[0]}, which is no public address; refused by "
+                f"{self.caller}: {display_name} is at {private[0]}, which is no public address; refused by "
                 "config/org.json http.private_hosts"
             )
         return addresses
@@ -184,7 +190,7 @@ class _PendingRequest:
         content, is_cut = bytearray(), False
         async for piece in self._iter_decoded(response):
             content += piece
-            if len(content) > self._settings.max_bytes:
+            if len(content) > self.settings.max_bytes:
                 is_cut = True
                 break
         headers = response.headers
@@ -194,7 +200,7 @@ class _PendingRequest:
             str(url),
             headers.get("content-type", ""),
             headers.get("location", ""),
-            bytes(content[: self._settings.max_bytes]),
+            bytes(content[: self.settings.max_bytes]),
             is_cut,
         )
 
@@ -208,9 +214,9 @@ class _PendingRequest:
             if decoder is None:
                 yield raw
                 continue
-            yield decoder.decompress(raw, self._settings.max_bytes + 1)  # a little may unpack to gigabytes
+            yield decoder.decompress(raw, self.settings.max_bytes + 1)  # a little may unpack to gigabytes
             while decoder.unconsumed_tail:
-                yield decoder.decompress(decoder.unconsumed_tail, self._settings.max_bytes + 1)
+                yield decoder.decompress(decoder.unconsumed_tail, self.settings.max_bytes + 1)
 
 
 _TEXTS = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/javascript")
@@ -251,7 +257,7 @@ class HttpGetTool(_WebTool):
         url: Annotated[str, describe_field("The address, with https://.", min_length=1, max_length=4000)],
     ) -> ToolResult:
         """Return the status, the final URL and the text."""
-        page = fetch_url(WebRequest("GET", url), get_http_settings(context.settings), caller=self.name)
+        page = fetch_url("GET", url, get_http_settings(context.settings), caller=self.name)
         return _to_result(page, self.name)
 
 
@@ -277,11 +283,10 @@ class HttpPostTool(_WebTool):
             raise ToolError(f"{self.name}: give either json or text")
         body = text.encode("utf-8", "replace") if text else dump_compact(json)
         kind = "text/plain; charset=utf-8" if text else "application/json"
-        headers = (("Content-Type", kind), ("Idempotency-Key", context.idempotency_key))
+        headers = {"Content-Type": kind, "Idempotency-Key": context.idempotency_key}
+        settings = get_http_settings(context.settings)
         try:
-            page = fetch_url(
-                WebRequest("POST", url, body, headers), get_http_settings(context.settings), caller=self.name
-            )
+            page = fetch_url("POST", url, settings, caller=self.name, body=body, headers=headers)
         except OutcomeUnknown as error:
             return interrupted_result(error.message)
         return _to_result(page, self.name)
@@ -294,7 +299,7 @@ def _to_result(page: WebResponse, caller: str) -> ToolResult:
     if page.location:
         head += f"\n(it points to {page.location}, which was not followed)"
     if page.content and not (kind.startswith(_TEXTS) or kind.endswith(_ENDINGS) or not kind):
-        _raise_unsupported_type(kind, head, caller)
+        raise ToolError(f"{caller}: {head}: the answer is {kind[:100]}, which is no text")
     cut = f"\n[cut: only the first {len(page.content)} bytes were taken]" if page.is_cut else ""
     text = _extract_page_text(page.content, parameters) if kind in _HTML else _decode_text(page.content, parameters)
     return ToolResult(page.status < 400, f"{head}\n\n{text}{cut}".rstrip())
@@ -311,10 +316,6 @@ def _extract_page_text(content: bytes, parameters: str) -> str:
     except ToolError as error:
         return f"[this is HTML as it came: {error.message}]\n{_decode_text(content, parameters)}"
     return f"{text}\n[cut: the page goes on]" if has_more else text
-
-
-def _raise_unsupported_type(kind: str, head: str, caller: str) -> NoReturn:
-    raise ToolError(f"{caller}: {head}: the answer is {kind[:100]}, which is no text")
 
 
 def _decode_text(content: bytes, parameters: str) -> str:

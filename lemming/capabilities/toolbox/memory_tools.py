@@ -44,7 +44,10 @@ class MemoryReadTool(EngineTool):
         """Return the value as JSON, or the keys on separate lines, including values saved earlier in this turn."""
         if not key:
             return ToolResult(True, "\n".join(_list_keys(context)) or "(no memories yet)")
-        value = _read_value(context, key)
+        name = context.agent.name
+        value = load_memory(context.base, name, key, _ABSENT)  # also refuses an invalid key
+        if (file := paths.memory_file(name, key)) in context.staged:
+            value = decode_memory(context.staged[file], file)
         if value is _ABSENT:
             raise ToolError(f'{self.name}: no memory "{key}"', hint=did_you_mean(key, _list_keys(context)))
         return ToolResult(True, dump_compact(value).decode())
@@ -72,13 +75,6 @@ class MemoryWriteTool(EngineTool):
         if effect.path_key not in context.staged:
             load_memory(context.base, context.agent.name, key)  # a damaged file is not replaced
         return ToolResult(True, f'saved "{key}"', (effect,))
-
-
-def _read_value(context: ToolContext, key: str) -> Any:
-    name = context.agent.name
-    saved = load_memory(context.base, name, key, _ABSENT)  # also refuses an invalid key
-    file = paths.memory_file(name, key)
-    return decode_memory(context.staged[file], file) if file in context.staged else saved
 
 
 def _list_keys(context: ToolContext) -> list[str]:
@@ -122,15 +118,9 @@ class StoreReadTool(_StoreTool):
             return ToolResult(True, "\n".join(_list_store_keys(context, self.name)) or "(nothing is kept yet)")
         stored_value = _read_stored_value(context, key, self.name)
         if stored_value is None:
-            raise ToolError(
-                f'{self.name}: no key "{key}"', hint=did_you_mean(key, _list_store_keys(context, self.name))
-            )
-        facts = {
-            "version": stored_value.version,
-            "agent": stored_value.agent,
-            "tick": stored_value.tick,
-            "value": stored_value.value,
-        }
+            hint = did_you_mean(key, _list_store_keys(context, self.name))
+            raise ToolError(f'{self.name}: no key "{key}"', hint=hint)
+        facts = {name: getattr(stored_value, name) for name in ("version", "agent", "tick", "value")}
         return ToolResult(True, dump_compact(facts).decode())
 
 

@@ -68,7 +68,11 @@ def run_function(spec: FunctionSpec, arguments: Mapping[str, Any], context: Tool
         attempts += 1
         call_context = make_call_context(context, spec.name)
         call_arguments = {**spec.to_native_types(arguments), **dict.fromkeys(spec.contexts, call_context)}
-        result = to_tool_result(_call_function(spec.function, call_arguments), spec.name)
+        value = _call_function(spec.function, call_arguments)
+        if isinstance(value, ToolResult):
+            result = ToolResult(bool(value.success), to_text(value.output, spec.name), outcome=value.outcome)
+        else:
+            result = ToolResult(True, to_text(value, spec.name))
         return result, call_context.requested_effects()
 
     try:
@@ -101,11 +105,10 @@ def _call_function(function: Callable[..., Any], arguments: dict[str, Any]) -> A
         return returned
     import asyncio  # takes its time at every start of a process
 
-    return asyncio.run(_await_value(returned))
+    async def await_value() -> Any:
+        return await returned
 
-
-async def _await_value(awaitable: Any) -> Any:
-    return await awaitable
+    return asyncio.run(await_value())
 
 
 _FILE_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
@@ -147,13 +150,13 @@ def _add_attempt_count(result: ToolResult, attempts: int) -> ToolResult:
 
 def format_trace(error: BaseException, base: Path | None) -> str:
     """Return the stack frames of an error as `file:line in name`, without libraries and LeMMing's code."""
+    frames = []
     steps = [step for step in traceback.extract_tb(error.__traceback__) if is_custom_file(step.filename)]
-    frames = [f"{_short_path(step.filename, base)}:{step.lineno} in {step.name}" for step in steps[-MAX_FRAMES:]]
+    for step in steps[-MAX_FRAMES:]:
+        file = Path(step.filename)
+        short_file = file.relative_to(base) if base and file.is_relative_to(base) else file
+        frames.append(f"{short_file}:{step.lineno} in {step.name}")
     return ", ".join(frames)
-
-
-def _short_path(file: str, base: Path | None) -> str:
-    return str(Path(file).relative_to(base)) if base and Path(file).is_relative_to(base) else file
 
 
 def to_text(value: Any, tool: str) -> str:
@@ -178,10 +181,3 @@ def to_text(value: Any, tool: str) -> str:
         raise ToolError(f"{tool}: what it returned cannot be told: {error}") from error
     inner_text = text[1:-1]
     return inner_text if text[:1] == text[-1:] == '"' and "\\" not in inner_text and len(text) > 1 else text
-
-
-def to_tool_result(value: Any, tool: str) -> ToolResult:
-    """Return a function's return value as a tool result. A `ToolResult` is normalized."""
-    if isinstance(value, ToolResult):
-        return ToolResult(bool(value.success), to_text(value.output, tool), outcome=value.outcome)
-    return ToolResult(True, to_text(value, tool))

@@ -11,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.toolbox.functions import function_tool as function_effects
 from lemming.capabilities.toolbox.functions.function_call import (
     FunctionResult,
     FunctionSpec,
@@ -75,7 +74,8 @@ class FunctionTool(Tool):
         self.is_independent = declaration.independent or declaration.writes is not None
         self.location = (location or find_location(function)) if declaration.process else None
         self.keeps_deadline = self.location is not None
-        self.own_memories = self._list_own_memories()
+        state_keys = [f"state.{self.name}"] if self.signature.contexts else []
+        self.own_memories = [*state_keys, *([cache_memory_key(self.name)] if declaration.cache_ticks else [])]
         self.place_arguments = self._get_path_arguments()
 
     def _get_path_arguments(self) -> Sequence[str]:
@@ -83,16 +83,10 @@ class FunctionTool(Tool):
         for name in self.declared.places:
             if name not in parameter_names:
                 message = f'places of {self.name} must name parameters, got "{name}"'
-                hint = (
-                    did_you_mean(name, parameter_names)
-                    or f"parameters of the function: {', '.join(parameter_names) or 'none'}"
-                )
+                names = ", ".join(parameter_names) or "none"
+                hint = did_you_mean(name, parameter_names) or f"parameters of the function: {names}"
                 raise InvalidToolFunction(message, where=self.where, hint=hint)
         return tuple(self.declared.places)
-
-    def _list_own_memories(self) -> Sequence[str]:
-        state_keys = [f"state.{self.name}"] if self.signature.contexts else []
-        return [*state_keys, function_effects.cache_memory_key(self.name)] if self.declared.cache_ticks else state_keys
 
     @property
     def definition(self) -> Any:
@@ -125,20 +119,18 @@ class FunctionTool(Tool):
     def read_paths(self, agent: Agent, settings: OrgSettings) -> Places:
         """Return the readable paths: as declared, none for an independent function, otherwise all."""
         if self.declared.reads is not None:
-            return self._declared_path_rules(agent, self.declared.reads, "reads")
+            return self._declared_places(agent, self.declared.reads, "reads")
         return NOWHERE if self.declared.independent else {ANYWHERE: f"tool {self.name}, which has no reads"}
 
     def write_paths(self, agent: Agent, settings: OrgSettings) -> Places:
         """Return the writable paths: as declared, none for an independent function, otherwise all."""
         if self.declared.writes is not None:
-            return self._declared_path_rules(agent, self.declared.writes, "writes")
+            return self._declared_places(agent, self.declared.writes, "writes")
         return super().write_paths(agent, settings)
 
-    def _declared_path_rules(self, agent: Agent, declared_paths: Sequence[str], access_name: str) -> Places:
-        return {
-            paths.resolve_agent_path(agent.name, path): f"tool {self.name} {access_name} {path}"
-            for path in declared_paths
-        }
+    def _declared_places(self, agent: Agent, declared_paths: Sequence[str], access: str) -> Places:
+        rules = {path: f"tool {self.name} {access} {path}" for path in declared_paths}
+        return {paths.resolve_agent_path(agent.name, path): rule for path, rule in rules.items()}
 
     def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
         """Call the function directly, without a context."""
@@ -156,24 +148,22 @@ class FunctionTool(Tool):
         """Return a cached result, or run the call, in a separate process if possible."""
         context = make_call_context(context, self.name)
         ticks = self.declared.cache_ticks
-        if ticks and (cached := function_effects.get_cached_result(context, arguments, ticks)) is not None:
-            return cached
-        function_result = self._run_call(context, arguments)
-        _log_call(self, context, function_result)
-        result = function_effects.attach_effects(self, context, function_result)
-        if ticks and result.success:
-            result = function_effects.cache_result(context, arguments, result, ticks)
-        return result if result.success else replace(result, on_error=self.on_error)
-
-    def _run_call(self, context: ToolContext, arguments: dict[str, Any]) -> FunctionResult:
+        if ticks and (cached := _load_cache(context, ticks).get(_arguments_digest(arguments))):
+            return ToolResult(True, cached["output"])
         if self.location is None:
-            return run_function(self.spec, arguments, context)
-        request = call_to_json(self.location, self.spec, arguments, context)
-        return context.org.get_cache(FunctionWorkers).call(self, request, context)
+            function_result = run_function(self.spec, arguments, context)
+        else:
+            request = call_to_json(self.location, self.spec, arguments, context)
+            function_result = context.org.get_cache(FunctionWorkers).call(self, request, context)
+        _log_call(self, context, function_result)
+        result = attach_effects(self, context, function_result)
+        if ticks and result.success:
+            result = cache_result(context, arguments, result, ticks)
+        return result if result.success else replace(result, on_error=self.on_error)
 
     def require_writable(self, context: ToolContext, effect: Any) -> None:
         """Raise unless an effect is a memory of the agent, or a result that is kept whole."""
-        function_effects.require_writable(context, effect, caller=self.name)
+        require_writable(context, effect, caller=self.name)
 
 
 def _log_call(tool: FunctionTool, context: ToolContext, function_result: FunctionResult) -> None:
@@ -193,27 +183,10 @@ def _log_call(tool: FunctionTool, context: ToolContext, function_result: Functio
         )
 
 
-INDEPENDENT = frozenset(
-    (
-        "agent",
-        "base",
-        "began_at",
-        "call_id",
-        "emit",
-        "idempotency_key",
-        "index",
-        "limit_s",
-        "log",
-        "now",
-        "place",
-        "resolve_path",
-        "settings",
-        "stop",
-        "tick",
-        "tool",
-        "workspace",
-    )
-)
+INDEPENDENT = frozenset({
+    "agent", "base", "began_at", "call_id", "emit", "idempotency_key", "index", "limit_s", "log", "now", "place",
+    "resolve_path", "settings", "stop", "tick", "tool", "workspace",
+})  # fmt: skip
 """Fields of a `ToolContext` that no other call of the same reply changes."""
 
 
@@ -270,7 +243,9 @@ def truncate_output(context: ToolContext, text: str, tool: str, limit_bytes: int
     full_text = raw[:SAVED_LIMIT_BYTES].decode("utf-8", "ignore").encode()
     path = f"workspace/{RESULTS_FOLDER}/{context.tick:08d}-{context.index}-{tool}.txt"
     try:
-        allowed_path = resolve_path(_with_workspace_access(context).agent, context.base, path, "write", caller=tool)
+        allowed_path = resolve_path(
+            _with_access(context.agent, "./workspace"), context.base, path, "write", caller=tool
+        )
         quota = context.settings.quota
         limits = FolderSize(quota.max_bytes, quota.max_files)
         effect = write_effect(allowed_path, full_text, context.staged, limits=limits, limit_bytes=SAVED_LIMIT_BYTES)
@@ -284,34 +259,22 @@ def truncate_output(context: ToolContext, text: str, tool: str, limit_bytes: int
 
 def require_writable(context: ToolContext, effect: FileEffect, *, caller: str) -> None:
     """Raise unless a recorded effect would also be permitted for a call now."""
-    results_folder = f"{paths.workspace_folder(context.agent.name)}/{RESULTS_FOLDER}/"
+    agent, base, path = context.agent, context.base, f"{context.base}/{effect.path}"
+    results_folder = f"{paths.workspace_folder(agent.name)}/{RESULTS_FOLDER}/"
     if not effect.root and effect.path.startswith(results_folder):
-        allowed_path = resolve_path(
-            _with_workspace_access(context).agent, context.base, f"{context.base}/{effect.path}", "write", caller=caller
-        )
-        write_effect(
-            allowed_path, effect.content, {}, limits=FolderSize(1 << 62, 1 << 62), limit_bytes=SAVED_LIMIT_BYTES
-        )
+        allowed_path = resolve_path(_with_access(agent, "./workspace"), base, path, "write", caller=caller)
+        limits = FolderSize(1 << 62, 1 << 62)
+        write_effect(allowed_path, effect.content, {}, limits=limits, limit_bytes=SAVED_LIMIT_BYTES)
         return
-    if effect.root or not effect.path.startswith(f"{paths.memory_folder(context.agent.name)}/"):
-        resolve_path(
-            _without_file_access(context).agent, context.base, f"{context.base}/{effect.path}", "write", caller=caller
-        )
-    require_granted_or_memory(context.agent, context.base, context.settings, effect, caller=caller)
+    if effect.root or not effect.path.startswith(f"{paths.memory_folder(agent.name)}/"):
+        resolve_path(_with_access(agent), base, path, "write", caller=caller)
+    require_granted_or_memory(agent, base, context.settings, effect, caller=caller)
 
 
-def _with_workspace_access(context: ToolContext) -> ToolContext:
-    """Return the context of an agent with write access to its workspace only."""
-    return _with_access(context, FileAccess(allow_read=[], allow_write=["./workspace"]))
-
-
-def _without_file_access(context: ToolContext) -> ToolContext:
-    return _with_access(context, FileAccess(allow_read=[], allow_write=[]))
-
-
-def _with_access(context: ToolContext, access: FileAccess) -> ToolContext:
-    permissions = replace(context.agent.permissions, file_access=access)
-    return replace(context, agent=replace(context.agent, permissions=permissions))
+def _with_access(agent: Agent, *writable: str) -> Agent:
+    """Return an agent with access to these folders only, for writing."""
+    access = FileAccess(allow_read=[], allow_write=[*writable])
+    return replace(agent, permissions=replace(agent.permissions, file_access=access))
 
 
 # --- results that are kept for some ticks ---------------------------------------------------------
@@ -322,12 +285,6 @@ MAX_CACHED_RESULTS, MAX_CACHED_CHARS = 50, 100_000
 def cache_memory_key(tool: str) -> str:
     """Return the key of the memory with a tool's cached results."""
     return f"cache.{tool}"
-
-
-def get_cached_result(context: ToolContext, arguments: Mapping[str, Any], ticks: int) -> ToolResult | None:
-    """Return the cached result of an earlier call with the same arguments, at most `ticks` ticks old, or None."""
-    cached = _load_cache(context, ticks).get(_arguments_digest(arguments))
-    return ToolResult(True, cached["output"]) if cached else None
 
 
 def cache_result(context: ToolContext, arguments: Mapping[str, Any], result: ToolResult, ticks: int) -> ToolResult:

@@ -72,7 +72,11 @@ class ToolSignature:
 
     def __init__(self, function: Callable[..., Any], descriptions: Mapping[str, str], location: str) -> None:
         self._where, self._name = location, function.__name__
-        parameters = list(self._get_parameters(function).values())
+        try:
+            parameters = [*inspect.signature(function, eval_str=True).parameters.values()]
+        except (AttributeError, ImportError, NameError, SyntaxError, TypeError, ValueError) as error:
+            message = f"the type hints of {self._name} cannot be evaluated: {type(error).__name__}: {error}"
+            raise InvalidToolFunction(message, where=self._where) from error
         self.contexts = [parameter.name for parameter in parameters if _is_context(parameter.annotation)]
         self._arguments = [parameter for parameter in parameters if parameter.name not in self.contexts]
         for parameter in self._arguments:
@@ -95,21 +99,11 @@ class ToolSignature:
         try:
             checked = self._model.model_validate_json(raw)
         except ValidationError as error:
-            raise ValueError(self._describe_errors(error)) from error
+            messages = [_describe_error(item) for item in error.errors(include_url=False)]
+            suffix = f"; and {len(messages) - _MAX_PROBLEMS} more" if len(messages) > _MAX_PROBLEMS else ""
+            raise ValueError("; ".join(messages[:_MAX_PROBLEMS]) + suffix) from error
         names = {f"argument_{index}": parameter.name for index, parameter in enumerate(self._arguments)}
         return {names[field]: getattr(checked, field) for field in checked.model_fields_set}
-
-    def _describe_errors(self, error: ValidationError) -> str:
-        messages = [_describe_error(item) for item in error.errors(include_url=False)]
-        suffix = f"; and {len(messages) - _MAX_PROBLEMS} more" if len(messages) > _MAX_PROBLEMS else ""
-        return "; ".join(messages[:_MAX_PROBLEMS]) + suffix
-
-    def _get_parameters(self, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-        try:
-            return inspect.signature(function, eval_str=True).parameters
-        except (AttributeError, ImportError, NameError, SyntaxError, TypeError, ValueError) as error:
-            message = f"the type hints of {self._name} cannot be evaluated: {type(error).__name__}: {error}"
-            raise InvalidToolFunction(message, where=self._where) from error
 
     def _require_plain(self, parameter: inspect.Parameter) -> None:
         name, hint = parameter.name, ""
@@ -125,14 +119,12 @@ class ToolSignature:
             )
 
     def _make_model(self, descriptions: Mapping[str, str]) -> type[BaseModel]:
-        fields: dict[str, Any] = {
+        fields: dict[str, Any] = {}
+        for index, parameter in enumerate(self._arguments):
+            field = Field(alias=parameter.name, description=descriptions.get(parameter.name) or None)
+            default = ... if parameter.default is parameter.empty else parameter.default
             # Names of our own: a parameter may have a name that pydantic claims ("json", "_x").
-            f"argument_{index}": (
-                Annotated[parameter.annotation, _make_field(parameter.name, descriptions.get(parameter.name, ""))],
-                ... if parameter.default is parameter.empty else parameter.default,
-            )
-            for index, parameter in enumerate(self._arguments)
-        }
+            fields[f"argument_{index}"] = Annotated[parameter.annotation, field], default
         config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, arbitrary_types_allowed=False)
         try:
             model: type[BaseModel] = create_model("arguments", __config__=config, **fields)
@@ -141,10 +133,6 @@ class ToolSignature:
             message = f"a parameter of {self._name} must have a type that JSON can express: {error.message}"
             raise InvalidToolFunction(message.partition("\n")[0].partition(". Set ")[0], where=self._where) from error
         return model
-
-
-def _make_field(name: str, description: str) -> Any:
-    return Field(alias=name, description=description) if description else Field(alias=name)
 
 
 def _is_context(annotation: Any) -> bool:

@@ -131,18 +131,17 @@ def load_file(base: Path, file: str, sources: Sources) -> list[Tool]:
     module: list[ModuleType] = []
     try:
         registered = capture_registrations(lambda: module.append(load_module(base / file, sources)))
-        return [*_iter_function_tools(base, module[0], file), *(item.value for item in registered)]
+        tools: list[Tool] = []
+        for candidate in list(vars(module[0]).values()):
+            if get_declaration(candidate) is not None and candidate.__module__ == module[0].__name__:
+                location = FunctionLocation(candidate.__module__, candidate.__qualname__, file)
+                home = location if location.is_importable else None
+                tools.append(FunctionTool(candidate, base=base, location=home))
+        return [*tools, *(item.value for item in registered)]
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
         raise _load_error(base, file, error) from error
-
-
-def _iter_function_tools(base: Path, module: ModuleType, file: str) -> Iterator[Tool]:
-    for candidate in list(vars(module).values()):
-        if get_declaration(candidate) is not None and candidate.__module__ == module.__name__:
-            location = FunctionLocation(module.__name__, candidate.__qualname__, file)
-            yield FunctionTool(candidate, base=base, location=location if location.is_importable else None)
 
 
 def _add_tools(existing: dict[str, Tool], tools: Sequence[Tool]) -> Iterator[Problem]:

@@ -23,7 +23,7 @@ from lemming.capabilities.toolbox.functions.function_call import (
     run_function,
 )
 from lemming.capabilities.toolbox.functions.function_import import FunctionLocation, Sources, get_attribute, load_module
-from lemming.capabilities.toolbox.functions.worker_protocol import context_from_json, result_to_json, sources_from_json
+from lemming.capabilities.toolbox.functions.worker_protocol import context_from_json, result_to_json
 from lemming.ext import LemmingError
 from lemming.kernel.base.errors import DiskError, ToolError
 from lemming.kernel.tools import ToolResult
@@ -38,7 +38,8 @@ def main() -> None:
     functions: dict[FunctionLocation, Callable[..., Any]] = {}
     specs: dict[FunctionLocation, FunctionSpec] = {}
     with open(requests, "rb") as lines, FileIO(answers, "w") as replies:
-        sources = sources_from_json(json.loads(lines.readline() or "{}"))
+        texts = json.loads(lines.readline() or "{}")
+        sources = {file: text.encode("latin-1") for file, text in texts.items()}
         replies.write(b"ready\n")
         for line in lines:
             replies.write(_handle_request(json.loads(line), functions, specs, sources))

@@ -23,9 +23,7 @@ from lemming.capabilities.toolbox.functions.function_call import FunctionResult
 from lemming.capabilities.toolbox.functions.function_import import Sources
 from lemming.capabilities.toolbox.functions.worker_protocol import (
     REPLY_LIMIT_BYTES,
-    make_load_request,
     result_from_json,
-    sources_to_json,
 )
 from lemming.ext import ConfigError, Problem
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline, WorkAbandoned, wait_slices
@@ -81,7 +79,7 @@ class FunctionWorkers:
             for file in files:
                 worker = worker or WorkerProcess(self._org, settings.tool_max_memory_bytes, sources)
                 try:
-                    request = dump_compact(make_load_request(self._org.base, file)) + b"\n"
+                    request = dump_compact({"load": str(self._org.base / file)}) + b"\n"
                     worker.send_request(request, Deadline(settings.tool_timeout_s))
                 except _WorkerEnded as error:
                     limit = f"its import took longer than {settings.tool_timeout_s:g} s (tool_timeout_s)"
@@ -206,10 +204,12 @@ class WorkerProcess:
 
     def __init__(self, org: Organisation, memory_bytes: int, sources: Sources, agent: str = "") -> None:
         self._memory_bytes, self._sources, self.agent = memory_bytes, sources, agent
-        self._unsent, self._has_validation = [dump_compact(sources_to_json(sources)) + b"\n"], False
+        texts = {file: source.decode("latin-1") for file, source in sources.items()}  # byte by byte
+        self._unsent, self._has_validation = [dump_compact(texts) + b"\n"], False
         # "-P", or the organisation's folder were on the path
         command = [sys.executable, "-P", "-m", f"{__package__}.worker", str(memory_bytes)]
-        environment = {**os.environ, "PYTHONPATH": _python_path()}
+        search_path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path if folder is not None)
+        environment = {**os.environ, "PYTHONPATH": search_path}
         try:
             self._process = SupervisedProcess(command, folder=org.base, environment=environment, has_errors=False)
         except OSError as error:
@@ -310,8 +310,3 @@ class WorkerProcess:
         with contextlib.suppress(ValueError):
             return f"its process was ended by {signal.Signals(-int(status)).name}"
         return f"its process was ended by signal {-int(status)}"
-
-
-def _python_path() -> str:
-    """Return the module search path for a worker: the path of this process."""
-    return os.pathsep.join(os.path.abspath(folder) for folder in sys.path if folder is not None)

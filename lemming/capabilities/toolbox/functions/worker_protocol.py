@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.toolbox.functions.function_call import FunctionResult, FunctionSpec
-from lemming.capabilities.toolbox.functions.function_import import FunctionLocation, Sources
+from lemming.capabilities.toolbox.functions.function_import import FunctionLocation
 from lemming.ext import NewEntry
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import InvalidArguments
@@ -30,13 +30,17 @@ def call_to_json(
     Arguments already in the function's types and valid as JSON are sent together with all other details. The
     worker process then need not load the argument validation, which takes as long as the rest of its start.
     """
-    native_arguments = _jsonable_arguments(spec, arguments)
+    try:
+        native_arguments = spec.to_native_types(arguments)
+        is_sent = _is_json(native_arguments)
+    except InvalidArguments:  # its process says so
+        native_arguments, is_sent = arguments, False
     memory_prefix = f"agents/{context.agent.name}/memory/"
     memories = {path: raw.decode() for path, raw in context.staged.items() if path.startswith(memory_prefix)}
     return {
         "home": [*location],
-        "args": arguments if native_arguments is None else native_arguments,
-        "callee": None if native_arguments is None else [spec.name, spec.contexts, spec.attempts],
+        "args": native_arguments if is_sent else arguments,
+        "callee": [spec.name, spec.contexts, spec.attempts] if is_sent else None,
         "base": str(context.base),
         "agent": context.agent.as_json,
         "tick": context.tick,
@@ -50,15 +54,6 @@ def call_to_json(
     }
 
 
-def _jsonable_arguments(spec: FunctionSpec, arguments: dict[str, Any]) -> dict[str, Any] | None:
-    """Return arguments in the function's types if JSON can represent all of them, else None."""
-    try:
-        native_arguments = spec.to_native_types(arguments)
-    except InvalidArguments:  # its process says so
-        return None
-    return native_arguments if _is_json(native_arguments) else None
-
-
 def _is_json(value: Any) -> bool:
     """Return True if JSON reproduces a value exactly."""
     if type(value) is dict:
@@ -66,21 +61,6 @@ def _is_json(value: Any) -> bool:
     if type(value) is list:
         return all(map(_is_json, value))
     return type(value) in (str, int, bool, type(None)) or (type(value) is float and math.isfinite(value))
-
-
-def make_load_request(base: Path, file: str) -> dict[str, Any]:
-    """Return the request to load a tool file and nothing else. The reply is an empty object."""
-    return {"load": str(base / file)}
-
-
-def sources_to_json(sources: Sources) -> dict[str, str]:
-    """Return the sources of tools as JSON values, byte by byte."""
-    return {file: source.decode("latin-1") for file, source in sources.items()}
-
-
-def sources_from_json(values: dict[str, str]) -> Sources:
-    """Return the sources of tools from JSON values."""
-    return {file: text.encode("latin-1") for file, text in values.items()}
 
 
 def context_from_json(values: dict[str, Any]) -> ToolContext:
