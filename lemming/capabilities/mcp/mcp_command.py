@@ -181,14 +181,13 @@ def serve(
         load_or_create_token,
         make_server,
         serve_http,
-        serve_stdio,
     )
 
     if write:
         require_workspace_trust(base, can_ask=http is not None)
     server = make_server(base.base, writes=write, person=person)
     if http is None:
-        serve_stdio(server)
+        server.run("stdio")  # until the client disconnects
         return
     token, is_new = load_or_create_token()
 

@@ -137,14 +137,11 @@ class OrgCommands:
         fields: Annotated[dict[str, Any] | None, Field(description="The answer's fields, as its schema wants.")] = None,
     ) -> str:
         """Answer a request to a person."""
-        options = [f"--field={name}={_to_argument(value)}" for name, value in (fields or {}).items()]
+        texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in (fields or {}).items()}
+        options = [f"--field={name}={text}" for name, text in texts.items()]
         return await self.run_command(
             "answer", *self._person_option, *options, "--json", "--", request, *([text] if text else [])
         )
-
-
-def _to_argument(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _find_error(output: str, errors: str) -> str:
@@ -203,11 +200,6 @@ def _make_screen_tool(commands: OrgCommands, screen: Screen) -> Callable[..., Aw
     run.__name__, run.__doc__ = screen.tool, cleandoc(str(screen.query.__doc__)).partition("\n\n")[0]
     run.__signature__ = Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
     return run
-
-
-def serve_stdio(server: MCPServer) -> None:
-    """Serve on standard input and output until the client disconnects."""
-    server.run("stdio")
 
 
 def serve_http(server: MCPServer, port: int, token: str, ready: Callable[[int], None]) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,10 +63,6 @@ class McpSession:
         self._errors, self._status = -1, 0
         self._output_schemas: dict[str, Any] = {}
 
-    async def open(self) -> None:
-        """Open the session within `start_timeout_s`. Raises: ToolError if the server cannot be started or reached."""
-        await self._open_client()
-
     async def list_tools(self) -> list[dict[str, Any]]:
         """Return the server's descriptions of its tools, in order. Raises: ToolError for too many tools or pages."""
         async with self._borrow_client() as client:
@@ -116,7 +113,7 @@ class McpSession:
         """Provide the client of an open session. After a broken connection, the session is closed."""
         from mcp import MCPError
 
-        client = await self._open_client()
+        client = await self.open()
         try:
             yield client
         except MCPError as error:
@@ -127,7 +124,8 @@ class McpSession:
             await self.close()
             raise ToolError(f"{type(error).__name__}: {redacted_excerpt(str(error), 300)}") from None
 
-    async def _open_client(self) -> Client:
+    async def open(self) -> Client:
+        """Open the session within `start_timeout_s`. Raises: ToolError if the server cannot be started or reached."""
         if self._task is not None and self._task.done():
             self._task = self._client = None
         if self._client is None:
@@ -142,10 +140,10 @@ class McpSession:
         """Run the session until closed. The SDK's client must be closed in the task that opened it."""
         from mcp import Client
 
-        limit_s = self._server.start_timeout_s
+        limit_s, reason = self._server.start_timeout_s, ""
         try:
             async with contextlib.AsyncExitStack() as stack:
-                transport = await self._open_transport(stack)
+                transport = await self._open_http(stack) if self._server.url else self._start_program(stack)
                 async with asyncio.timeout(limit_s):
                     client = await stack.enter_async_context(
                         Client(transport, cache=None, elicitation_callback=_decline_elicitation)
@@ -155,17 +153,15 @@ class McpSession:
                 await over.wait()
         except TimeoutError:
             limit = f"{limit_s:g} s of being started (start_timeout_s of its line in config/mcp.json)"
-            self._fail_opening(ready, f"it did not answer within {limit}")
+            reason = f"it did not answer within {limit}"
         except BaseException as error:  # noqa: BLE001 - the edge of a session: becomes what its calls are told
-            self._fail_opening(ready, self._describe_error(error))
+            reason = self._describe_error(error)
         finally:
+            if not ready.done():
+                ready.set_exception(ToolError(reason))
             if self._errors >= 0:
                 os.close(self._errors)
                 self._errors = -1
-
-    def _fail_opening(self, ready: asyncio.Future[Client], reason: str) -> None:
-        if not ready.done():
-            ready.set_exception(ToolError(reason))
 
     async def _end_reason(self) -> str:
         """Return the reason for the server's disconnect, and close the session."""
@@ -196,20 +192,14 @@ class McpSession:
 
     # --- transports -------------------------------------------------------------------------------
 
-    async def _open_transport(self, stack: contextlib.AsyncExitStack) -> Any:
-        return await self._open_http(stack) if self._server.url else self._start_program(stack)
-
     async def _open_http(self, stack: contextlib.AsyncExitStack) -> Any:
         from mcp.client.streamable_http import streamable_http_client
 
         longest_s = max(self._server.timeout_s, self._server.start_timeout_s)
         headers = build_headers(self._server)
-        client = make_bounded_client(headers, longest_s, MESSAGE_LIMIT_BYTES, self._note_status)
+        client = make_bounded_client(headers, longest_s, MESSAGE_LIMIT_BYTES, partial(setattr, self, "_status"))
         await stack.enter_async_context(client)
         return streamable_http_client(expand_variables(self._server.url), http_client=client)
-
-    def _note_status(self, status: int) -> None:
-        self._status = status
 
     def _start_program(self, stack: contextlib.AsyncExitStack) -> Any:
         from mcp import StdioServerParameters

@@ -32,6 +32,7 @@ PREFIX = "mcp."
 _SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_IS_VALUE = "expected the name of an environment variable, got a value"
 _ENTRY_EXAMPLE = '{"command": ["program", "argument"]} or {"url": "https://host/mcp"}'
 
 
@@ -208,19 +209,13 @@ def _validate_server(name: str, entry: McpServerSettings | SharedMcpServer, file
         return
     for index, variable in enumerate(entry.env):
         if not _VARIABLE.match(variable):
-            description = (
-                "expected the name of an environment variable, got a value"
-                if "=" in variable
-                else f'"{variable[:40]}" is not a valid name for a variable'
-            )
+            message = _IS_VALUE if "=" in variable else f'"{variable[:40]}" is not a valid name for a variable'
             hint = "write the variable's name; its value stays in the environment"
-            yield _make_error(file, f"{name}/env/{index}", description, hint)
+            yield _make_error(file, f"{name}/env/{index}", message, hint)
     for header, text in entry.headers_env.items():
         if not (_VARIABLE.match(text) or _REFERENCE.search(text)):
             hint = 'write the name of its environment variable, as "NAME" or "Bearer ${NAME}"'
-            yield _make_error(
-                file, f"{name}/headers_env/{header}", "expected the name of an environment variable, got a value", hint
-            )
+            yield _make_error(file, f"{name}/headers_env/{header}", _IS_VALUE, hint)
     yield from _find_plain_secrets(f"{name}/variables", entry.variables, file, "servers")
 
 
@@ -240,18 +235,10 @@ def _find_plain_secrets(base_pointer: str, values: Mapping[str, str], file: str,
         if _REFERENCE.search(value) or not value:
             continue
         if is_secret_name(name) or has_secret_shape(value):
-            hint = f'put the secret into the environment, and write "${{{_suggest_variable(name)}}}" here'
-            yield _make_error(
-                file,
-                f"{base_pointer}/{name}",
-                "expected a reference to an environment variable, got a secret",
-                hint,
-                key=key,
-            )
-
-
-def _suggest_variable(name: str) -> str:
-    return re.sub(r"\W", "_", name).upper() if not name.isdigit() else "NAME"
+            variable = "NAME" if name.isdigit() else re.sub(r"\W", "_", name).upper()
+            hint = f'put the secret into the environment, and write "${{{variable}}}" here'
+            message = "expected a reference to an environment variable, got a secret"
+            yield _make_error(file, f"{base_pointer}/{name}", message, hint, key=key)
 
 
 def _url_error(url: str) -> str:
@@ -273,15 +260,9 @@ def _make_error(file: str, pointer: str, message: str, hint: str, *, key: str = 
 
 def referenced_variables(server: McpServerSettings) -> list[str]:
     """Return the variables passed to a server, in order."""
-    return sorted({*server.env, *_referenced_variables(server)})
-
-
-def _referenced_variables(server: McpServerSettings) -> Iterator[str]:
-    """Yield the variables referenced by a server's settings."""
-    for text in (*server.command, server.url, server.cwd, *server.variables.values()):
-        yield from (name for name, _ in _REFERENCE.findall(text))
-    for text in server.headers_env.values():
-        yield from [text] if _VARIABLE.match(text) else (name for name, _ in _REFERENCE.findall(text))
+    names = {*server.env, *filter(_VARIABLE.match, server.headers_env.values())}
+    texts = (*server.command, server.url, server.cwd, *server.variables.values(), *server.headers_env.values())
+    return sorted(names.union(name for text in texts for name, _ in _REFERENCE.findall(text)))
 
 
 def expand_variables(text: str) -> str:

@@ -258,9 +258,8 @@ def missing_tool_reason(base: OrgPath, pattern: str) -> tuple[str, str] | None:
     if not server_names:
         server_name = pattern.removeprefix(PREFIX).partition(".")[0]
         available = f"servers in config/mcp.json: {', '.join(config.servers) or 'none'}"
-        return f'"{pattern}": there is no MCP server "{server_name}"', did_you_mean(
-            server_name, list(config.servers)
-        ) or available
+        hint = did_you_mean(server_name, list(config.servers)) or available
+        return f'"{pattern}": there is no MCP server "{server_name}"', hint
     if pattern.count(".") < 2 and not pattern.endswith("*"):
         return (f'"{pattern}" is the server itself', f'write "{PREFIX}{server_names[0]}.*" for all of its tools')
     try:
@@ -273,9 +272,8 @@ def missing_tool_reason(base: OrgPath, pattern: str) -> tuple[str, str] | None:
     if any(is_match(name, pattern) for name in names):
         return None
     server_tools = [name for name in names if name.startswith(f"{PREFIX}{server_names[0]}.")]
-    return f'"{pattern}" matches no tool', did_you_mean(
-        pattern, server_tools
-    ) or f"tools: {', '.join(server_tools)[:300] or 'none'}"
+    hint = did_you_mean(pattern, server_tools) or f"tools: {', '.join(server_tools)[:300] or 'none'}"
+    return f'"{pattern}" matches no tool', hint
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -337,10 +335,12 @@ def build_elicitation_request(
     if len(dump_compact([questions, state])) > MAX_BYTES:
         raise Unanswerable(f"its question is longer than {MAX_BYTES} bytes")
     message_text = " ".join(message for message, _ in questions_by_key.values())
+    schemas = {key: schema for key, (_, schema) in questions_by_key.items()}
+    all_answers = {"type": "object", "properties": schemas, "required": [*schemas]}
     payload = {
         "text": f"{tool} asks: {message_text}",
         "target": target,
-        "schema": _combine_schemas({key: schema for key, (_, schema) in questions_by_key.items()}),
+        "schema": next(iter(schemas.values())) if len(schemas) == 1 else all_answers,
         "call": {"tool": tool, "args": dict(arguments), "keys": [*questions_by_key], "state": state},
     }
     return NewEntry("request", payload, [])
@@ -357,13 +357,6 @@ def _parse_question(question: Any) -> tuple[str, dict[str, Any]]:
         message = f"{message} ({plain_text(str(params['url']))})"
     schema = plain_text(params.get("requestedSchema") or {})
     return message, {"type": "object", "properties": {}, **schema} if isinstance(schema, dict) else {}
-
-
-def _combine_schemas(schemas: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the schema of all answers: the schema of a single question, else one key per question."""
-    if len(schemas) == 1:
-        return next(iter(schemas.values()))
-    return {"type": "object", "properties": {**schemas}, "required": [*schemas]}
 
 
 def elicitation_blocker(org: Organisation, asker: str, target: str) -> str:

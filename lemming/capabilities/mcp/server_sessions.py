@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.capabilities.mcp.mcp_lock_file import (
     LOCK_FILE,
     LockedServer,
+    LockedTool,
     find_differences,
     load_lock,
     lock_tool,
@@ -127,7 +128,10 @@ class McpSessions:
             response = run_async(
                 lambda: _call_tool(session, server.timeout_s, tool, arguments, continuation), limit_s + _MARGIN_S
             )
-            return _validate_output(response)
+            schema = response.output_schema
+            if errors := [] if schema is None else describe_violations(schema, response.structured):
+                raise ToolError(f"its result is not what its output schema says: {'; '.join(errors)}"[:1000])
+            return response
         except TimedOut:
             hint = f"raise timeout_s of {name} in config/mcp.json"
             raise TimedOut(f"MCP server {name}: no answer within {server.timeout_s:g} s", hint=hint) from None
@@ -220,17 +224,15 @@ class McpSessions:
 
 
 def _to_listing(raw_tools: Iterable[Mapping[str, Any]], server_name: str, server: McpServerSettings) -> ServerListing:
-    used = [tool for tool in raw_tools if any(is_match(tool["name"], pattern) for pattern in server.tools)]
-    locked_tools = {tool["name"]: _name_length_error(server_name, tool["name"]) or lock_tool(tool) for tool in used}
+    locked_tools: dict[str, LockedTool | str] = {}
+    for tool in raw_tools:
+        name = f"{PREFIX}{server_name}.{tool['name']}".replace(".", "__")  # as backends get it
+        if any(is_match(tool["name"], pattern) for pattern in server.tools):
+            too_long = f"{name[:80]} is longer than {MAX_NAME_CHARS} characters" if len(name) > MAX_NAME_CHARS else ""
+            locked_tools[tool["name"]] = too_long or lock_tool(tool)
     rejected = {name[:80]: reason for name, reason in locked_tools.items() if isinstance(reason, str)}
     tools = {name: tool for name, tool in locked_tools.items() if not isinstance(tool, str)}
     return ServerListing(LockedServer(tools=dict(sorted(tools.items()))), rejected)
-
-
-def _name_length_error(server_name: str, tool_name: str) -> str:
-    """Return the reason a tool name is too long for backends, or the empty string. A dot counts as two characters."""
-    name = f"{PREFIX}{server_name}.{tool_name}".replace(".", "__")
-    return "" if len(name) <= MAX_NAME_CHARS else f"{name[:80]} is longer than {MAX_NAME_CHARS} characters"
 
 
 async def _call_tool(
@@ -244,14 +246,6 @@ async def _call_tool(
             return await session.call_tool(tool, arguments, **continuation)
     except TimeoutError:
         raise TimedOut("no answer in time") from None
-
-
-def _validate_output(response: ToolCallResponse) -> ToolCallResponse:
-    """Return the response of a call. Raises: ToolError if the result violates the tool's output schema."""
-    errors = [] if response.output_schema is None else describe_violations(response.output_schema, response.structured)
-    if errors:
-        raise ToolError(f"its result is not what its output schema says: {'; '.join(errors)}"[:1000])
-    return response
 
 
 async def _close_all(sessions: Iterable[McpSession], ending: Iterable[asyncio.Task[None]]) -> None:
@@ -331,10 +325,7 @@ def _scan_problems(listed: Mapping[str, ServerListing], result: ScanResult) -> I
             message, hint = f"MCP server {name}: {listing.problem}", f"try it: `lemming mcp test {name}`"
             yield Problem(message, MCP_FILE, pointer=pointer, hint=hint, severity="warning", code="LMG-307")
         for tool, reason in listing.rejected.items():
-            message, hint = (
-                f'tool "{tool}" of MCP server {name} is left out: {reason}',
-                "ask its author to correct it",
-            )
+            message, hint = f'tool "{tool}" of MCP server {name} is left out: {reason}', "ask its author to correct it"
             yield Problem(message, MCP_FILE, pointer=pointer, hint=hint, severity="warning", code="LMG-307")
         for tool, change in result[name].get("withheld", {}).items():
             yield make_problem(name, tool, change)
