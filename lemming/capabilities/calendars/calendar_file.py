@@ -68,13 +68,8 @@ class Calendar:
 
 def find_calendar_agent(agents: Mapping[str, Agent], config: Config) -> str | None:
     """Return the agent that sends the jobs: the first by name with the clock as the model, or None."""
-    return min((name for name, agent in agents.items() if is_clock(agent.model.key, config)), default=None)
-
-
-def is_clock(model_key: str, config: Config) -> bool:
-    """Return True if a model key belongs to the clock."""
-    entry = config.models.get(model_key)
-    return entry is not None and entry.provider == CLOCK
+    keys = {key for key, entry in config.models.items() if entry.provider == CLOCK}
+    return min((name for name, agent in agents.items() if agent.model.key in keys), default=None)
 
 
 def load_calendar(org: Organisation) -> Calendar:
@@ -105,11 +100,8 @@ def _validate_calendar(calendar: Calendar) -> Iterator[tuple[str, str, str]]:
         yield ("/jobs", f"jobs must be at most {MAX_JOBS}, got {len(calendar.jobs)}", "let agents ask each other")
     for index, day in enumerate(calendar.holidays):
         if not is_date_pattern(day):
-            yield (
-                f"/holidays/{index}",
-                f'a holiday must be a date, got "{day}"',
-                "write 2026-12-25, or 12-25 for every year",
-            )
+            hint = "write 2026-12-25, or 12-25 for every year"
+            yield f"/holidays/{index}", f'a holiday must be a date, got "{day}"', hint
     for name, job in calendar.jobs.items():
         pointer = f"/jobs/{name}"
         if job.cron is not None and (error := find_cron_error(job.cron)):
@@ -153,20 +145,15 @@ def find_calendar_problems(subject: CheckSubject) -> Iterator[Problem]:
     for name, job in calendar.jobs.items():
         pointer = f"/jobs/{name}"
         if job.cron is not None and (job.timezone or config.org.timezone) is None:
+            message = "a cron expression requires a time zone, and none is set"
             hint = 'add "timezone" here, or for all in config/org.json'
-            yield Problem(
-                "a cron expression requires a time zone, and none is set",
-                CALENDAR_FILE,
-                pointer=f"{pointer}/cron",
-                hint=hint,
-            )
+            yield Problem(message, CALENDAR_FILE, pointer=f"{pointer}/cron", hint=hint)
         if job.agent not in agents:
             hint = suggest_agent(job.agent, [*agents])
             yield Problem(f'there is no agent "{job.agent}"', CALENDAR_FILE, pointer=f"{pointer}/agent", hint=hint)
         elif asker is not None:
             for reader, author in ((job.agent, asker), (asker, job.agent)):
                 if not agents[reader].may_read(author):
+                    message = f"{reader} may not read {author}"
                     hint = f'add "{author}" to permissions.read_outboxes in agents/{reader}/resume.json'
-                    yield Problem(
-                        f"{reader} may not read {author}", CALENDAR_FILE, pointer=f"{pointer}/agent", hint=hint
-                    )
+                    yield Problem(message, CALENDAR_FILE, pointer=f"{pointer}/agent", hint=hint)

@@ -7,6 +7,7 @@ docs/settings.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
@@ -54,26 +55,14 @@ class JobHistory(NamedTuple):
     answered: RequestView | None = None
 
 
-def list_all_jobs(org: Organisation, calendar: Calendar, survey: Survey) -> dict[str, CalendarJob]:
-    """Return the jobs of the calendar and the jobs of agents, the latter as `agent.name`."""
-    agent_jobs = {
-        f"{name}.{key}": job
-        for name, _ in sorted(survey.by_tool.get(TOOL, ()))
-        for key, job in load_agent_jobs(org, name, calendar)
-    }
-    return {**calendar.jobs, **agent_jobs}
-
-
-def load_agent_jobs(org: Organisation, agent_name: str, calendar: Calendar) -> list[tuple[str, CalendarJob]]:
-    """Return the valid jobs in an agent's memory, up to the permitted number."""
-    raw_jobs = load_memories(org, agent_name).values.get(MEMORY)
-    jobs = []
-    for name, raw in sorted(raw_jobs.items()) if isinstance(raw_jobs, dict) else ():
-        try:
-            jobs.append((name, parse_agent_job(agent_name, raw)))
-        except (ValueError, TypeError):  # a person has edited the file; the tool reports the problem
-            continue
-    return jobs[: calendar.agents.max_jobs]
+def _iter_agent_jobs(org: Organisation, calendar: Calendar, survey: Survey) -> Iterator[tuple[str, CalendarJob]]:
+    """Yield the valid jobs in the agents' memories as `agent.name`, of each agent up to the permitted number."""
+    for agent_name, _ in sorted(survey.by_tool.get(TOOL, ())):
+        raw_jobs, jobs = load_memories(org, agent_name).values.get(MEMORY), []
+        for name, raw in sorted(raw_jobs.items()) if isinstance(raw_jobs, dict) else ():
+            with suppress(ValueError, TypeError):  # a person has edited the file; the tool reports the problem
+                jobs.append((f"{agent_name}.{name}", parse_agent_job(agent_name, raw)))
+        yield from jobs[: calendar.agents.max_jobs]
 
 
 def parse_agent_job(agent_name: str, raw: Any) -> CalendarJob:
@@ -104,13 +93,8 @@ class JobSchedule:
         self._org, self._survey, self._config, self._tick = org, survey, config, tick
         self._people, self._since, self._at = people, since, at
         self.calendar = load_calendar(org)
-        self.jobs = list_all_jobs(org, self.calendar, survey)
+        self.jobs = {**self.calendar.jobs, **dict(_iter_agent_jobs(org, self.calendar, survey))}
         self._history: Mapping[str, JobHistory] | None = None
-
-    def due_jobs(self) -> list[DueJob]:
-        """Return the due jobs in the order of the calendar."""
-        candidates = (self.find_due_job(name, job) for name, job in self.jobs.items())
-        return [job for job in candidates if job is not None]
 
     def find_due_job(self, name: str, job: CalendarJob) -> DueJob | None:
         """Return a job if it is due, or None."""
@@ -227,8 +211,10 @@ def _to_history(requests: list[RequestView]) -> JobHistory:
 
 
 def find_due_jobs(view: TickView) -> list[DueJob]:
-    """Return the due jobs of a tick."""
-    return get_job_schedule(view).due_jobs()
+    """Return the due jobs of a tick in the order of the calendar."""
+    schedule = get_job_schedule(view)
+    candidates = (schedule.find_due_job(name, job) for name, job in schedule.jobs.items())
+    return [job for job in candidates if job is not None]
 
 
 def get_job_schedule(view: TickView) -> JobSchedule:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from lemming.ext import Problem
+from lemming.ext import Capability, Problem
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import Clock, is_timestamp, parse_timestamp, timestamp
 from lemming.kernel.base.errors import DiskError, RequestRejected
@@ -38,6 +38,12 @@ class PartRejection:
 
 RejectionTable = dict[str, dict[str, PartRejection]]
 """Refusals by the part of a request, by the server and its model."""
+
+
+class HostedModelsCapability(Capability):
+    """Hosted models: entries of `config/models.json` with a hosted provider."""
+
+    name = "hosted"
 
 
 class ServerProfiles:

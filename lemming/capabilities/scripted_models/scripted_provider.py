@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming.ext import ConfigError, Problem, make_field
+from lemming.ext import Capability, ConfigError, Problem, make_field
 from lemming.kernel.base import errors
 from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.base.errors import RequestRejected
@@ -63,6 +63,12 @@ class ScriptLine:
         )
 
 
+class ScriptedAnswersCapability(Capability):
+    """Scripts and recordings, given by lines of `config/models.json` with one of these providers."""
+
+    name = "scripted"
+
+
 class ScriptedProvider(Backend):
     """Answers from `file`, absolute or in the organisation, read once. Raises `ConfigError` for an invalid line."""
 
@@ -79,7 +85,9 @@ class ScriptedProvider(Backend):
         for line in self._lines:
             if line.matches(request):
                 if line.delay_s:
-                    self._delay(line.delay_s, request.deadline_s)
+                    self.pause(min(line.delay_s, request.deadline_s))
+                if line.delay_s > request.deadline_s:
+                    raise model_call.timeout_error(request.deadline_s)
                 return _reply_from_line(line, request)
         question = question_digest(request.messages)
         if any(line.question for line in self._lines):
@@ -89,11 +97,6 @@ class ScriptedProvider(Backend):
         raise RequestRejected(
             f"no line answers {call_description}", where=self._file, hint='add one, or one with agent "*"'
         )
-
-    def _delay(self, seconds: float, deadline_s: float) -> None:
-        self.pause(min(seconds, deadline_s))
-        if seconds > deadline_s:
-            raise model_call.timeout_error(deadline_s)
 
 
 def _reply_from_line(line: ScriptLine, request: Request) -> Reply:

@@ -79,7 +79,8 @@ def _find_remarks(name: str, keys: dict[str, Any], description: str) -> list[tup
         remarks.append(
             (f'the skill is named "{declared_name}" and its folder "{name}"; the folder name is used', "make them one")
         )
-    if not _is_portable(name):
+    # The rules of the format, which other programs may enforce.
+    if len(name) > _NAME_CHARS or name != name.lower() or not all(part.isalnum() for part in name.split("-")):
         rule = f"at most {_NAME_CHARS} lower-case letters, digits and single - between them"
         remarks.append((f'"{name}" is not a name that all programs accept', rule))
     if len(description) > DESCRIPTION_CHARS:
@@ -88,12 +89,6 @@ def _find_remarks(name: str, keys: dict[str, Any], description: str) -> list[tup
     if len(_to_text(keys.get("compatibility"))) > _COMPATIBILITY_CHARS:
         remarks.append((f"its compatibility has more than {_COMPATIBILITY_CHARS} characters", "shorten it"))
     return remarks
-
-
-def _is_portable(name: str) -> bool:
-    """Return True if a name follows the format's rules, which other programs may enforce."""
-    parts = name.split("-")
-    return len(name) <= _NAME_CHARS and name == name.lower() and all(part.isalnum() for part in parts)
 
 
 def _to_text(value: Any) -> str:

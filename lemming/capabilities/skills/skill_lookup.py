@@ -209,13 +209,12 @@ class SkillSearch:
             if paths.SKILL_FILE in inside and is_match:
                 yield path
             elif is_match:
-                self._report_similar_name(path, inside)
-
-    def _report_similar_name(self, folder: str, names: list[str]) -> None:
-        if f"{paths.SKILL_FILE}@" in names:
-            self._add_problem(f"{folder}/{paths.SKILL_FILE}", "symbolic links are not followed", "copy the file")
-        if like := next((name for name in names if name.casefold() == paths.SKILL_FILE.casefold()), None):
-            self._add_problem(f"{folder}/{like}", f"the file of a skill must be named {paths.SKILL_FILE}", "rename it")
+                if f"{paths.SKILL_FILE}@" in inside:
+                    self._add_problem(f"{path}/{paths.SKILL_FILE}", "symbolic links are not followed", "copy the file")
+                for like in [name for name in inside if name.casefold() == paths.SKILL_FILE.casefold()][:1]:
+                    self._add_problem(
+                        f"{path}/{like}", f"the file of a skill must be named {paths.SKILL_FILE}", "rename it"
+                    )
 
     def _list_names(self, folder: str) -> list[str]:
         """Return the names in a folder, folders ending with / and links with @. Empty for an unreadable folder."""
@@ -231,9 +230,8 @@ class SkillSearch:
             self._add_problem(folder, error.message, "name a folder of the organisation")
             return []
         if omitted:
-            self._add_problem(
-                folder, f"the folder has more than {LISTING_LIMIT} names; the rest is ignored", "split it"
-            )
+            message = f"the folder has more than {LISTING_LIMIT} names; the rest is ignored"
+            self._add_problem(folder, message, "split it")
         return names
 
     def _resolve_folder(self, folder: str) -> AllowedPath:

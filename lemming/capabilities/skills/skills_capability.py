@@ -57,12 +57,16 @@ class SkillsCapability(Capability):
     def due(self, turn: Preparation) -> Iterator[Watch]:
         """Yield the guides: a change is news. Raises `ToolError` for an unreadable guide."""
         for guide in turn.get_cache(_load_guides):
-            yield Watch(guide.file, guide.sha256_hex)
+            yield Watch(guide.file, sha256(guide.text.encode()).hexdigest())
 
     def intercept(self, effect: SelectContext | BuildPrompt, turn: Preparation) -> Interception:
         """Add the guides and the list of the skills, and the files and folders behind them."""
         if isinstance(effect, SelectContext):
-            return (yield replace(effect, sections=(*effect.sections, *_build_sections(turn))))
+            sections = [guide.to_prompt_section for guide in turn.get_cache(_load_guides)]
+            if valid_patterns(turn.agent) and turn.model.prompt != "brief":  # if tools can be called
+                skills = load_agent_skills(turn.agent, turn.org, turn.context.unwritten_files).by_name
+                sections.append(build_skills_section(skills))
+            return (yield replace(effect, sections=(*effect.sections, *filter(None, sections))))
         folders = (f"{folder}/" for _, folder, _ in parse_skill_patterns(turn.agent))
         source_paths = [*effect.prompt.source_paths, *list_guide_files(turn.agent), *folders]
         return (yield effect.change(source_paths=source_paths))
@@ -76,19 +80,6 @@ class SkillsCapability(Capability):
         elif isinstance(query, OrgQuery):
             for name, agent in query.agents.items():
                 yield from (ReadPath(name, file, f"guides: {file}") for file in list_guide_files(agent))
-
-
-def _load_guides(turn: Preparation) -> Sequence[Guide]:
-    return load_guides(turn.agent, turn.org.base, turn.context.unwritten_files)
-
-
-def _build_sections(turn: Preparation) -> Iterator[str]:
-    """Yield the guides, and the list of the skills if tools can be called."""
-    yield from (guide.to_prompt_section for guide in turn.get_cache(_load_guides) if guide.to_prompt_section)
-    if valid_patterns(turn.agent) and turn.model.prompt != "brief":
-        skills = load_agent_skills(turn.agent, turn.org, turn.context.unwritten_files).by_name
-        if section := build_skills_section(skills):
-            yield section
 
 
 def external_roots(agents: Iterable[Agent]) -> list[str]:
@@ -137,10 +128,8 @@ def _validate_guides(base: Path, agent: Agent) -> Iterator[Problem]:
         yield make_warning(f"{paths.GUIDE} does not exist, or is empty", "/guides", hint)
     for guide in guides:
         if len(guide.text.strip()) > GUIDE_CHARS:
-            message = (
-                f"the guide must have at most {GUIDE_CHARS} characters, got {len(guide.text)}: prompts have the first"
-            )
-            yield make_warning(message, "", "shorten it", guide.file)
+            limit = f"the guide must have at most {GUIDE_CHARS} characters"
+            yield make_warning(f"{limit}, got {len(guide.text)}: prompts have the first", "", "shorten it", guide.file)
 
 
 def _validate_skill_patterns(org: Organisation, agent: Agent, config: Config) -> Iterator[Problem]:
@@ -181,16 +170,15 @@ class Guide(NamedTuple):
     text: str
 
     @property
-    def sha256_hex(self) -> str:
-        """The SHA-256 of the text, in hex."""
-        return sha256(self.text.encode()).hexdigest()
-
-    @property
     def to_prompt_section(self) -> str:
         """The guide as a prompt section, truncated to `GUIDE_CHARS` characters."""
         text = self.text.strip()
         suffix = f"\n[cut: the first {GUIDE_CHARS} of {len(text)} characters]" if len(text) > GUIDE_CHARS else ""
         return f"# Instructions from {self.file}\n{text[:GUIDE_CHARS]}{suffix}"
+
+
+def _load_guides(turn: Preparation) -> Sequence[Guide]:
+    return load_guides(turn.agent, turn.org.base, turn.context.unwritten_files)
 
 
 def list_guide_files(agent: Agent) -> list[str]:

@@ -53,14 +53,9 @@ def list_skill_statuses(org: Organisation) -> tuple[list[SkillStatus], list[Prob
         folder_skills = load_skills(org, folder)
         problems += folder_skills.problems
         for skill in folder_skills.by_name.values():
-            statuses[skill.folder] = SkillStatus(
-                skill, tuple(readers.get(skill.folder, ())), _list_skill_files(org, skill)
-            )
+            files = [file for file in SkillSearch(org.base, {}).list_files(skill.folder) if file != paths.SKILL_FILE]
+            statuses[skill.folder] = SkillStatus(skill, tuple(readers.get(skill.folder, ())), files)
     return [statuses[folder] for folder in sorted(statuses)], list(dict.fromkeys(problems))
-
-
-def _list_skill_files(org: Organisation, skill: Skill) -> list[str]:
-    return [file for file in SkillSearch(org.base, {}).list_files(skill.folder) if file != paths.SKILL_FILE]
 
 
 def list_skills(org: Organisation) -> ScreenResult:

@@ -390,7 +390,7 @@ BUILT_IN: Mapping[str, CapabilitySpec] = {
         ),
         CapabilitySpec(
             "scripted",
-            "lemming.capabilities.scripted_models.scripted_capability:ScriptedAnswersCapability",
+            "lemming.capabilities.scripted_models.scripted_provider:ScriptedAnswersCapability",
             provides={
                 "model_providers": {
                     "scripted": ".scripted_provider:ScriptedProvider",
@@ -400,7 +400,7 @@ BUILT_IN: Mapping[str, CapabilitySpec] = {
         ),
         CapabilitySpec(
             HOSTED,
-            "lemming.capabilities.hosted_models.hosted_capability:HostedModelsCapability",
+            "lemming.capabilities.hosted_models.rejected_fields:HostedModelsCapability",
             provides={
                 "model_providers": {
                     "openai": ".openai_provider:OpenAIProvider",
