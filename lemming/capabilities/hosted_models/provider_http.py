@@ -162,7 +162,6 @@ class HttpBackend(Backend, Generic[C]):
     def _status_error(
         self, model_name: str, status: int, body: object, headers: Mapping[str, str] | None = None
     ) -> ProviderError:
-        """Return the error for an HTTP status."""
         detail, code = _parse_error_body(body)
         message = f"HTTP {status}: {redacted_excerpt(detail)}"
         location = f"{self.name} {model_name}"

@@ -203,7 +203,6 @@ def serve(
 
 
 def _load_mcp_config(base: Organisation) -> McpConfig:
-    """Load the MCP settings and print their problems."""
     config = load_mcp_config(base)
     for problem in config.problems:
         print_notice(one_line(str(problem), 600), style="red" if problem.severity == "error" else "yellow")
@@ -211,7 +210,6 @@ def _load_mcp_config(base: Organisation) -> McpConfig:
 
 
 def _select_servers(config: McpConfig, name: str | None) -> list[str]:
-    """Return the named server, or all servers."""
     if name is not None:
         config.get_server(name)
     return list(config.servers) if name is None else [name]
@@ -255,7 +253,6 @@ def _resolve_tool(
 
 
 def _call_tool(base: Organisation, name: str, tool: str, arguments: dict[str, Any]) -> bool:
-    """Call a tool and print the result. Returns True on success."""
     from lemming.capabilities.mcp.server_sessions import McpSessions
 
     server = load_mcp_config(base).get_server(name)
@@ -269,7 +266,6 @@ def _call_tool(base: Organisation, name: str, tool: str, arguments: dict[str, An
 
 
 def _print_differences(name: str, accepted: LockedServer, current: LockedServer) -> None:
-    """Print the differences between accepted and current tools."""
     for tool, difference in find_differences(accepted, current).items():
         print_json("mcp_difference", {"server": name, "tool": tool, "what": difference})
         print_data(f"{style_text(f'{PREFIX}{name}.{tool}', 'bold')} {difference}")

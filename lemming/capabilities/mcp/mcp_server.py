@@ -214,7 +214,6 @@ def serve_http(server: MCPServer, port: int, token: str, ready: Callable[[int], 
 
 
 def _require_token(app: App, token: str) -> App:
-    """Return an application that rejects requests without the token."""
     expected = f"Bearer {token}".encode()
 
     async def authenticate(scope: Any, receive: Any, send: Any) -> None:

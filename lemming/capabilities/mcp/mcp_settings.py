@@ -131,8 +131,6 @@ def load_mcp_config(base: OrgPath) -> McpConfig:
 
 
 class _McpConfigCache:
-    """Cache of the last configuration, with its source documents."""
-
     def __init__(self, _: Organisation) -> None:
         self.config: McpConfig | None = None
         self.documents: list[Any] = []
@@ -194,7 +192,6 @@ def _from_shared(entry: SharedMcpServer) -> McpServerSettings:
 
 
 def _validate_server(name: str, entry: McpServerSettings | SharedMcpServer, file: str) -> Iterator[Problem]:
-    """Yield problems of a server beyond the types of its values."""
     key = "mcpServers" if isinstance(entry, SharedMcpServer) else "servers"
     if not _SERVER_NAME.match(name):
         hint = "use letters, digits, _ and -, at most 32 characters"
@@ -230,7 +227,6 @@ def _validate_shared(name: str, entry: SharedMcpServer, file: str) -> Iterator[P
 
 
 def _find_plain_secrets(base_pointer: str, values: Mapping[str, str], file: str, key: str) -> Iterator[Problem]:
-    """Yield an error for each secret written in the file."""
     for name, value in values.items():
         if _REFERENCE.search(value) or not value:
             continue

@@ -206,7 +206,6 @@ class McpSessions:
         return replace(listed, took_ms=elapsed_ms(began))
 
     def _drop_invalid_tools(self, listed: ServerListing) -> ServerListing:
-        """Return a listing without tools with an invalid schema."""
         began = time.thread_time()  # not the wall's: a busy machine leaves none out
         invalid: dict[str, str] = {}
         for name, tool in listed.tools.tools.items():

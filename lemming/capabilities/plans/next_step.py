@@ -60,8 +60,6 @@ def advance_run(plan: AgentPlan, run: PlanRun, values: Mapping[str, Any]) -> Pla
 
 
 class _RunTurn:
-    """One turn of a run: its inputs and its reply."""
-
     def __init__(self, plan: AgentPlan, run: PlanRun, values: Mapping[str, Any]) -> None:
         self.plan, self.run, self.values = plan, run, values
         self.tick: int = values["tick"]
@@ -100,7 +98,6 @@ class _RunTurn:
         return variables | item_variables(action, self.run) if action else variables
 
     def _process_result(self, action: StepAction, state: ActionState) -> None:
-        """Process new results of one action, if any."""
         match state.phase:
             case "asked":
                 if self.requests.is_postponed(state.tag):
@@ -211,7 +208,6 @@ class _RunTurn:
         self._start_actions(step)
 
     def _start_actions(self, step: StepDefinition) -> None:
-        """Start the actions of a step, for items up to the concurrency limit."""
         self.run.items = None
         try:
             self.run.items = get_items(step, self.variables()) if step.each else None
@@ -225,7 +221,6 @@ class _RunTurn:
             self._start_action(action, self.run.doing[action.name])
 
     def _start_action(self, action: StepAction, state: ActionState) -> None:
-        """Start or retry an action."""
         state.since, state.answer = self.tick, None
         variables = self.variables(action)
         match get_kind(action):

@@ -262,7 +262,6 @@ def _list_members(step: PlanStep) -> list[str]:
 
 
 def _step_to_json(options: Mapping[str, Any]) -> Json:
-    """Return the keys of a step in the format of its file."""
     return {(key := keyword.rstrip("_")): _CONVERTERS.get(key, _to_json)(value) for keyword, value in options.items()}
 
 

@@ -296,7 +296,6 @@ def _default_problems(
 
 
 def _transitions_on_default(plan: AgentPlan, action: StepAction, step: StepDefinition) -> set[str]:
-    """Return the possible next steps after the default answer."""
     if action is not step or step.each:
         return successors(plan)[step.name]
     answer: dict[str, Any] = {"text": action.default} if isinstance(action.default, str) else action.default

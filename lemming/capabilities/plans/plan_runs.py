@@ -150,7 +150,6 @@ def describe_step(action: StepAction) -> str:
 
 
 def _describe_next_steps(plan: AgentPlan, step: StepDefinition) -> str:
-    """Return the steps that may come after a step, in words."""
     if not has_conditions(step):
         next_step = default_next_step(plan, step.name)
         return "the answer" if next_step == END else next_step

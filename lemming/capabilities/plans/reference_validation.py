@@ -81,7 +81,6 @@ def _task_references(action: StepAction, base_pointer: str) -> Iterator[tuple[st
 
 
 def _answer_references(action: StepAction, base_pointer: str) -> Iterator[tuple[str, str]]:
-    """Yield the references used after the answer."""
     if action.verify:
         yield from ((path, f"{base_pointer}/verify/task") for path in find_references(action.verify.task))
         yield from ((path, f"{base_pointer}/verify/args") for path in find_references(action.verify.args))

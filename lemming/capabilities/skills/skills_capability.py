@@ -149,7 +149,6 @@ def _validate_skill_patterns(org: Organisation, agent: Agent, config: Config) ->
 
 
 def _suggest_pattern(org: Organisation, agent: Agent, pattern: str) -> str:
-    """Return a suggestion for a pattern without a match."""
     folders = (f"{paths.agent_folder(agent.name)}/skills", *COMMON_FOLDERS)
     folders_by_name = {
         name: skill.folder for folder in folders for name, skill in load_skills(org, folder).by_name.items()

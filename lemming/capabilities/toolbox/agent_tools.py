@@ -204,7 +204,6 @@ def _require_no_escalation(context: ToolContext, tools: list[str], read_outboxes
 
 
 def _require_creation_depth(context: ToolContext) -> None:
-    """Raise if the chain of creations has reached the maximum depth."""
     max_depth = context.settings.create_agent_max_depth
     if max_depth is None:
         return
@@ -217,7 +216,6 @@ def _require_creation_depth(context: ToolContext) -> None:
 
 
 def _require_agent_limit(context: ToolContext) -> None:
-    """Raise if the turn or the organisation has reached its limit of new agents."""
     settings = context.settings
     if context.successes.get(CreateAgentTool.name, 0) >= settings.create_agent_per_turn:
         limit = f"config/org.json create_agent_per_turn {settings.create_agent_per_turn}"

@@ -255,7 +255,6 @@ RankedSections = list[tuple[float, tuple[str, Section], str]]
 
 
 def _rank_sections(sections: list[tuple[str, Section]], terms: list[str]) -> RankedSections:
-    """Return the sections with at least one term, with score and snippet."""
     import sqlite3  # only where a call is made
 
     deadline = Deadline(TIME_LIMIT_S)

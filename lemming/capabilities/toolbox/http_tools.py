@@ -113,7 +113,6 @@ class _PendingRequest:
         raise self.make_error(f"more than {self.settings.max_redirects} redirects")
 
     async def _send_hop(self, client: httpx2.AsyncClient, url: httpx2.URL) -> WebResponse:
-        """Send the request to a server, at a checked address."""
         import httpx2
 
         addresses = await self._allowed_addresses(url)

@@ -159,7 +159,6 @@ class StoreWriteTool(_StoreTool):
 
 
 def _version_conflict(stored_value: StoredValue | None, expect: str | None) -> str:
-    """Return a description of a version conflict, or an empty text."""
     if stored_value is None:
         return "" if expect is None else "is not there: expect null to begin it"
     if expect == stored_value.version:

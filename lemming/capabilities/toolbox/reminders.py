@@ -98,7 +98,6 @@ def _build_entry(context: ToolContext, text: str, start_time: str) -> OutboxEntr
 
 
 def _pending_reminders(context: ToolContext) -> list[OutboxEntry]:
-    """Return the agent's pending reminders, including reminders staged by this turn."""
     name = context.agent.name
     entries = [
         _read_entry(context, entry_name)
@@ -114,7 +113,6 @@ def _pending_reminders(context: ToolContext) -> list[OutboxEntry]:
 
 
 def _staged_entries(context: ToolContext) -> list[EntryName]:
-    """Return the names of the entries staged by this turn so far."""
     folder = paths.outbox_folder(context.agent.name)
     files = [path.removeprefix(f"{folder}/") for path in context.staged if path.startswith(f"{folder}/")]
     return parse_file_names(context.agent.name, files)

@@ -90,7 +90,6 @@ def _split_camel_case(text: str) -> str:
 
 
 def _format_signature(tool: Mapping[str, Any]) -> str:
-    """Return a line about a tool: name, arguments and description."""
     parameters = tool["parameters"]
     required = parameters.get("required", ())
     arguments = [name if name in required else f"{name}?" for name in parameters.get("properties", {})]

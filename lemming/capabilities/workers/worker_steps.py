@@ -330,7 +330,6 @@ def _get_prices(entry: ModelEntry) -> dict[str, float]:
 
 
 def _make_call(facts: Json, turn: TurnView, settings: WorkspaceSettings, text: str, patch: bytes) -> Json:
-    """Return the call of `merge` that a reply with a patch makes."""
     files = facts["files"]
     first_line = next(
         (line.strip() for line in text.splitlines() if line.strip()),

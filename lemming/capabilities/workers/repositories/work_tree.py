@@ -99,7 +99,6 @@ def list_tree(collector: EngineRepository, tree: str) -> dict[bytes, str]:
 
 
 def _list_entries(collector: EngineRepository, env: Mapping[str, str]) -> dict[bytes, tuple[bytes, str]]:
-    """Return mode and object id of the index's entries by path."""
     entries = {}
     for line in collector.run("ls-files", "-s", "-z", env=env).split(b"\0")[:-1]:
         facts, _, path = line.partition(b"\t")

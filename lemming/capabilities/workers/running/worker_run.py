@@ -98,8 +98,6 @@ def _prepare_harness(run: HarnessRun, gateway: ModelGateway | None) -> tuple[lis
 
 
 class _Run:
-    """A run under way."""
-
     def __init__(
         self, run: HarnessRun, process: HarnessProcess, gateway: ModelGateway | None, silence: Deadline, log: RunLog
     ) -> None:
