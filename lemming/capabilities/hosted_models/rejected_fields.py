@@ -113,8 +113,8 @@ class LearnedServerProfile:
         servers, key = self.servers, self._key(model_name)
         with servers.lock:
             rejection = PartRejection(at=timestamp(servers.clock.now()), why=error.message)
-            known = servers.rejections.get(key, {})
-            servers.save({**servers.rejections, key: {**known, error.refused: rejection}})
+            rejections = servers.rejections.get(key, {})
+            servers.save({**servers.rejections, key: {**rejections, error.refused: rejection}})
         hint = (
             f"the server {FALLBACKS[error.refused]}; to retry before {_RETENTION.days} days have passed, delete "
             f"{paths.SERVERS_FILE}"
