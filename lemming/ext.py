@@ -26,10 +26,9 @@ _NAMES = {
     "lemming.kernel.tick.validation.checks": "AgentSubject CheckSubject Inventory TurnSubject",
     "lemming.kernel.turn.descriptions":
         "AuxiliaryPrompt ClockSchedule DescribeQuery ExpiredMemory OptionalReadPath OrgQuery OutsideFile OutsideRoot "
-        "ReadPath ScheduleQuery TickView ToolReference",
+        "ReadPath ScheduleQuery SharedResource TickView ToolReference VERDICT_SCHEMA",
     "lemming.kernel.turn.effect_chain": "Interceptor",
     "lemming.kernel.turn.forms.form_user_message": "describe_task",
-    "lemming.kernel.turn.guards": "SharedResource VERDICT_SCHEMA",
     "lemming.kernel.turn.live_phase": "CheckResult LivePhase RunTool SendRequest StartTool TickScope",
     "lemming.kernel.turn.preparation":
         "Block CapabilityStatus Continue Due Preparation RetentionHold RunTurn SkipReason TurnContext Wake Watch",
@@ -74,11 +73,11 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
         AuxiliaryPrompt as AuxiliaryPrompt, ClockSchedule as ClockSchedule, DescribeQuery as DescribeQuery,
         ExpiredMemory as ExpiredMemory, OptionalReadPath as OptionalReadPath, OrgQuery as OrgQuery,
         OutsideFile as OutsideFile, OutsideRoot as OutsideRoot, ReadPath as ReadPath, ScheduleQuery as ScheduleQuery,
-        TickView as TickView, ToolReference as ToolReference,
+        SharedResource as SharedResource, TickView as TickView, ToolReference as ToolReference,
+        VERDICT_SCHEMA as VERDICT_SCHEMA,
     )
     from lemming.kernel.turn.effect_chain import Interceptor as Interceptor
     from lemming.kernel.turn.forms.form_user_message import describe_task as describe_task
-    from lemming.kernel.turn.guards import SharedResource as SharedResource, VERDICT_SCHEMA as VERDICT_SCHEMA
     from lemming.kernel.turn.live_phase import (
         CheckResult as CheckResult, LivePhase as LivePhase, RunTool as RunTool, SendRequest as SendRequest,
         StartTool as StartTool, TickScope as TickScope,

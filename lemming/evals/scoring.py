@@ -16,7 +16,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.providers import Request, require_usable_finish
-from lemming.kernel.turn.guards import VERDICT_SCHEMA
+from lemming.kernel.turn.descriptions import VERDICT_SCHEMA
 from lemming.libraries.conditions import predicates
 from lemming.libraries.conditions.regex_search import compile_regex
 from lemming.libraries.wording import shorten_line

@@ -25,8 +25,8 @@ from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Answer, TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
     from lemming.kernel.turn.turn_effects import AskPerson
+    from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctions
 
 
 class RecordingExhausted(Exception):

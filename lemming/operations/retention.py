@@ -24,13 +24,14 @@ from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.journal.open_requests import iter_person_requests
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
+from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_installed
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.descriptions import ExpiredMemory, OrgQuery
 from lemming.kernel.turn.preparation import RetentionHold
-from lemming.kernel.turn.preparation_chain import active_capabilities, agents_without_requests
+from lemming.kernel.turn.preparation_chain import active_capabilities
 from lemming.libraries.memory_files import delete_memory
 from lemming.operations.gateways import Gateways
 
@@ -203,7 +204,7 @@ class _ExpiryState:
         self._needed: dict[str, frozenset[str]] | None = None
         self._check_ticks = dict.fromkeys(filter(paths.AGENT_NAME.match, list_agent_folders(org.base)), 0)
         persons = survey.find_people(config)
-        silent = {*persons, *survey.find_channels(config), *agents_without_requests(survey, config)}
+        silent = {*persons, *survey.find_channels(config), *_agents_without_requests(survey, config)}
         self.people = [survey.agents[name] for name in sorted(persons)]
         self.agents = {name: agent for name, agent in survey.agents.items() if name not in silent}
         self.readers: dict[str, list[str]] = {"*": []}
@@ -385,3 +386,9 @@ def _remove_expired_memories(snapshot: Snapshot) -> None:
             agents = {name: snapshot.survey.agents[name] for name in due_agents}
             for item in OrgQuery(ExpiredMemory, snapshot.org, agents, snapshot.config).ask(use.capability):
                 delete_memory(snapshot.base, item.agent, item.key)
+
+
+def _agents_without_requests(survey: Survey, config: Config) -> set[str]:
+    """Return the agents that have no requests and read no inbox."""
+    groups = ((survey.agents[names[0]], names) for names in survey.by_model.values())
+    return {name for agent, names in groups if not resolve_turn_policy(agent, config).is_asked for name in names}

@@ -15,10 +15,11 @@ from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, ToolUse
 from lemming.kernel.base.errors import OUTCOME_CODES, ConfigError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import strip_userinfo
-from lemming.kernel.inboxes.capability_state import find_call_notes
+from lemming.kernel.inboxes.capability_state import StateQuery, find_call_notes
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ToolFinished
+from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.providers import Message
-from lemming.kernel.turn.interceptor_chain import auxiliary_prompts
+from lemming.kernel.turn.descriptions import AuxiliaryPrompt
 from lemming.telemetry import semconv as names
 from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, end_span, make_event, make_span
 from lemming.telemetry.span_timings import (
@@ -194,9 +195,10 @@ class _TurnSpanBuilder:
             return "verdict"
         if question and started:
             with suppress(ConfigError):  # a missing capability cannot name its model calls
-                for prompt in auxiliary_prompts(started.given):
-                    if question.messages == prompt.messages:
-                        return prompt.purpose
+                for name in sort_capabilities(started.given):
+                    for prompt in StateQuery(AuxiliaryPrompt, started.given[name]).ask(get_capability(name)):
+                        if question.messages == prompt.messages:
+                            return prompt.purpose
         previous_call = next((candidate for candidate in self._turn.calls if candidate.call == number - 1), None)
         return "correction" if previous_call and previous_call.problem else "reply"
 

@@ -19,7 +19,7 @@ from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import LLMProvider, Reply, Request, make_provider
-from lemming.kernel.turn.guards import BatchContext
+from lemming.kernel.turn.live_phase import BatchContext
 from lemming.testing import FrozenClock
 
 APIS: dict[str, Callable[[str], dict[str, Any]]] = {

@@ -18,7 +18,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.kernel.tools import get_toolset
-from lemming.kernel.turn.guards import SharedResource
+from lemming.kernel.turn.descriptions import SharedResource
 from lemming.operations.turns.turn_dependencies import TurnDependencies, TurnWaits, find_affected_agents, find_waits
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 

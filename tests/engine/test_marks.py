@@ -146,7 +146,7 @@ class OneCallThenQuiet:
     def start_calls(self, *_: Any) -> None:
         pass
 
-    def call_tool(self, index: int, call: Any, at: str, staged: Any) -> Any:
+    def call_tool(self, index: int, call: Any, at: str, *_: Any) -> Any:
         from lemming.kernel.tools import ToolResult
 
         return ToolResult(True, "the same")

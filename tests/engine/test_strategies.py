@@ -12,7 +12,6 @@ import pytest
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import OutOfCredits
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.org.model_entries import ModelEntry
@@ -58,7 +57,7 @@ class Said:
     def start_calls(self, *_: Any) -> None:
         """Begin nothing before its result is asked for."""
 
-    def call_tool(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+    def call_tool(self, index: int, call: ToolCall, at: str, *_: Any) -> ToolResult:
         """Return what every tool gives."""
         return ToolResult(True, "given")
 

@@ -21,8 +21,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import get_toolset
-from lemming.kernel.turn.descriptions import OrgQuery
-from lemming.kernel.turn.guards import SharedResource
+from lemming.kernel.turn.descriptions import OrgQuery, SharedResource
 from lemming.kernel.turn.preparation_chain import active_capabilities
 from lemming.libraries.outbox_files import write_person_entry
 from lemming.operations.turns.turn_dependencies import TurnDependencies, find_waits

@@ -40,7 +40,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Image, get_provider_class
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.turn.guards import PayloadWithDigests
+from lemming.kernel.turn.turn_values import PayloadWithDigests
 from lemming.libraries.agent_folders import compute_file_digest
 
 

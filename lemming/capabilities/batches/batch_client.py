@@ -32,7 +32,7 @@ from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.llm.model_call import guard_provider_work, validate_reply
 from lemming.kernel.providers import Reply, Request
-from lemming.kernel.turn.guards import BatchContext
+from lemming.kernel.turn.live_phase import BatchContext
 
 B = TypeVar("B", BatchAnnounced, BatchSent)
 CallKey = tuple[str, int]

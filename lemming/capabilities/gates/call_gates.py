@@ -42,7 +42,7 @@ from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.turn.guards import CheckFinding
+from lemming.kernel.turn.turn_values import CheckFinding
 from lemming.obligations.pending_approvals import find_call_review
 
 

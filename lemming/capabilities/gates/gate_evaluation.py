@@ -20,7 +20,7 @@ from lemming.kernel.messages import parse_targets
 from lemming.kernel.plugins.plugin_registry import collect_items, register
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
+from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctionError
 from lemming.libraries.conditions.regex_search import compile_redaction, compile_regex
 
 REDACTED = "[redacted]"

@@ -30,7 +30,7 @@ from lemming.capabilities.judges.judges_settings import JudgeSettings
 from lemming.ext import TickContext, ToolCall
 from lemming.kernel.agents import Agent
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
+from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctionError
 from lemming.libraries.conditions.predicates import compile_condition, iter_fields
 
 if TYPE_CHECKING:

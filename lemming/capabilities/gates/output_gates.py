@@ -35,7 +35,7 @@ from lemming.ext import (
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.messages import parse_targets
 from lemming.kernel.obligations.request_payloads import parse_references
-from lemming.kernel.turn.guards import CheckFinding
+from lemming.kernel.turn.turn_values import CheckFinding
 
 if TYPE_CHECKING:
     from lemming.capabilities.gates.gate_judges import GateJudges

@@ -54,8 +54,8 @@ from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.forms.form_user_message import describe_result
-from lemming.kernel.turn.guards import CheckFinding
 from lemming.kernel.turn.tool_results import without_notices
+from lemming.kernel.turn.turn_values import CheckFinding
 from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.libraries.permission_bindings import digest_setting
 from lemming.libraries.sandbox.sandbox_settings import get_shell_settings

@@ -11,11 +11,16 @@ from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import error_name, is_final
 from lemming.kernel.journal.turn_report import End, Status
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.obligations.current_request import MAX_FAILURES, MAX_TURNS, CurrentRequest, is_question
+from lemming.kernel.obligations.current_request import (
+    MAX_FAILURES,
+    MAX_TURNS,
+    CurrentRequest,
+    has_handoff,
+    is_fruitless,
+    is_question,
+)
 from lemming.kernel.obligations.request_payloads import get_budget
-from lemming.kernel.turn.addressing import has_handoff
 from lemming.kernel.turn.turn_end import REPETITION_REMARK
-from lemming.kernel.turn.turn_obligations import is_fruitless
 
 
 class RequestEnd:

@@ -52,7 +52,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS, provided
-from lemming.kernel.turn.guards import TrustLabeler
+from lemming.kernel.turn.prompt_input import TrustLabeler
 from lemming.libraries.conditions.predicates import iter_fields
 
 

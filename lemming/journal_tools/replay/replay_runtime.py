@@ -34,7 +34,7 @@ from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.dialogue import drop_unanswered
-from lemming.kernel.turn.guards import CheckFinding
+from lemming.kernel.turn.turn_values import CheckFinding
 
 _MAX_DIFF_BYTES = 1 << 20
 

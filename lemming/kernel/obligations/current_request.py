@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.entry_kinds import MessageKind
+from lemming.kernel.base.errors import ContractError, LemmingError, ToolError, TurnTooLong
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.inboxes.answer_payload import ANSWER_KINDS
 from lemming.kernel.journal.open_requests import Dialogue, OpenRequest, SubRequest
@@ -358,3 +359,14 @@ class CurrentRequest:
 
 OWN_REQUESTS = CurrentRequest(request="", asker="", begun=OpenRequest(request=""))
 """Requests that an agent makes in a turn without a request."""
+
+
+def has_handoff(entries: Iterable[OutboxEntry]) -> bool:
+    """Return True if an entry hands a request to another agent."""
+    return any(entry.kind == "request" and "hands_on" in entry.payload for entry in entries)
+
+
+def is_fruitless(task: CurrentRequest, error: LemmingError | None, answer_count: int) -> bool:
+    """Return True if a failed turn counts as a failure of its request: for its answers, or for its time."""
+    had_useless_reply = isinstance(error, (ContractError, ToolError)) and answer_count > 0
+    return bool(task.request) and (had_useless_reply or isinstance(error, TurnTooLong))

@@ -58,9 +58,8 @@ from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
 from lemming.kernel.turn.turn_effects import AskPerson
-from lemming.kernel.turn.turn_values import Answer, TurnInputs
+from lemming.kernel.turn.turn_values import Answer, CheckFinding, CheckFunctions, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.kernel.tick.check_calls import CheckCalls

@@ -11,8 +11,7 @@ from lemming.kernel.journal.journal_records import GateAsked
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.recorded_answers import restore_finding
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
-from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctionError, TurnInputs
 
 Ask = Callable[[], CheckFinding | None]
 

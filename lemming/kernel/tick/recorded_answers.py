@@ -29,7 +29,7 @@ from lemming.kernel.turn.turn_values import Answer, TurnInputs
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lemming.kernel.turn.guards import CheckFinding
+    from lemming.kernel.turn.turn_values import CheckFinding
 
 
 class CallView(NamedTuple):
@@ -124,7 +124,7 @@ def restore_result(record: ToolFinished) -> ToolResult:
 
 def restore_finding(record: GateAsked) -> CheckFinding | None:
     """Return the recorded finding of a check function, or raise the recorded error."""
-    from lemming.kernel.turn.guards import CheckFinding, CheckFunctionError
+    from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctionError
 
     if record.error:
         raise CheckFunctionError(record.error)

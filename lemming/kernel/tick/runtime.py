@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from lemming.kernel.tick.snapshot import Snapshot
     from lemming.kernel.tools import ToolResult
     from lemming.kernel.tools.tool_context import ToolContext
-    from lemming.kernel.turn.guards import CallBatcher, CheckFinding
+    from lemming.kernel.turn.live_phase import CallBatcher
+    from lemming.kernel.turn.turn_values import CheckFinding
 
 TOOLS_UNCHANGED = "the earlier tools stay in use until the file is fixed"
 SETTINGS_UNCHANGED = "the earlier settings stay in use until the file is fixed"
@@ -270,7 +271,7 @@ class Runtime:
         self.batcher, self.journal = None, journal
         if not capability_name:
             return
-        from lemming.kernel.turn.guards import BatchContext
+        from lemming.kernel.turn.live_phase import BatchContext
 
         batch_context = BatchContext(
             make=self.backends.make_provider,

@@ -181,7 +181,7 @@ class Snapshot:
 
     def turn_reason(self, name: str) -> TurnReason:
         """Return the reason a due agent would take a turn now or skip it. Raises as `gather_inputs` does."""
-        from lemming.kernel.turn.turn_inputs import turn_reason
+        from lemming.kernel.turn.wake_check import turn_reason
 
         return turn_reason(self, self.agent(name), self.survey.digests[name])
 

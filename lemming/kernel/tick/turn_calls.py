@@ -27,10 +27,10 @@ from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_call import can_leave_files, redact_workspace
 from lemming.kernel.tools.tool_context import ToolContext
-from lemming.kernel.turn.guards import CheckFinding
 from lemming.kernel.turn.live_phase import CheckResult, LivePhase, RunTool, StartTool
 from lemming.kernel.turn.tool_results import INTERRUPTED
 from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Outcome, Rejected
+from lemming.kernel.turn.turn_values import CheckFinding
 
 
 def _add_verdicts(result: ToolResult, verdicts: Sequence[GateVerdict]) -> ToolResult:

@@ -10,6 +10,7 @@ from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.messages import OutboxEntry, parse_targets
+from lemming.kernel.obligations.current_request import has_handoff
 from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_table import REQUEST_RULES
@@ -34,13 +35,10 @@ def find_unknown_targets(entry: OutboxEntry, everyone: Collection[str], written_
     created = [match[1] for path in written_paths if (match := _RESUME.fullmatch(path))]
     names_by_lower = {name.lower(): name for name in (*everyone, *created)}
     unknown = sorted(entry.targets - names_by_lower.keys() - {entry.agent})
-    return {name: _describe_unknown(name, sorted({*names_by_lower.values()} - {entry.agent})) for name in unknown}
-
-
-def _describe_unknown(name: str, names: list[str]) -> str:
+    names = sorted({*names_by_lower.values()} - {entry.agent}) if unknown else []
     listed = f"agents: {', '.join(names)}" if 0 < len(names) <= MAX_LISTED else ""
-    hint = did_you_mean(name, names) or listed
-    return f'there is no agent "{name[:100]}"{f": {hint}" if hint else ""}'
+    hints = {name: did_you_mean(name, names) or listed for name in unknown}
+    return {name: f'there is no agent "{name[:100]}"{f": {hints[name]}" if hints[name] else ""}' for name in unknown}
 
 
 class Readers:
@@ -123,11 +121,6 @@ def _check_handoff(turn_state: TurnStateValues, new_entry: NewEntry) -> NewEntry
         return Rejected(f"refused: it was handed on {current.hops} times")
     handoff = current.make_handoff(text, str(target), inputs.tick)
     return new_entry._replace(payload={**payload, **handoff.payload})
-
-
-def has_handoff(entries: Iterable[OutboxEntry]) -> bool:
-    """Return True if an entry hands a request to another agent."""
-    return any(entry.kind == "request" and "hands_on" in entry.payload for entry in entries)
 
 
 def _address_answer(new_entry: NewEntry, open_requests: Mapping[str, str]) -> NewEntry:

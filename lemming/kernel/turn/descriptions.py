@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -142,3 +143,26 @@ class UpcomingEvent(NamedTuple):
     at: datetime
     agent: str
     description: str
+
+
+class SharedResource(NamedTuple):
+    """A resource besides files that turns of a tick share.
+
+    A `bound` agent waits for earlier `counted` agents.
+
+    `counted`: the agents that change the resource; they include all `bound` agents. `ordered`: agents whose turns begin
+    in order and then run at once; only their calls of tools that run in turn order wait for the earlier turns.
+    """
+
+    name: str
+    bound: AbstractSet[str]
+    counted: AbstractSet[str]
+    ordered: AbstractSet[str] = frozenset()
+
+
+VERDICT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"passes": {"type": "boolean"}, "reason": {"type": "string"}},
+    "required": ["passes", "reason"],
+    "additionalProperties": False,
+}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import count, zip_longest
+from itertools import chain, count, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.agents import Agent
@@ -81,7 +81,10 @@ def make_dialogue(turn_state: TurnState) -> Dialogue | None:
         messages = drop_unanswered(inputs.dialogue)
     if not messages:
         return None
-    short = shorten_messages(messages, _find_room(turn_state))
+    own_key = inputs.task.begun.key if inputs.task else ""
+    others = (request for request in inputs.state.requests if request.key != own_key and request.dialogue)
+    used_bytes = sum(len(dump_compact(request.dialogue.as_json())) for request in others if request.dialogue)
+    short = shorten_messages(messages, min(MAX_DIALOGUE_BYTES, MAX_DIALOGUES_BYTES - used_bytes))
     if short is None:
         if TOO_LONG_REMARK not in turn_state.remarks:
             turn_state.remark(TOO_LONG_REMARK)
@@ -108,18 +111,6 @@ def drop_unanswered(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages up to the model's latest answer. Later results are unanswered and wait."""
     end = next((end for end in range(len(messages), 0, -1) if messages[end - 1]["role"] == "assistant"), 0)
     return messages[:end]
-
-
-def _find_room(turn_state: TurnState) -> int:
-    """Return the number of bytes left for the dialogue in the ledger."""
-    own_key = turn_state.inputs.task.begun.key if turn_state.inputs.task else ""
-    other_dialogues = (
-        request.dialogue for request in turn_state.inputs.state.requests if request.key != own_key and request.dialogue
-    )
-    return min(
-        MAX_DIALOGUE_BYTES,
-        MAX_DIALOGUES_BYTES - sum(len(dump_compact(request.as_json())) for request in other_dialogues),
-    )
 
 
 def shorten_messages(messages: Sequence[Message], room: int) -> list[Message] | None:
@@ -153,19 +144,14 @@ def make_ids_unique(messages: Sequence[Message]) -> tuple[list[Message], Mapping
             unique.append({**message, "call": renamed.get(message["call"], message["call"])})
             continue
         if calls := message.get("calls"):
-            renamed = {} if "kept" in message else {call["id"]: _free_id(call["id"], used_ids) for call in calls}
+            renamed = {}
+            for call_id in () if "kept" in message else [call["id"] for call in calls]:
+                numbered = (f"{call_id}-{number}" for number in count(2))
+                renamed[call_id] = next(item for item in chain([call_id], numbered) if item not in used_ids)
             message = {**message, "calls": [{**call, "id": renamed.get(call["id"], call["id"])} for call in calls]}
             used_ids |= {call["id"] for call in message["calls"]}
         unique.append(message)
     return unique, renamed
-
-
-def _free_id(call_id: str, used_ids: Collection[str]) -> str:
-    return (
-        call_id
-        if call_id not in used_ids
-        else next(candidate for number in count(2) if (candidate := f"{call_id}-{number}") not in used_ids)
-    )
 
 
 # --- going on ---------------------------------------------------------------------------------------

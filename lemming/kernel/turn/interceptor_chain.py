@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.capability_state import StateQuery
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import find_used_capabilities
-from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import DECISION_RULES, LISTED, REQUEST_RULES, SPEAKING_PROVIDERS, USES
-from lemming.kernel.turn.descriptions import AuxiliaryPrompt
 from lemming.kernel.turn.effect_chain import EffectChain, check_json
-from lemming.kernel.turn.guards import TrustLabeler
 from lemming.kernel.turn.preparation import RunTurn
 from lemming.kernel.turn.preparation_chain import load_capabilities
+from lemming.kernel.turn.prompt_input import TrustLabeler
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_effects import AskModel, CallTool, EffectPerformed
 from lemming.kernel.turn.turn_hooks import Capability
@@ -129,12 +126,3 @@ def find_trust_labeler(tick_context: TickContext, agent: Agent) -> TrustLabeler 
     capabilities = load_capabilities(find_used_capabilities(agent, config), config.org.plugins)
     labelers = (item.trust_labeler(tick_context) for item in capabilities)
     return next((labeler for labeler in labelers if labeler is not None), None)
-
-
-def auxiliary_prompts(snapshots: Mapping[str, Json]) -> Iterator[AuxiliaryPrompt]:
-    """Yield the prompts that capabilities ask before the turn's own.
-
-    Raises `ConfigError` for a missing capability.
-    """
-    for name in sort_capabilities(snapshots) if snapshots else ():
-        yield from StateQuery(AuxiliaryPrompt, snapshots[name]).ask(get_capability(name))

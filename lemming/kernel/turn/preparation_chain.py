@@ -222,12 +222,6 @@ def active_capabilities(config: Config, survey: Survey) -> list[Capability]:
     return load_capabilities(names, org.plugins)
 
 
-def agents_without_requests(survey: Survey, config: Config) -> set[str]:
-    """Return the agents that have no requests and read no inbox."""
-    groups = ((survey.agents[names[0]], names) for names in survey.by_model.values())
-    return {name for agent, names in groups if not resolve_turn_policy(agent, config).is_asked for name in names}
-
-
 class UsageCache:
     """Cache of the agents' capabilities and turn policies, valid for the same resume and settings objects."""
 

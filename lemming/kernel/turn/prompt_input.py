@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.journal.open_requests import Dialogue
+from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
 
 Json = dict[str, Any]
@@ -90,3 +91,21 @@ class PromptInput:
     source_paths: Sequence[str] = ()
     job_memories: Sequence[tuple[str, str]] = ()
     dialogue: Dialogue | None = None
+
+
+class TrustLabeler(Protocol):
+    """Source of trust labels for prompt content; `default` is the label of unlabelled data."""
+
+    default: str
+
+    def normalize(self, label: str) -> str:
+        """Return the label if it exists, else the least trusted label."""
+
+    def lowest(self, labels: Iterable[str]) -> str:
+        """Return the least trusted of several labels."""
+
+    def entry_label(self, entry: OutboxEntry) -> str:
+        """Return the trust label of an entry."""
+
+    def memory_labels(self, agent_name: str, memories: Memories) -> Mapping[str, str]:
+        """Return the trust labels of an agent's labelled memories, by key."""

@@ -239,14 +239,11 @@ class Turn:
         messages.append(to_assistant_message(answer, self._state.inputs.agent.turn.max_tool_calls))
         return answer
 
-    def _is_empty(self, answer: Answer) -> bool:
-        """Return True if a tool-calling backend says nothing more."""
-        form, has_content = self._state.inputs.form, answer.calls or answer.text.strip()
-        return form is not None and form.style == "native" and answer.finish == "stop" and not has_content
-
     def _read_reply(self, answer: Answer) -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
-        if self._is_empty(answer):
+        form = self._state.inputs.form
+        is_native_stop = form is not None and form.style == "native" and answer.finish == "stop"
+        if is_native_stop and not (answer.calls or answer.text.strip()):  # the backend says nothing more
             if not self._state.inputs.task and self._state.accepted_count:  # nobody waits for an answer
                 return TurnReply()
             if self._has_continuation:  # the text came with the memory calls before
@@ -296,26 +293,18 @@ class Turn:
         """Return the messages with new tool results, after the messages up to now."""
         state = self._state
         own_ids = {call["id"] for call in messages[-1].get("calls", ())}
-        rendered = [
-            (self._render_result(index), state.call_ids[index])
-            for index in range(state.shown_count, len(state.results))
-            if index not in state.hidden_indexes or state.call_ids[index] in own_ids
-        ]
+        rendered = []
+        for index in range(state.shown_count, len(state.results)):
+            is_hidden, call_id = index in state.hidden_indexes, state.call_ids[index]
+            if is_hidden and call_id not in own_ids:
+                continue
+            result = state.render_result(state.results[index])
+            # A provider refuses a conversation in which one of its calls has no result.
+            rendered.append(({**result, **HIDDEN_RESULT} if is_hidden else result, call_id))
         return render_results(state.inputs.model, state.inputs.form, messages, rendered)
 
-    def _render_result(self, index: int) -> dict[str, Any]:
-        """Return a result as the model sees it within the turn."""
-        result = self._state.render_result(self._state.results[index])
-        if index in self._state.hidden_indexes:
-            # A provider refuses a conversation in which one of its calls has no result.
-            return {**result, **HIDDEN_RESULT}
-        return result
-
     def _salvage_reply(self, messages: list[Message], suffix: str = "") -> TurnReply:
-        """Return the valid parts of the last answer as a reply.
-
-        Raises `ContractError` if nothing is valid.
-        """
+        """Return the valid parts of the last answer as a reply. Raises `ContractError` if nothing is valid."""
         answer = self._state.answers[-1]
         try:
             reply = self._state.read_reply(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -10,38 +11,22 @@ from lemming.kernel.base.errors import LemmingError, error_name
 from lemming.kernel.files.effects import FileEffect, order_effects
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.journal.ledger import AgentState
+from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.turn_report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
 from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import ENTRIES_PER_TURN, OutboxEntry, to_file_effect
+from lemming.kernel.obligations.current_request import OWN_REQUESTS, is_fruitless
+from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.plugins.capability_table import DECISION_RULES, REQUEST_RULES
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.loop_breaker import (
-    MISADDRESSED,
-    REFUSED,
-    REPEATED,
-    Loop,
-    count_loop,
-    count_request,
-    failure_loop,
-    requests_loop,
-    select_request_counts,
-)
-from lemming.kernel.turn.tool_results import RESULTS_CHARS, without_notices
+from lemming.kernel.turn import loop_breaker
+from lemming.kernel.turn.dialogue import make_dialogue
+from lemming.kernel.turn.tool_results import RESULTS_CHARS, is_notice, without_notices
 from lemming.kernel.turn.turn_effects import EndTurn
-from lemming.kernel.turn.turn_obligations import is_applied, list_awaited, record_open_requests
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Answer, TurnInputs, TurnOutcome
 
 REPETITION_REMARK = "the same call was made again and again, and gave the same"
-
-
-def end_repeating_turn(turn_state: TurnState, end: End) -> End:
-    """End a turn whose calls only repeat earlier ones, so that no further turn is taken for their results."""
-    if turn_state.get_status(end) != "waiting" or turn_state.pending_indexes or not turn_state.repeats.is_cycling:
-        return end
-    turn_state.mark_results_shown()  # no news for its next turn
-    turn_state.remark(REPETITION_REMARK)
-    return "repeats"
 
 
 def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = None) -> TurnOutcome:
@@ -50,8 +35,10 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
         turn_state.restore_entry_order()
     if turn_state.inputs.task and turn_state.inputs.task.request:
         turn_state.note_handoff()
-    else:
-        end = end_repeating_turn(turn_state, end)
+    elif turn_state.get_status(end) == "waiting" and not turn_state.pending_indexes and turn_state.repeats.is_cycling:
+        end = "repeats"  # no further turn is taken for results that only repeat earlier ones
+        turn_state.mark_results_shown()  # no news for its next turn
+        turn_state.remark(REPETITION_REMARK)
     if turn_state.chain and EndTurn in turn_state.chain:
         ended = turn_state.chain.decide(EndTurn(end=end, error=error, entries=(*turn_state.entries,)))
         end = ended.end if isinstance(ended, EndTurn) else end
@@ -69,7 +56,7 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     staged = order_effects(turn_state.staged.values()) if is_written else []
     # Entries last: the files they mention exist before any agent can read them.
     effects = (*staged, *map(to_file_effect, entries))
-    usage, (loops, stop_reason) = (spending_fields(turn_state.answers), _count_loops(turn_state, status, end, error))
+    usage, (loops, stop_reason) = spending_fields(turn_state.answers), _count_loops(turn_state, status, end, error)
     if stop_reason:
         turn_state.report("stopped", stop_reason)
         turn_state.remark(f"paused: {stop_reason}")
@@ -95,14 +82,16 @@ def _report(
     effects: tuple[FileEffect, ...],
     usage: dict[str, Any],
 ) -> TurnReport:
-    """Return the report of the turn."""
+    # The model of the agent's own answers; capabilities may have asked another.
+    auxiliary_ids = {id(answer) for answers in turn_state.auxiliary_answers.values() for answer in answers}
+    own_answers = (answer for answer in reversed(turn_state.answers) if id(answer) not in auxiliary_ids)
     return TurnReport(
         agent=turn_state.inputs.agent.name,
         status=status,
         end=end,
         reason=str(error) if error else _waiting_reason(turn_state) if status == "waiting" else "",
         error=error_name(error) if error else "",
-        model=_last_model(turn_state),
+        model=next((answer.model for answer in own_answers), ""),
         entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
         tools=turn_state.tools_used,
         memory=[
@@ -124,15 +113,7 @@ def _report(
     )
 
 
-def _last_model(turn_state: TurnState) -> str:
-    """Return the model of the last reply."""
-    # The model of the agent's own answers; capabilities may have asked another.
-    auxiliary_ids = {id(answer) for answers in turn_state.auxiliary_answers.values() for answer in answers}
-    return next((answer.model for answer in reversed(turn_state.answers) if id(answer) not in auxiliary_ids), "")
-
-
 def _waiting_reason(turn_state: TurnState) -> str:
-    """Return the reason a turn waits."""
     if turn_state.has_requests and not turn_state.only_asks and (names := list_awaited(turn_state)):
         return f"waits for {', '.join(names)}"
     if turn_state.approvals and (reason := turn_state.approvals.wait_reason()):
@@ -156,7 +137,6 @@ def _next_state(
     *,
     is_maybe_written: bool = False,
 ) -> AgentState:
-    """Return the agent's state after the turn."""
     inputs, is_written = turn_state.inputs, is_applied(status)
     holds_all = is_written or is_maybe_written
     state = charge_usage(inputs, turn_state.answers, usage, status)
@@ -189,7 +169,10 @@ def _next_state(
         turn_state.approvals.update_agent_state(state, status, end)
     # Kept whatever the outcome of the turn: it was spent.
     if turn_state.auxiliary_answers:
-        state.aside = _auxiliary_spending(turn_state)
+        state.aside = {**state.aside}
+        for name, answers in turn_state.auxiliary_answers.items():
+            if credits := sum(answer.credits for answer in answers):
+                state.aside[name] = round(state.aside.get(name, 0.0) + credits, 6)
     if turn_state.transferred:
         # Counts as transferred if it may have been written: an allowance must never exist twice.
         amounts = [
@@ -210,15 +193,6 @@ def newest_results(results: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any],
         if room < 0:
             return results[len(results) - count :]
     return results
-
-
-def _auxiliary_spending(turn_state: TurnState) -> dict[str, float]:
-    """Return the agent's total cost of auxiliary calls, by capability."""
-    totals = {**turn_state.inputs.state.aside}
-    for name, answers in turn_state.auxiliary_answers.items():
-        if credits := sum(answer.credits for answer in answers):
-            totals[name] = round(totals.get(name, 0.0) + credits, 6)
-    return totals
 
 
 def _next_fingerprint(turn_state: TurnState) -> dict[str, Any] | None:
@@ -248,35 +222,29 @@ def _count_loops(
     if limits is None or not turn_state.answers or turn_state.only_asks or end == "no_answer":
         return old_counts, ""
     if loop := _detect_loop(turn_state, status, end, error):
-        return count_loop(turn_state.inputs, loop)
+        return loop_breaker.count_loop(turn_state.inputs, loop)
     if turn_state.entries and turn_state.entries[0].kind != "request":  # the usual case costs no call
         return {}, ""
-    if not (old_counts or turn_state.entries) or _has_answer(turn_state) or _has_progress(turn_state):
+    has_answer = turn_state.has_requests and "answered" in turn_state.inputs.given.get(REQUEST_RULES, {})
+    if not (old_counts or turn_state.entries) or has_answer or turn_state.written_ahead or turn_state.is_handed_off:
+        return {}, ""
+    if turn_state.repeats.has_learned or not all(turn_state.repeats.calls_of_turn.values()):
         return {}, ""
     if not turn_state.entries or (turn_state.inputs.task and turn_state.inputs.task.request):
-        return select_request_counts(old_counts), ""  # says nothing about requests of the agent's own
-    request_loop = requests_loop(turn_state.entries)
-    return count_request(turn_state.inputs, request_loop) if request_loop else ({}, "")
+        return loop_breaker.select_request_counts(old_counts), ""  # says nothing about requests of the agent's own
+    request_loop = loop_breaker.requests_loop(turn_state.entries)
+    return loop_breaker.count_request(turn_state.inputs, request_loop) if request_loop else ({}, "")
 
 
-def _has_answer(turn_state: TurnState) -> bool:
-    """Return True if the turn shows something that may answer the agent's question."""
-    return turn_state.has_requests and "answered" in turn_state.inputs.given.get(REQUEST_RULES, {})
-
-
-def _has_progress(turn_state: TurnState) -> bool:
-    """Return True if a turn did anything lasting besides writing entries."""
-    has_called = not all(turn_state.repeats.calls_of_turn.values())
-    return bool(turn_state.written_ahead) or turn_state.is_handed_off or turn_state.repeats.has_learned or has_called
-
-
-def _detect_loop(turn_state: TurnState, status: Status, end: End, error: LemmingError | None) -> Loop | None:
+def _detect_loop(
+    turn_state: TurnState, status: Status, end: End, error: LemmingError | None
+) -> loop_breaker.Loop | None:
     """Return the kind of loop of a turn without progress, or None."""
     if status == "failed":
-        return failure_loop(error_name(error)) if error else None
+        return loop_breaker.failure_loop(error_name(error)) if error else None
     misaddressed = turn_state.misaddressed_entries
     if misaddressed and misaddressed.keys() == {entry.id for entry in turn_state.entries}:
-        return Loop(MISADDRESSED, [[new.kind, new.payload] for new in misaddressed.values()])
+        return loop_breaker.Loop(loop_breaker.MISADDRESSED, [[new.kind, new.payload] for new in misaddressed.values()])
     if (
         turn_state.pending_indexes
         or turn_state.entries
@@ -287,8 +255,8 @@ def _detect_loop(turn_state: TurnState, status: Status, end: End, error: Lemming
         return None
     calls = turn_state.repeats.calls_of_turn
     if end == "repeats":
-        return Loop(REPEATED, sorted(calls))
-    return Loop(REFUSED, sorted(calls)) if calls and all(calls.values()) else None
+        return loop_breaker.Loop(loop_breaker.REPEATED, sorted(calls))
+    return loop_breaker.Loop(loop_breaker.REFUSED, sorted(calls)) if calls and all(calls.values()) else None
 
 
 # --- spending -------------------------------------------------------------------------------------
@@ -329,3 +297,99 @@ def charge_usage(inputs: TurnInputs, answers: Sequence[Answer], usage: dict[str,
     state.output_tokens = min(state.output_tokens + usage["output_tokens"], int(MAX_AMOUNT))
     state.failed += status == "failed"
     return state
+
+
+# --- requests that it leaves open, and the agents that it waits for --------------------------------
+
+
+def is_applied(status: Status) -> bool:
+    """Return True if the files of a turn with this status are written."""
+    return status in ("done", "waiting")
+
+
+def record_open_requests(
+    turn_state: TurnState, state: AgentState, status: Status, end: End, error: LemmingError | None
+) -> None:
+    """Record the current request of the turn, and the open requests after a turn with this end."""
+    current = turn_state.inputs.task
+    if is_applied(status):
+        state.serving, state.requests = _find_open_requests(turn_state, end)
+        if current or turn_state.pending_indexes:  # the results are stored with the open request
+            are_stored = any(open_request.results == state.results for open_request in state.requests)
+            remaining = () if are_stored else state.results
+            state.results, state.in_vain = tuple(filter(is_notice, remaining)), {}
+    elif current:
+        if status == "failed" or (turn_state.write_off and current.counts_open_budgets):
+            calls = len(turn_state.answers)
+            counts, cost = is_fruitless(current, error, calls), turn_state.cost
+            state.requests = current.state_after_failure(state.requests, cost, counts=counts, calls=calls)
+        if turn_state.failure_entries:
+            state.requests = tuple(item for item in state.requests if item.key != current.begun.key)
+
+
+def list_awaited(turn_state: TurnState) -> list[str]:
+    """Return the names of the agents that the turn asked last."""
+    last_requests = _find_open_requests(turn_state, "done")[1][-1:]
+    return sorted({item.to for open_request in last_requests for item in open_request.open_sub_requests})
+
+
+def _find_open_requests(turn_state: TurnState, end: End) -> tuple[str, tuple[OpenRequest, ...]]:
+    """Return the request of the turn, and the open requests after the turn."""
+    current, entries, earlier_requests = turn_state.inputs.task, turn_state.entries, turn_state.inputs.state.requests
+    calls = {  # by entry with an awaited answer: the number, from 1, among the unshown results
+        entry: sum(number < position for number in turn_state.unshown_indexes)
+        for entry, position in turn_state.pending_indexes.items()
+        if position > turn_state.shown_count
+    }
+    if current is None:
+        own_entries = [entry for entry in entries if entry.identity in calls]
+        return "", (*_find_still_open(turn_state), *_list_own_requests(turn_state, own_entries, calls))
+    other_requests = tuple(item for item in earlier_requests if item.key != current.begun.key)
+    is_served = turn_state.is_answered or turn_state.is_handed_off
+    if is_served if current.request else not turn_state.actionable_results:
+        pending = [entry for entry in entries if entry.identity in turn_state.pending_states]
+        own_entries = [entry for entry in pending if "parent" not in entry.payload]
+        return current.request, (*other_requests, *_list_own_requests(turn_state, own_entries, calls))
+    updated = current.state_after_turn(
+        entries,
+        turn_state.unshown_results,
+        calls=calls,
+        pending_states=turn_state.pending_states,
+        keep_dialogue=partial(make_dialogue, turn_state),
+        cost=turn_state.cost,
+        failed_attempts=turn_state.repeats.repeat_counts,
+        model_calls=len(turn_state.answers),
+    )
+    is_stuck = end == "unanswered" and not (turn_state.may_skip_response or turn_state.strategy_turn.note)
+    is_stuck = is_stuck and not (updated.open_sub_requests or updated.results or turn_state.repeats.has_learned)
+    return current.request, (*other_requests, replace(updated, stands_still=is_stuck))
+
+
+def _find_still_open(turn_state: TurnState) -> tuple[OpenRequest, ...]:
+    """Return the agent's open requests, including requests shown to the turn and left unanswered."""
+    requests, shown = turn_state.inputs.state.requests, turn_state.inputs.open_requests
+    earlier = tuple(replace(item, stands_still=False) if item.stands_still else item for item in requests)
+    responses = (entry for entry in turn_state.entries if entry.kind == "response")
+    answered = {name for entry in responses for name in parse_references(entry.payload.get("reply_to"))}
+    unanswered = (item for item in shown if answered.isdisjoint((item, item.rpartition("_")[2])))
+    continued = (item for item in earlier if item.is_worth_recording or not shown)
+    return (*continued, *(OpenRequest(request=identity) for identity in unanswered))
+
+
+def _list_own_requests(
+    turn_state: TurnState, entries: Sequence[OutboxEntry], calls: Mapping[str, int]
+) -> tuple[OpenRequest, ...]:
+    """Return the open request for a turn's sub-requests on the agent's own account, if any.
+
+    `calls`: the index (from 1) among the unshown results to which each entry's answer belongs.
+    """
+    if not entries:
+        return ()
+    own_request = OWN_REQUESTS.state_after_turn(
+        entries,
+        turn_state.unshown_results,
+        calls=calls,
+        pending_states=turn_state.pending_states,
+        keep_dialogue=partial(make_dialogue, turn_state),
+    )
+    return (own_request,)

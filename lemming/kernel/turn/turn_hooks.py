@@ -20,8 +20,8 @@ from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.effect_chain import PAGE, Interceptor, find_place
-from lemming.kernel.turn.guards import TrustLabeler
 from lemming.kernel.turn.preparation import Due, NoSettings, Preparation, RunTurn
+from lemming.kernel.turn.prompt_input import TrustLabeler
 from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_effects import AskPerson, Effect, Event, Interception, PreparationEffect
 from lemming.kernel.turn.turn_view import TurnView

@@ -33,7 +33,6 @@ from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.plugins.capability_loader import get_capability
 from lemming.kernel.plugins.capability_table import REQUEST_RULES
@@ -55,8 +54,6 @@ from lemming.kernel.turn.wake_check import (
     UnwrittenFiles,
     assemble_inbox,
     check_wake,
-    is_due_always,
-    iter_news,
 )
 
 if TYPE_CHECKING:
@@ -248,24 +245,6 @@ def _time_lines(tick_context: TickContext, agent: Agent) -> Iterator[str]:
         zone_name = agent.schedule.timezone or tick_context.config.org.timezone or "UTC"
         text = format_full_moment(parse_timestamp(tick_context.at), zone_name)
         yield f"As the tick began it was {text}."
-
-
-def skip_reason(tick_context: TickContext, agent: Agent, digest: str) -> TurnReason | None:
-    """Return the reason a due agent would take no turn, or None. Raises as `gather_inputs`."""
-    check = check_wake(tick_context, agent, digest)
-    return check if isinstance(check, TurnReason) else None
-
-
-def turn_reason(tick_context: TickContext, agent: Agent, digest: str) -> TurnReason:
-    """Return the reason for or against a due agent's turn. Raises as `gather_inputs`."""
-    check = check_wake(tick_context, agent, digest)
-    if isinstance(check, TurnReason):
-        return check
-    state = check.turn_context.state
-    if is_due_always(tick_context, agent, resolve_turn_policy(agent, tick_context.config).wake, state):
-        return TurnReason("due")
-    news = iter_news(tick_context, state, check.fingerprint, check.view, check.agenda)
-    return TurnReason("news", f"new to it: {', '.join(news)}")
 
 
 OPTIONAL_FIELDS = ("warned", "open_requests", "said_requests", "given", "turn", "dialogue")

@@ -115,12 +115,9 @@ def _perform_step(turn_state: TurnState, step: Step) -> Answer | None:
 
 
 def _parse_end(value: Any) -> End:
-    """Return the end of the turn from a strategy's return value.
-
-    Raises `StrategyFailed` for an unknown value.
-    """
+    """Return the end of the turn from a strategy's return value. Raises `StrategyFailed` for an unknown value."""
     if value not in ENDS:
-        raise StrategyFailed(f"the strategy must end with {', '.join(sorted(ENDS))}, got {value!r}") from None
+        raise StrategyFailed(f"the strategy must end with {', '.join(sorted(ENDS))}, got {value!r}")
     end: End = value
     return end
 
@@ -134,8 +131,7 @@ def finish_turn(
     """
     capabilities = find_turn_capabilities(turn_state, plugins)
     approvals = TurnApprovals(turn_state) if DECISION_RULES in turn_state.inputs.given else None
-    is_plain = capabilities is NO_CAPABILITIES
-    with_requests = not is_plain and has_requests(turn_state.inputs)
+    with_requests = capabilities is not NO_CAPABILITIES and has_requests(turn_state.inputs)
     turn_state.begin(capabilities, Turn(turn_state, plugins), approvals, has_requests=with_requests)
     try:
         end = run_strategy(turn_state, strategy)

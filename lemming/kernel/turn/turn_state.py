@@ -18,38 +18,13 @@ from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.listing import load_found_tools
+from lemming.kernel.turn import turn_effects as effects
 from lemming.kernel.turn.forms.form_question import list_earlier_found_tools
-from lemming.kernel.turn.guards import PayloadWithDigests
 from lemming.kernel.turn.replies import ReplyReader
-from lemming.kernel.turn.turn_effects import (
-    Allowed,
-    AskModel,
-    AskPerson,
-    BindFiles,
-    CallTool,
-    CarriedOut,
-    CarryOut,
-    CheckEntries,
-    Deferred,
-    Effect,
-    EndTurn,
-    Outcome,
-    Rejected,
-    Seal,
-    ShowResult,
-    Suspended,
-    TakeReply,
-    TakeResult,
-    Withdraw,
-    WriteEntry,
-    WriteFile,
-    WriteMemory,
-    WriteNotes,
-)
-from lemming.kernel.turn.turn_values import Answer
+from lemming.kernel.turn.turn_values import Answer, PayloadWithDigests
 from lemming.kernel.turn.turn_writes import TurnWrites
 
-NOTHING_CARRIED_OUT = CarriedOut((), (), {})
+NOTHING_CARRIED_OUT = effects.CarriedOut((), (), {})
 
 
 class TurnState(TurnWrites):
@@ -64,16 +39,16 @@ class TurnState(TurnWrites):
 
         `by`: the capability that calls the model for itself; such an answer is not a reply.
         """
-        if self.chain is None or AskModel not in self.chain:
+        if self.chain is None or effects.AskModel not in self.chain:
             return self._ask_model(messages, model, schema, by)
-        match self.chain.dispatch(AskModel(messages=messages, model=model, schema=schema, asked_by=by)):
-            case Allowed(_, answer):
+        match self.chain.dispatch(effects.AskModel(messages=messages, model=model, schema=schema, asked_by=by)):
+            case effects.Allowed(_, answer):
                 checked: Answer = answer
                 return checked
-            case Suspended(person_question):
+            case effects.Suspended(person_question):
                 self.asks_persons = True
                 raise RequestOverLimit(f"{person_question.reason}: a person is asked first")
-            case Rejected(reason) | Deferred(reason):
+            case effects.Rejected(reason) | effects.Deferred(reason):
                 raise RequestOverLimit(reason)
 
     def _ask_model(
@@ -92,7 +67,7 @@ class TurnState(TurnWrites):
                 case "stop":
                     raise StoppedByGate(error.message) from error
                 case "ask":
-                    question = AskModel(messages=messages, model=model, schema=schema, asked_by=asked_by)
+                    question = effects.AskModel(messages=messages, model=model, schema=schema, asked_by=asked_by)
                     self._ask_to_spend(question, error.verdicts[-1])
             raise
         self.answers.append(answer)
@@ -102,27 +77,27 @@ class TurnState(TurnWrites):
         self.write_off = self.write_off.add(WriteOff.from_json(answer.lost)) if answer.lost else self.write_off
         return answer
 
-    def _ask_to_spend(self, question: AskModel, verdict: Json) -> None:
+    def _ask_to_spend(self, question: effects.AskModel, verdict: Json) -> None:
         """Ask a person to raise the limit that stopped a question to a model."""
-        effect = AskPerson(
+        effect = effects.AskPerson(
             subject=question, asked_by=verdict["line"], reason=verdict["why"], facts={"verdict": verdict}
         )
         outcome = self.chain.dispatch(effect) if self.chain else None
-        if isinstance(outcome, Suspended) and outcome.request:
+        if isinstance(outcome, effects.Suspended) and outcome.request:
             self.last_requests.append(outcome.request)
             self.asks_persons, self.only_asks = True, not (self.answers or self.results)
 
-    def _ask_person(self, question: AskPerson) -> Outcome:
+    def _ask_person(self, question: effects.AskPerson) -> effects.Outcome:
         """Ask persons about a call. The call then carries the question, and waits or is made with their approval."""
-        if not isinstance(question.subject, CallTool):
-            return Rejected(f"{question.reason}: a person must approve, and nothing here asks persons")
+        if not isinstance(question.subject, effects.CallTool):
+            return effects.Rejected(f"{question.reason}: a person must approve, and nothing here asks persons")
         effect = question.subject
         self.call_numbers.questions = (*self.call_numbers.questions, question)
         number, staged = self.call_numbers.peek(len(self.results)), self.stage_labels()
         if self.source.is_approved(number, effect.call, effect.at, staged, self.call_numbers.questions):
             self.call_numbers.approved += 1
-            return Allowed(question)
-        return Suspended(question)
+            return effects.Allowed(question)
+        return effects.Suspended(question)
 
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
@@ -140,22 +115,21 @@ class TurnState(TurnWrites):
         if self.results:
             self.repeats.begin_reply()
         at = self.answers[-1].at
-        if self.chain is None or CarryOut not in self.chain:
+        if self.chain is None or effects.CarryOut not in self.chain:
             self._carry_out(reply, at)
         else:
-            self.chain.dispatch(CarryOut(reply=reply, at=at, has_seen=has_seen))
+            self.chain.dispatch(effects.CarryOut(reply=reply, at=at, has_seen=has_seen))
         for notice in self.notices.to_results(reply) if reply.left_out or self.notices.texts else ():
             self.results.append(notice)
             self.call_ids.append("")
         self.remarks += [*reply.remarks, *(f"left out: {reason}"[:500] for reason in reply.left_out)]
         notes = reply.notes
         if self.chain and notes:
-            passed = self.chain.decide(WriteNotes(text=notes))
-            notes = passed.text if isinstance(passed, WriteNotes) else ""
+            passed = self.chain.decide(effects.WriteNotes(text=notes))
+            notes = passed.text if isinstance(passed, effects.WriteNotes) else ""
         self.notes = notes or self.notes
 
-    def _carry_out(self, reply: TurnReply, at: str) -> CarriedOut:
-        """Stage the writes of a reply and make its calls."""
+    def _carry_out(self, reply: TurnReply, at: str) -> effects.CarriedOut:
         first, room = len(self.entries), self.remaining_entries
         if len(reply.outbox_entries) > room:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
@@ -177,15 +151,15 @@ class TurnState(TurnWrites):
                 continue
             number = self.call_numbers.get_reply_number(index)
             # Where a capability decides about calls, none may start before the earlier ones have their results.
-            if index + 1 < len(reply.tool_calls) and (self.chain is None or CallTool not in self.chain):
+            if index + 1 < len(reply.tool_calls) and (self.chain is None or effects.CallTool not in self.chain):
                 parallel_calls = self.call_numbers.get_recorded_number(number, len(self.results))
                 self.source.start_calls(parallel_calls, reply.tool_calls[index:], at, self.stage_labels)
             self.call_tool(call, at, number)
-        is_observed = self.chain is not None and CarryOut in self.chain
+        is_observed = self.chain is not None and effects.CarryOut in self.chain
         files_before, memories_before = ({**self.staged}, {**self.memory}) if is_observed else ({}, {})
         for update in reply.memory_updates:  # after the tools: of two values for a key, these count
             self.stage_memory(update.key, update.value, at)
-        if self.chain and BindFiles in self.chain:
+        if self.chain and effects.BindFiles in self.chain:
             entries = self.entries[first:]
             payloads = self.bind_files([entry.payload for entry in entries], at)
             self.entries[first:] = [
@@ -198,66 +172,66 @@ class TurnState(TurnWrites):
         staged_memories = [path for path, file in self.memory.items() if memories_before.get(path) is not file]
         memories = {path: files_before.get(path) for path in staged_memories}
         reply_entries = [entry.identity for entry in self.entries[first:written]]
-        return CarriedOut(tuple(self.entries[first:]), reply_entries, memories)
+        return effects.CarriedOut(tuple(self.entries[first:]), reply_entries, memories)
 
     def bind_files(self, payloads: Sequence[Json], at: str) -> Sequence[PayloadWithDigests]:
         """Return payloads with the digests of their attached files."""
-        if self.chain and BindFiles in self.chain:
-            outcome = self.chain.dispatch(BindFiles(payloads=payloads, at=at))
-            if isinstance(outcome, Allowed):
+        if self.chain and effects.BindFiles in self.chain:
+            outcome = self.chain.dispatch(effects.BindFiles(payloads=payloads, at=at))
+            if isinstance(outcome, effects.Allowed):
                 bound: Sequence[PayloadWithDigests] = outcome.answer
                 return bound
         return [PayloadWithDigests(payload) for payload in payloads]
 
-    def perform(self, effect: Effect) -> Any:
+    def perform(self, effect: effects.Effect) -> Any:
         """Perform an effect that all interceptors agreed to, and return the answer."""
         match effect:
-            case CallTool():
+            case effects.CallTool():
                 return self._make_call(effect.call, effect.at)
-            case WriteEntry():
+            case effects.WriteEntry():
                 return effect.written or self._write_entry(effect.new, effect.at)
-            case WriteMemory():
-                return effect.value
-            case WriteFile():
-                return effect.file
-            case WriteNotes():
-                return effect.text
-            case TakeReply():
-                return effect.reply
-            case CheckEntries():
+            case effects.CheckEntries():
                 return [*effect.entries]
-            case CarryOut():
+            case effects.CarryOut():
                 return self._carry_out(effect.reply, effect.at)
-            case BindFiles():
+            case effects.BindFiles():
                 return [PayloadWithDigests(payload) for payload in effect.payloads]
-            case AskModel():
+            case effects.AskModel():
                 return self._ask_model(effect.messages, effect.model, effect.schema, effect.asked_by)
-            case EndTurn():
+            case effects.EndTurn():
                 return self._leave(effect)
-            case AskPerson():
+            case effects.AskPerson():
                 return self._ask_person(effect)
-            case Withdraw():
+            case effects.Withdraw():
                 return self._withdraw(effect)
-            case TakeResult() | Seal() | ShowResult():
-                return True
+            case (
+                effects.WriteMemory()
+                | effects.WriteFile()
+                | effects.WriteNotes()
+                | effects.Seal()
+                | effects.TakeReply()
+                | effects.TakeResult()
+                | effects.ShowResult()
+            ):
+                return True  # the turn goes on with the effect as it was passed on
         raise TypeError(f"a turn performs no {type(effect).__name__}")
 
     def call_tool(self, call: ToolCall, at: str, number: int | None = None) -> None:
         """Call a tool and stage the file effects. `number`: number of the call in the reply."""
         self.call_numbers.begin_call(number)
         chain = self.chain
-        if chain is None or CallTool not in chain:
+        if chain is None or effects.CallTool not in chain:
             self._take_result(call, self._make_call(call, at), at)
             return
         number, before = self.call_numbers.peek(len(self.results)), (len(self.results), len(self.entries))
-        match chain.dispatch(CallTool.from_call(call, at)):
-            case Suspended(AskPerson(subject=CallTool() as waiting) as question):
+        match chain.dispatch(effects.CallTool.from_call(call, at)):
+            case effects.Suspended(effects.AskPerson(subject=effects.CallTool() as waiting) as question):
                 if question in self.call_numbers.questions:
                     self._take_result(waiting.call, self._make_call(waiting.call, at), at)
                 else:  # without its question the call would be made at once
                     reason = f"{question.reason}: a person must approve, and nobody was asked"
                     self.refuse_call(call, ToolResult(False, reason, outcome="refused"))
-            case Allowed(effect, answer) if isinstance(effect, CallTool):
+            case effects.Allowed(effect, answer) if isinstance(effect, effects.CallTool):
                 if isinstance(answer, ToolResult):
                     if number != self.call_numbers.last:  # a capability answered, and no tool was called
                         number = self.call_numbers.assign(len(self.results))
@@ -265,21 +239,17 @@ class TurnState(TurnWrites):
                     self._take_result(effect.call, answer, at)
                 elif before == (len(self.results), len(self.entries)):  # neither a result nor a question to others
                     self.refuse_call(call, ToolResult(False, "a capability gave no result of the call"))
-            case Suspended(AskPerson(subject=WriteEntry() as entry)) as stopped:
+            case effects.Suspended(effects.AskPerson(subject=effects.WriteEntry() as entry)) as stopped:
                 self._report_stopped_entry(entry.new, stopped, at)
-            case Rejected() | Deferred() as refusal:
+            case effects.Rejected() | effects.Deferred() as refusal:
                 self._fail_if_final(refusal)
                 self.refuse_call(call, ToolResult(False, refusal.reason, outcome=refusal.outcome))
 
     def _make_call(self, call: ToolCall, at: str) -> ToolResult:
         """Return the result of a call, recorded or live. Until persons approve, that of a call that waits."""
         staged, number = self.stage_labels(), self.call_numbers.assign(len(self.results))
-        if self.call_numbers.questions:
-            result = self.source.call_tool(
-                number, call, at, staged, self.call_numbers.questions, self.call_numbers.approved
-            )
-        else:
-            result = self.source.call_tool(number, call, at, staged)
+        questions, approved = self.call_numbers.questions, self.call_numbers.approved
+        result = self.source.call_tool(number, call, at, staged, questions, approved)
         if self.source.had_side_effects(number):
             self.mark_written_ahead(staged)
         return result
@@ -290,13 +260,15 @@ class TurnState(TurnWrites):
         had_side_effects = self.source.had_side_effects(number)
         if self.approvals:
             self.approvals.record_result(result, had_side_effects=had_side_effects)
-        if self.chain is not None and TakeResult in self.chain:
-            effect = TakeResult(call=CallTool.from_call(call, at), result=result, had_side_effects=had_side_effects)
-            passed = self.chain.decide(effect)
-            withheld = "" if isinstance(passed, TakeResult) else f"[withheld: {passed.reason}]"
-            result = (
-                passed.result if isinstance(passed, TakeResult) else replace(result, success=False, output=withheld)
+        if self.chain is not None and effects.TakeResult in self.chain:
+            effect = effects.TakeResult(
+                call=effects.CallTool.from_call(call, at), result=result, had_side_effects=had_side_effects
             )
+            passed = self.chain.decide(effect)
+            if isinstance(passed, effects.TakeResult):
+                result = passed.result
+            else:
+                result = replace(result, success=False, output=f"[withheld: {passed.reason}]")
         self.add_result(call.tool, call.args, result, call.id)
         if result.state:
             self.found_tools += load_found_tools(result.state)
@@ -306,8 +278,8 @@ class TurnState(TurnWrites):
             if result.outcome == "interrupted":
                 self.results[-1]["unknown"] = self.inputs.call_id(number)
                 self.remarks.append(f"{call.tool}: {result.output}")
-        effects = [*self._pass_files(result.effects, at)] if self.chain else result.effects
-        self.staged |= {effect.path_key: effect for effect in effects}
+        files = [*self._pass_files(result.effects, at)] if self.chain else result.effects
+        self.staged |= {file.path_key: file for file in files}
         if result.verdicts:
             self.verdicts += map(GateVerdict.as_json, result.verdicts)
         if result.passed_on:

@@ -12,6 +12,7 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.journal.turn_report import STATUS_OF, End, Status, ToolUseJson
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.current_request import has_handoff
 from lemming.kernel.obligations.grants import parse_pending_action
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.providers import Message
@@ -106,7 +107,7 @@ class TurnStateValues:
     capabilities: Any = None  # `TurnCapabilities`, once the turn is taken
     chain: EffectChain | None = None  # of the capabilities that handle effects
     approvals: Any = None  # `TurnApprovals`, where persons are asked, or have approved something
-    has_requests: bool = False  # it serves, shows or can create requests: `turn_obligations`
+    has_requests: bool = False  # it serves, shows or can create requests
     strategy_turn: Any = None  # the `Turn` that strategies see: its conversation and its note
     events: list[Event] = field(default_factory=list)  # of turns with capabilities
     check_count: int = 0  # of check functions called
@@ -197,6 +198,14 @@ class TurnStateValues:
         """Number of model calls, including calls without an answer."""
         return len(self.answers) + self.failed_attempts
 
+    @property
+    def cost(self) -> float:
+        """Cost of the turn so far, in the unit of the budget of its request."""
+        current = self.inputs.task
+        if current is None:
+            return 0.0
+        return current.sum_costs(self.answers, self.write_off if current.counts_open_budgets else NO_WRITE_OFF)
+
     def get_status(self, end: End) -> Status:
         """Return the status of a turn with this end. Without an answer nothing can resume."""
         return "skipped" if end in ("out_of_credits", "paused") and not self.answers else STATUS_OF[end]
@@ -274,7 +283,7 @@ class TurnStateValues:
 
     def note_handoff(self) -> None:
         """Note if an entry hands the request of the turn to another agent."""
-        self.is_handed_off = any(entry.kind == "request" and "hands_on" in entry.payload for entry in self.entries)
+        self.is_handed_off = has_handoff(self.entries)
 
     def stop(self, error: LemmingError) -> None:
         """Note the error because of which the turn makes no further calls of models."""

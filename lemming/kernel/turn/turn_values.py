@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.contract import ToolCall, TurnReply
 from lemming.kernel.base.errors import ProviderError
 from lemming.kernel.base.turn_numbers import first_number
 from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.turn_report import End, TurnReport
@@ -21,7 +23,6 @@ from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.forms.reply_form import ReplyForm
-from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
 
 if TYPE_CHECKING:
     from lemming.kernel.obligations.current_request import CurrentRequest
@@ -220,3 +221,25 @@ class TurnOutcome:
     state_if_unwritten: Callable[[], AgentState]
     entries: tuple[OutboxEntry, ...] = ()
     effects: tuple[FileEffect, ...] = ()
+
+
+class PayloadWithDigests(NamedTuple):
+    """An outgoing payload with the SHA-256 digests of the attached files, by path."""
+
+    payload: Json
+    files: Mapping[str, str] = MappingProxyType({})
+
+
+class CheckFinding(NamedTuple):
+    """Finding of a check: the reason the content may not pass, and the replacement of a rewrite."""
+
+    why: str
+    content: Any = None
+
+
+class CheckFunctionError(Exception):
+    """A check function failed. The message describes the failure."""
+
+
+CheckFunctions = Callable[[tuple[str, ...]], Callable[[str, Json], CheckFinding | None]]
+"""Returns the check functions of plugins, which are called by name."""

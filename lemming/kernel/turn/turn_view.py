@@ -12,7 +12,6 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.live_phase import LivePhase, ObjectCache
 from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
-from lemming.kernel.turn.turn_obligations import turn_cost
 
 if TYPE_CHECKING:
     from lemming.kernel.agents import Agent
@@ -23,10 +22,9 @@ if TYPE_CHECKING:
     from lemming.kernel.obligations.current_request import CurrentRequest
     from lemming.kernel.providers import Message
     from lemming.kernel.tools.tool_context import ToolContext
-    from lemming.kernel.turn.guards import CheckFinding, CheckFunctions
     from lemming.kernel.turn.strategy import Turn
     from lemming.kernel.turn.turn_state import TurnState
-    from lemming.kernel.turn.turn_values import Answer, TurnInputs
+    from lemming.kernel.turn.turn_values import Answer, CheckFinding, CheckFunctions, TurnInputs
 
 T = TypeVar("T")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -147,7 +145,7 @@ class TurnView(ObjectCache):
     @property
     def cost(self) -> float:
         """The cost of the turn so far, in the unit of the budget of its request."""
-        return turn_cost(self._state)
+        return self._state.cost
 
     @property
     def answer_violation(self) -> str:

@@ -18,7 +18,7 @@ from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.llm.call_cost import check_credits
 from lemming.kernel.memory import Memories, load_memories
-from lemming.kernel.org.capability_usage import resolve_credits
+from lemming.kernel.org.capability_usage import resolve_credits, resolve_turn_policy
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits, ContextFile
@@ -187,3 +187,21 @@ def describe_changes(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> l
 
 def _changed_keys(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
     return [key for key in sorted({*new, *old}) if new.get(key) != old.get(key)]
+
+
+def skip_reason(tick_context: TickContext, agent: Agent, digest: str) -> TurnReason | None:
+    """Return the reason a due agent would take no turn, or None. Raises as `gather_inputs`."""
+    check = check_wake(tick_context, agent, digest)
+    return check if isinstance(check, TurnReason) else None
+
+
+def turn_reason(tick_context: TickContext, agent: Agent, digest: str) -> TurnReason:
+    """Return the reason for or against a due agent's turn. Raises as `gather_inputs`."""
+    check = check_wake(tick_context, agent, digest)
+    if isinstance(check, TurnReason):
+        return check
+    state = check.turn_context.state
+    if is_due_always(tick_context, agent, resolve_turn_policy(agent, tick_context.config).wake, state):
+        return TurnReason("due")
+    news = iter_news(tick_context, state, check.fingerprint, check.view, check.agenda)
+    return TurnReason("news", f"new to it: {', '.join(news)}")

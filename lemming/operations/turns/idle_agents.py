@@ -36,7 +36,7 @@ from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses
 from lemming.kernel.turn.descriptions import OrgQuery, ReadPath
-from lemming.kernel.turn.turn_inputs import skip_reason
+from lemming.kernel.turn.wake_check import skip_reason
 
 ORDERS_REMEMBERED = 16
 NEVER = sys.maxsize

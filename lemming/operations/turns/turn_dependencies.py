@@ -30,8 +30,7 @@ from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.tick_hooks import get_capability_uses
 from lemming.kernel.tools import Places
 from lemming.kernel.tools.toolset import Toolset
-from lemming.kernel.turn.descriptions import OptionalReadPath, ReadPath
-from lemming.kernel.turn.guards import SharedResource
+from lemming.kernel.turn.descriptions import OptionalReadPath, ReadPath, SharedResource
 from lemming.operations.turns.idle_agents import find_idle_cache
 
 NO_FILES: Mapping[str, str] = {}
