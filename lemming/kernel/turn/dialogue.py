@@ -82,8 +82,8 @@ def make_dialogue(turn_state: TurnState) -> Dialogue | None:
     if not messages:
         return None
     own_key = inputs.task.begun.key if inputs.task else ""
-    others = (request for request in inputs.state.requests if request.key != own_key and request.dialogue)
-    used_bytes = sum(len(dump_compact(request.dialogue.as_json())) for request in others if request.dialogue)
+    other_requests = (request for request in inputs.state.requests if request.key != own_key and request.dialogue)
+    used_bytes = sum(len(dump_compact(request.dialogue.as_json())) for request in other_requests if request.dialogue)
     short = shorten_messages(messages, min(MAX_DIALOGUE_BYTES, MAX_DIALOGUES_BYTES - used_bytes))
     if short is None:
         if TOO_LONG_REMARK not in turn_state.remarks:
