@@ -12,7 +12,7 @@ from test_files import call
 from tracked import MODELS, finished, owner, post, started, tick
 
 from lemming.capabilities.gates.gates_command import standard_gates
-from lemming.capabilities.trust.origins import LowTrustValue, iter_recognizable_values, label_arguments
+from lemming.capabilities.trust.origins import UntrustedValue, iter_recognizable_values, label_arguments
 from lemming.cli import run as lemming
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.files import fs
@@ -138,12 +138,12 @@ def test_what_tells_little_is_no_origin() -> None:
 
 
 def test_of_several_words_the_least_counts() -> None:
-    values = [LowTrustValue(1234, "outside"), LowTrustValue(5678, "known")]
+    values = [UntrustedValue(1234, "outside", ""), UntrustedValue(5678, "known", "")]
     told = label_arguments({"a": 5678, "b": [5678, 1234], "c": "5678"}, "agent", values)
     assert told == {"args_trust": {"a": "known", "b": "outside", "c": "known"}, "args_lowest": "outside"}
 
 
 def test_a_truth_is_no_number_and_a_part_of_a_word_is_no_word() -> None:
-    values = [LowTrustValue(1234, "outside")]
+    values = [UntrustedValue(1234, "outside", "")]
     assert label_arguments({"a": True, "b": "12345", "c": "x1234"}, "agent", values)["args_lowest"] == "agent"
     assert json.dumps(label_arguments([], "agent", values)) == '{"args_trust": {}, "args_lowest": "agent"}'

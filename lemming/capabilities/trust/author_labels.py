@@ -17,7 +17,6 @@ from lemming.kernel.memory import Memories
 from lemming.kernel.messages import EntryName, OutboxEntry, list_outbox
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.providers import is_channel, is_person
 from lemming.libraries.conditions.predicates import evaluate
 from lemming.libraries.outbox_files import read_entry
 
@@ -56,20 +55,16 @@ class EndorsementLog:
     def _read_endorsement(self, name: EntryName) -> Endorsement | None:
         if name not in self._read:
             try:
-                self._read[name] = parse_endorsement(read_entry(self._org, name))
+                entry = read_entry(self._org, name)
+                subject, digest = entry.payload.get(KEY), entry.payload.get(DIGEST, "")
+                self._read[name] = None
+                if isinstance(subject, str) and isinstance(digest, str) and (digest or is_entry_identity(subject)):
+                    self._read[name] = Endorsement(subject, digest, entry.agent, entry.identity)
             except ConfigError:
                 self._read[name] = None
             except FileNotFoundError:
                 return None
         return self._read[name]
-
-
-def parse_endorsement(entry: OutboxEntry) -> Endorsement | None:
-    """Return the endorsement in an entry, or None without one."""
-    subject, digest = entry.payload.get(KEY), entry.payload.get(DIGEST, "")
-    if not isinstance(subject, str) or not isinstance(digest, str) or (not digest and not is_entry_identity(subject)):
-        return None
-    return Endorsement(subject, digest, entry.agent, entry.identity)
 
 
 def is_entry_identity(subject: str) -> bool:
@@ -97,11 +92,10 @@ class OrgTrustLabeler:
     default = AGENT
 
     def __init__(self, org: Organisation, config: Config, resumes: Mapping[str, Agent], tick: int) -> None:
-        trust_settings = get_trust_settings(config.org)
-        assert trust_settings, "who tracks no trust is not asked"
-        self._org, self._tick = org, tick
-        self.settings = trust_settings
-        self.order = TrustOrder(tuple(self.settings.order))
+        settings = get_trust_settings(config.org)
+        assert settings, "who tracks no trust is not asked"
+        self._org, self._tick, self._settings = org, tick, settings
+        self.order = TrustOrder(tuple(settings.order))
         self._config, self._resumes = config, resumes
         self._author_labels: dict[str, str] = {}
 
@@ -135,14 +129,12 @@ class OrgTrustLabeler:
         """
         if not self.order.is_untrusted(label):
             return label
-        endorsements = [
-            endorsement
+        labels = [
+            self.author_label(endorsement.person)
             for endorsement in self._endorsements.get(subject, ())
             if not endorsement.sha256 or endorsement.sha256 == digest()
         ]
-        return max(
-            [label, *(self.author_label(endorsement.person) for endorsement in endorsements)], key=self.order.rank
-        )
+        return max([label, *labels], key=self.order.rank)
 
     @cached_property
     def _endorsements(self) -> dict[str, list[Endorsement]]:
@@ -150,16 +142,12 @@ class OrgTrustLabeler:
 
         A trusted person has at least the label of agents.
         """
-        people = [name for name in self._resumes if self._is_person(name)]
+        people = [name for name, agent in self._resumes.items() if self._config.is_person(agent)]
         by_subject: dict[str, list[Endorsement]] = {}
         for endorsement in self._org.get_cache(EndorsementLog).iter_from_people(people, self._tick):
             if not self.order.is_untrusted(self.author_label(endorsement.person)):
                 by_subject.setdefault(endorsement.subject, []).append(endorsement)
         return by_subject
-
-    def _is_person(self, name: str) -> bool:
-        entry = self._config.models.get(self._resumes[name].model.key)
-        return entry is not None and is_person(entry.provider, self._config.org.plugins)
 
     def author_label(self, author: str, entry: OutboxEntry | None = None) -> str:
         """Return the trust label of an author; for a channel's entry, the label given by verified fields."""
@@ -184,7 +172,7 @@ class OrgTrustLabeler:
 
     def tool_label(self, name: str) -> str:
         """Return the trust label of a tool's results by the tool's name, empty without a setting."""
-        for patterns in (self.settings.tools, TOOL_LABELS):
+        for patterns in (self._settings.tools, TOOL_LABELS):
             matches = [pattern for pattern in patterns if is_match(name, pattern)]
             if matches:
                 return patterns[max(matches, key=lambda pattern_: ("*" not in pattern_, len(pattern_)))]
@@ -194,20 +182,17 @@ class OrgTrustLabeler:
         """Return the label of the first matching rule, empty without a match."""
         verified = entry.payload.get("verified") if entry else None
         facts = {"verified": verified if isinstance(verified, dict) else {}}
-        for rule in self.settings.rules:
+        for rule in self._settings.rules:
             if is_match(author, rule.from_) and (not rule.when or (entry and evaluate(rule.when, facts))):
                 return rule.is_
         return ""
 
     def _default_label(self, author: str) -> str:
         """Return the default label of an author; the lowest label without a valid resume."""
-        resume, config = self._resumes.get(author), self._config
-        entry = config.models.get(resume.model.key) if resume else None
-        if resume is None:
+        resume = self._resumes.get(author)
+        if resume is None or self._config.is_channel(resume):
             return OUTSIDE
-        if entry is not None and is_channel(entry.provider, config.org.plugins):
-            return OUTSIDE
-        return OWNER if self._is_person(author) else AGENT
+        return OWNER if self._config.is_person(resume) else AGENT
 
     @cached_property
     def _channel_agents(self) -> frozenset[str]:

@@ -61,8 +61,11 @@ class CleanContextFilter:
         match effect:
             case ShowEntry(part="thread", entry=entry):
                 return self.reject_untrusted("entry", self._authors.entry_label(entry), entry.identity) or effect
-            case ShowEntry(outcome=outcome) if outcome is not None and not outcome.sub_request.held:
-                return replace(effect, entry=self._filter_outcome_entry(effect, outcome))
+            case ShowEntry(entry=entry, outcome=outcome) if outcome is not None and not outcome.sub_request.held:
+                if effect.part == "answer":
+                    return replace(effect, entry=self._reduce_to_values(entry, outcome.entry))
+                is_allowed = self._is_allowed("entry", self._authors.entry_label(entry), entry.identity)
+                return effect if is_allowed else replace(effect, entry=self._replace_payload(entry, {}))
             case ShowEarlierResult(result=result):
                 return replace(effect, result=self._filter_result(result))
         return effect
@@ -89,29 +92,20 @@ class CleanContextFilter:
         # The dialogue may show values of an answer that has been removed since, and nothing else names them.
         if any(outcome.sub_request.answer and outcome.answer is None for outcome in outcomes):
             return replace(open_request, dialogue=None)
-        is_omitted = dialogue is not None and self.is_below_minimum(
-            self._authors.order.normalize(dialogue.trust or AGENT)
-        )
-        return replace(open_request, dialogue=None) if is_omitted else open_request
+        label = self._authors.order.normalize((dialogue and dialogue.trust) or AGENT)
+        return replace(open_request, dialogue=None) if self.is_below_minimum(label) else open_request
 
-    def _filter_outcome_entry(self, effect: ShowEntry, outcome: RequestOutcome) -> OutboxEntry:
-        """Return an entry of a sub-request; an untrusted answer is reduced to values or removed."""
-        entry = effect.entry
-        if effect.part == "answer":
-            return self._reduce_to_values(entry, outcome.entry) if self._is_untrusted(entry) else entry
-        is_allowed = self._is_allowed("entry", self._authors.entry_label(entry), entry.identity)
-        return entry if is_allowed else self._replace_payload(entry, {})
-
-    def _reduce_to_values(self, answer: OutboxEntry, entry: OutboxEntry | None) -> OutboxEntry:
-        for schema in self._answer_schemas(answer.agent, entry):
+    def _reduce_to_values(self, answer: OutboxEntry, request: OutboxEntry | None) -> OutboxEntry:
+        """Return the answer of a sub-request; an untrusted answer is reduced to values or removed."""
+        if not self._is_untrusted(answer):
+            return answer
+        label = self._authors.order.normalize(self._authors.entry_label(answer))
+        for schema in self._answer_schemas(answer.agent, request):
             if (values := extract_safe_values(schema, answer.payload)) is not None:
-                self._reduced.add(answer.identity)
-                label = self._authors.order.normalize(self._authors.entry_label(answer))
-                self.values += [
-                    UntrustedValue(value, label, answer.identity) for value in iter_recognizable_values(schema, values)
-                ]
+                for value in iter_recognizable_values(schema, values):
+                    self.values.append(UntrustedValue(value, label, answer.identity))
                 return self._replace_payload(answer, values)
-        self._is_allowed("entry", self._authors.entry_label(answer), answer.identity)
+        self._is_allowed("entry", label, answer.identity)
         return self._replace_payload(answer, {NOT_SHOWN: f"it is trusted less than {self._minimum}"})
 
     def _answer_schemas(self, author: str, entry: OutboxEntry | None) -> list[Any]:
@@ -140,18 +134,6 @@ class CleanContextFilter:
             return result
         placeholder = f"[{NOT_SHOWN}]"
         return {"tool": placeholder, "args": {}, "success": result["success"], "output": placeholder}
-
-
-def make_clean_filter(
-    authors: OrgTrustLabeler,
-    sidecar_labels: SidecarLabels,
-    agent: Agent,
-    resumes: Mapping[str, Agent],
-    request: OutboxEntry,
-) -> CleanContextFilter | None:
-    """Return the filter of a clean turn, or None if the turn's request is below the minimum label."""
-    clean_filter = CleanContextFilter(authors, sidecar_labels, agent, resumes)
-    return None if clean_filter.is_below_minimum(authors.entry_label(request)) else clean_filter
 
 
 # --- values without room for a sentence -----------------------------------------------------------

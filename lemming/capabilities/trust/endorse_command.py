@@ -6,19 +6,15 @@ from typing import Annotated
 
 from lemming.capabilities.trust.author_labels import build_payload
 from lemming.capabilities.trust.sidecar_labels import compute_file_digest
+from lemming.capabilities.trust.trust_trace import to_source_name
 from lemming.commands.command_context import AsPerson, CommandContext, argument
 from lemming.commands.terminal import print_notice
-from lemming.ext import load_tick
 from lemming.journal_tools.provenance.provenance_tree import resolve_target
 from lemming.journal_tools.provenance.write_log import WriteLog
-from lemming.kernel.base import paths
-from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.organisation import OrgPath
-from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.current_requests import load_requests
-from lemming.obligations.request_entries import choose_person
+from lemming.obligations.request_entries import choose_person, write_payload
 
 
 def endorse(
@@ -43,27 +39,11 @@ def endorse(
         hint = 'set "trust": {} in config/org.json'
         raise UsageError("trust tracking is off in this organisation", hint=hint)
     author = choose_person(load_requests(base), person)
-    content_name, digest = _resolve_target(base, target)
-    entry = write_person_entry(
-        base,
-        author,
-        tick=load_tick(base),
-        kind="status",
-        payload=dict(build_payload(content_name, digest)),
-        tags=[],
-        created_at=timestamp(SystemClock().now()),
-    )
+    path = resolve_target(WriteLog(base), target)
+    content_name, digest = to_source_name(path), compute_file_digest(base, path)
+    if not digest:
+        raise UsageError(f'there is no file "{target}"', hint="name an entry's id, a file, or AGENT/memory/KEY")
+    digest = digest if content_name == path else ""  # an entry never changes
+    entry = write_payload(base, author, "status", dict(build_payload(content_name, digest)))
     context.print_entry(entry)
     print_notice(f"{author} endorses {content_name}{f' in its current version ({digest[:12]})' if digest else ''}")
-
-
-def _resolve_target(base: OrgPath, target: str) -> tuple[str, str]:
-    """Return the name of the target as used in endorsements, and the SHA-256 of a file."""
-    path = resolve_target(WriteLog(base), target)
-    parts = path.split("/")
-    if len(parts) == 4 and parts[0] == "agents" and parts[2] == "outbox" and paths.ENTRY_FILE.match(parts[3]):
-        if compute_file_digest(base, path):
-            return f"{parts[1]}/{parts[3].removesuffix('.json')}", ""
-    elif digest := compute_file_digest(base, path):
-        return path, digest
-    raise UsageError(f'there is no file "{target}"', hint="name an entry's id, a file, or AGENT/memory/KEY")

@@ -42,13 +42,6 @@ _JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\"\\/]))")
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[t ].+)?")
 
 
-class LowTrustValue(NamedTuple):
-    """A value from an answer with less trust than the turn, and the trust label."""
-
-    value: Any
-    label: str
-
-
 class UntrustedValue(NamedTuple):
     """A value of a less trusted text that a turn was shown, with its label and the source."""
 
@@ -86,16 +79,13 @@ def iter_recognizable_values(schema: Any, values: Any) -> Iterator[Any]:
     elif isinstance(values, list):
         for item in values:
             yield from iter_recognizable_values(schema_object.get("items"), item)
-    elif _is_recognizable(values):
-        yield values
-
-
-def _is_recognizable(value: Any) -> bool:
-    if isinstance(value, bool) or value is None:
-        return False
-    if isinstance(value, str):
-        return len(value) >= MIN_TEXT_CHARS
-    return _count_digits(_number_key(value)) >= MIN_DIGITS
+    elif isinstance(values, str):
+        if len(values) >= MIN_TEXT_CHARS:
+            yield values
+    elif values is not None and not isinstance(values, bool):
+        digits = _number_key(values).lstrip("0.")
+        if sum(map(str.isdigit, digits)) >= MIN_DIGITS:
+            yield values
 
 
 def find_untrusted_values(record: Mapping[str, Any], label: str) -> list[UntrustedValue]:
@@ -108,13 +98,13 @@ def find_untrusted_values(record: Mapping[str, Any], label: str) -> list[Untrust
     return sorted(low, key=lambda value: order.rank(value.label))
 
 
-def label_arguments(args: Any, label: str, values: Sequence[LowTrustValue | UntrustedValue]) -> dict[str, Any]:
+def label_arguments(args: Any, label: str, values: Sequence[UntrustedValue]) -> dict[str, Any]:
     """Return the trust labels of a call's arguments for gates, in a turn with a label.
 
     `values` are the least trusted first. Time is linear in the size of the arguments: below a second, and 10 MiB
     of memory, for `MAX_SCAN_CHARS` characters. Beyond, an argument has the lowest label of the values.
 
-    >>> label_arguments(dict(amount=999999, to="bob"), "agent", [LowTrustValue(999999, "outside")])
+    >>> label_arguments(dict(amount=999999, to="bob"), "agent", [UntrustedValue(999999, "outside", "")])
     {'args_trust': {'amount': 'outside', 'to': 'agent'}, 'args_lowest': 'outside'}
     """
     named = args if isinstance(args, dict) else {}
@@ -186,7 +176,8 @@ class ValueFinder:
         forms |= {date[1], _time_key(text)} if date else set()
         for form in forms:
             self._whole_forms.setdefault(form, []).append(position)
-            if _is_number(form) or len(form) >= MIN_CHARS_IN_TEXT:
+            is_number = form.replace(".", "", 1).isdigit()
+            if is_number or len(form) >= MIN_CHARS_IN_TEXT:
                 self._text_forms.setdefault(form, []).append(position)
         if not _TOKEN.fullmatch(text) and len(text) >= MIN_CHARS_IN_TEXT:
             self._phrases.append((text, position))
@@ -266,14 +257,6 @@ def _number_key(number: float) -> str:
         # A longer number is refused as text by Python, and no value is as long.
         return str(int(size)) if size < _LARGEST_NUMBER else ""
     return repr(size)
-
-
-def _is_number(form: str) -> bool:
-    return form.replace(".", "", 1).isdigit()
-
-
-def _count_digits(form: str) -> int:
-    return sum(map(str.isdigit, form.lstrip("0.")))
 
 
 def _time_key(text: str) -> str:

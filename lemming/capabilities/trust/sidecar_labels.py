@@ -94,6 +94,12 @@ def make_label_effect(file: str, label: str, tick: int, agent: str, sources: Ite
     return FileEffect(label_path, dump_pretty(record))
 
 
+def _enclosing_label_paths(path: str) -> Iterator[str]:
+    """Yield the paths of the folder labels covering a file."""
+    while (path := path.rpartition("/")[0]) and path != "/":
+        yield get_folder_label_path(path)
+
+
 class SidecarLabels:
     """The sidecar labels of an organisation as one turn sees them. `staged` are files not yet on disk."""
 
@@ -113,17 +119,9 @@ class SidecarLabels:
         labels = [self._folder_default_label(path)]
         if self._has_any:
             own_label = self._read_label(get_label_path(path))
-            enclosing = [
-                sidecar_label
-                for sidecar_label in map(self._read_label, self._enclosing_label_paths(path))
-                if sidecar_label
-            ]
+            enclosing = filter(None, map(self._read_label, _enclosing_label_paths(path)))
             # Labels hold ticks only: of two from one tick either may be the later.
-            labels += [
-                sidecar_label.label
-                for sidecar_label in enclosing
-                if own_label is None or sidecar_label.tick >= own_label.tick
-            ]
+            labels += [mark.label for mark in enclosing if own_label is None or mark.tick >= own_label.tick]
             labels += [own_label.label] if own_label else []
         return order.lowest(labels)
 
@@ -133,25 +131,23 @@ class SidecarLabels:
         `path` as in `FileEffect.path_key`.
         """
         yield SourcedLabel(self._folder_default_label(path), path)
-        yield from self._subfolder_labels(path)
+        for folder, label in self._authors.folder_labels.items():
+            is_below = path == "/" or folder.startswith(f"{path}/")
+            if is_below and _is_nonempty_folder(os.path.join(self._org.base, folder)):
+                yield SourcedLabel(label, folder)
         if not self._has_any:
             return
-        for label_path in self._enclosing_label_paths(f"{path}/"):
-            if sidecar_label := self._read_label(label_path):
-                yield SourcedLabel(sidecar_label.label, path)
+        for enclosing_mark in filter(None, map(self._read_label, _enclosing_label_paths(f"{path}/"))):
+            yield SourcedLabel(enclosing_mark.label, path)
         for label_path in self._all_paths():
-            if (sidecar_label := self._read_label(label_path)) and _is_label_inside(sidecar_label, label_path, path):
-                label = self._authors.order.normalize(sidecar_label.label)
-                if self._authors.order.is_untrusted(label) and self._has_file(sidecar_label.file):
-                    yield (
-                        self.get_label(sidecar_label.file)
-                        if _is_single_file(sidecar_label.file)
-                        else SourcedLabel(label, sidecar_label.file or label_path)
-                    )
-
-    def _has_file(self, file: str) -> bool:
-        """Return True if the labelled file exists."""
-        return not _is_single_file(file) or file in self._staged or path_exists(os.path.join(self._org.base, file))
+            if (mark := self._read_label(label_path)) and _is_label_inside(mark, label_path, path):
+                label = self._authors.order.normalize(mark.label)
+                if not self._authors.order.is_untrusted(label):
+                    continue
+                if not mark.file or mark.file.endswith("/"):
+                    yield SourcedLabel(label, mark.file or label_path)
+                elif mark.file in self._staged or path_exists(os.path.join(self._org.base, mark.file)):
+                    yield self.get_label(mark.file)
 
     def _file_digest(self, path: str) -> str:
         """Return the SHA-256 of a file in hex, empty without a regular file."""
@@ -161,25 +157,9 @@ class SidecarLabels:
 
     def _folder_default_label(self, path: str) -> str:
         """Return the default label of a file by location, for example in a channel's folder."""
-        folder_labels = self._authors.folder_labels
-        enclosing_labels = (
-            label for folder, label in folder_labels.items() if path == folder or path.startswith(f"{folder}/")
-        )
+        labels = self._authors.folder_labels.items()
+        enclosing_labels = [label for folder, label in labels if f"{path}/".startswith(f"{folder}/")]
         return self._authors.order.lowest((AGENT, *enclosing_labels))
-
-    def _subfolder_labels(self, path: str) -> Iterator[SourcedLabel]:
-        """Yield the default labels of nonempty folders below a folder."""
-        for folder, label in self._authors.folder_labels.items():
-            is_below = path == "/" or folder.startswith(f"{path}/")
-            if is_below and _is_nonempty_folder(os.path.join(self._org.base, folder)):
-                yield SourcedLabel(label, folder)
-
-    @staticmethod
-    def _enclosing_label_paths(path: str) -> Iterator[str]:
-        """Yield the paths of the folder labels covering a file."""
-        folder = path
-        while (folder := folder.rpartition("/")[0]) and folder != "/":
-            yield get_folder_label_path(folder)
 
     def _all_paths(self) -> Iterator[str]:
         """Yield the paths of all sidecar labels, sorted."""
@@ -248,10 +228,6 @@ def _is_nonempty_folder(folder: str) -> bool:
         return False
 
 
-def _is_single_file(file: str) -> bool:
-    return bool(file) and not file.endswith("/")
-
-
 def _is_label_inside(sidecar_label: SidecarLabel, label_path: str, folder: str) -> bool:
     if folder == ALL_RESUMES:  # elsewhere a star is an ordinary letter of a name
         return bool(_RESUME.fullmatch(sidecar_label.file))
@@ -274,34 +250,27 @@ def _decode(raw: bytes) -> SidecarLabel:
     return _DAMAGED
 
 
-def rename_labels(base: OrgPath, old: str, new: str) -> None:
-    """Copy the sidecar labels below one folder to another folder, before the folder is renamed."""
-    old_labels, new_labels = _label_folder(old), _label_folder(new)
-    for _, _, files in walk(f"{base}/{old_labels}"):
-        for label_file in files:
-            relative_path = label_file.path.removeprefix(f"{base}/{old_labels}")
-            raw = fs.read_bytes(label_file.path, LABEL_LIMIT_BYTES)
-            with suppress(JsonProblem, KeyError, TypeError):  # a damaged label is copied as it is
-                record: Any = parse(raw, limit_bytes=LABEL_LIMIT_BYTES)
-                raw = dump_pretty({**record, "file": new + str(record["file"]).removeprefix(old)})
-            fs.write_atomic(Path(base), f"{new_labels}{relative_path}", raw)
-
-
-def delete_labels(base: OrgPath, folder: str) -> None:
-    """Delete the sidecar labels of a folder's files."""
-    if os.path.isdir(f"{base}/{_label_folder(folder)}"):
-        fs.remove_tree(Path(base), _label_folder(folder))
-
-
 @contextmanager
 def move_labels(base: OrgPath, old: str, new: str) -> Iterator[None]:
     """Copy the sidecar labels of a folder to its new name, and delete the old labels after the rename."""
     # Before the rename: a crash in between must leave no file without its label.
-    rename_labels(base, old, new)
+    old_labels, new_labels = f"{base}/{_label_folder(old)}", _label_folder(new)
+    for _, _, files in walk(old_labels):
+        for label_file in files:
+            raw = fs.read_bytes(label_file.path, LABEL_LIMIT_BYTES)
+            with suppress(JsonProblem, KeyError, TypeError):  # a damaged label is copied as it is
+                record: Any = parse(raw, limit_bytes=LABEL_LIMIT_BYTES)
+                raw = dump_pretty({**record, "file": new + str(record["file"]).removeprefix(old)})
+            fs.write_atomic(Path(base), f"{new_labels}{label_file.path.removeprefix(old_labels)}", raw)
     try:
         yield
     except DiskError:
         if path_exists(f"{base}/{old}") and not path_exists(f"{base}/{new}"):  # the folder keeps its old name
-            delete_labels(base, new)
+            _delete_labels(base, new)
         raise
-    delete_labels(base, old)
+    _delete_labels(base, old)
+
+
+def _delete_labels(base: OrgPath, folder: str) -> None:
+    if os.path.isdir(f"{base}/{_label_folder(folder)}"):
+        fs.remove_tree(Path(base), _label_folder(folder))

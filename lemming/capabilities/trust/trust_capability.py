@@ -12,6 +12,7 @@ from lemming.capabilities.trust.author_labels import EndorsementLog, make_labele
 from lemming.capabilities.trust.taint_tracker import CallTaintTracker
 from lemming.capabilities.trust.trust_prompt_labels import PromptTaintTracker
 from lemming.capabilities.trust.trust_settings import (
+    AGENT,
     TOOL_LABELS,
     TRUST,
     TrustRule,
@@ -48,8 +49,6 @@ from lemming.kernel.agents import suggest_agent
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.org.config import Config
-from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS, provided
 from lemming.kernel.turn.prompt_input import TrustLabeler
@@ -84,11 +83,10 @@ class TrustCapability(Capability):
 
     def intercept(self, effect: LiveEffect, turn: TurnView) -> Interception:
         """Tell gates how far a turn and the arguments of its calls are trusted, and label results and files."""
-        live = turn.live
-        tick = live.tick
+        tick = turn.live.tick
         if tick is None or not get_trust_settings(tick.tick_context.config.org):
             return None
-        return live.get_cache(CallTaintTracker).intercept(effect)
+        return turn.live.get_cache(CallTaintTracker).intercept(effect)
 
     def describe(self, query: DescribeQuery) -> Iterator[RetentionHold | ToolReference]:
         """Yield the tool patterns in the trust settings, and a hold on persons' entries with an endorsement."""
@@ -120,18 +118,14 @@ class TurnLabels:
     def intercept(self, effect: Effect) -> Interception:
         """Record the label of each result, and label what the model and other turns are shown."""
         match effect:
-            case TakeResult():
-                self._record_result(effect)
+            case TakeResult() if effect.result.trust:
+                self._label_state.record_result(effect.result.trust)
+                self._publish_label()
             case ShowResult():
-                return Allowed(replace(effect, result=self._label_state.render_result(effect.result)))
+                return Allowed(replace(effect, result={"trust": AGENT, **effect.result}))
             case Seal():
                 return self._seal(effect)
         return None
-
-    def _record_result(self, effect: TakeResult) -> None:
-        if effect.result.trust:
-            self._label_state.record_result(effect.result.trust)
-            self._publish_label()
 
     def _seal(self, effect: Seal) -> Interception:
         label_state = self._label_state
@@ -170,20 +164,13 @@ def find_dead_rules(subject: CheckSubject) -> Iterator[Problem]:
         elif (providers := [*map(inventory.agent_provider, named)]) and (
             field := _find_unverified_field(rule, providers)
         ):
-            verified_fields = sorted(
-                {f"verified.{item}" for provider in providers for item in VERIFIED.get(provider, ())}
-            )
+            verified_fields = sorted(_list_verified_fields(providers))
             hint = did_you_mean(field, verified_fields) or f"verified fields: {', '.join(verified_fields) or 'none'}"
-            yield Problem(
-                f'the channel of "{rule.from_}" does not verify "{field}"', pointer=f"{pointer}/when", hint=hint
-            )
+            message = f'the channel of "{rule.from_}" does not verify "{field}"'
+            yield Problem(message, pointer=f"{pointer}/when", hint=hint)
         elif earlier:
-            hint = "move it up: the first matching rule counts"
-            yield Problem(
-                f'an earlier rule ("{earlier[0].from_}") already covers these agents',
-                pointer=f"{pointer}/from",
-                hint=hint,
-            )
+            message = f'an earlier rule ("{earlier[0].from_}") already covers these agents'
+            yield Problem(message, pointer=f"{pointer}/from", hint="move it up: the first matching rule counts")
     for pattern in () if trust.may_be_absent else trust.tools:
         if pattern not in TOOL_LABELS and (reason := inventory.missing_tool_reason(pattern)):
             yield Problem(reason[0], pointer=f"/trust/tools/{pattern}", hint=f"{reason[1]}; {_LATER}")
@@ -200,7 +187,9 @@ def find_clean_turn_problems(subject: AgentSubject) -> Iterator[Problem]:
     elif minimum not in trust.order:
         hint = did_you_mean(minimum, trust.order) or f"use one of {', '.join(trust.order)}"
         yield Problem(f'"clean" must be a label of "order", got "{minimum}"', pointer="/trust/clean", hint=hint)
-    if brain := _provider_capability(agent, config):
+    entry = config.models.get(agent.model.key)
+    if entry and entry.provider in SPEAKING_PROVIDERS:
+        brain = SPEAKING_PROVIDERS[entry.provider][0]
         message = f"{brain} depend on their memory, which clean turns may hide: they would restart each time"
         yield Problem(message, pointer="/trust", hint="remove this, or choose another model key")
     strategy = agent.turn.strategy
@@ -216,11 +205,9 @@ def _find_unverified_field(rule: TrustRule, providers: Sequence[str]) -> str:
     """Return the first field of a rule's condition not verified by any channel, or an empty text."""
     if not rule.when or not VERIFIED.keys() >= {*providers}:
         return ""
-    verified_fields = {f"verified.{name}" for provider in providers for name in VERIFIED[provider]}
+    verified_fields = _list_verified_fields(providers)
     return next((name for name in iter_fields(rule.when) if name not in verified_fields), "")
 
 
-def _provider_capability(agent: Agent, config: Config) -> str:
-    """Return the capability whose provider speaks for an agent, or an empty string."""
-    entry = config.models.get(agent.model.key)
-    return SPEAKING_PROVIDERS[entry.provider][0] if entry and entry.provider in SPEAKING_PROVIDERS else ""
+def _list_verified_fields(providers: Sequence[str]) -> set[str]:
+    return {f"verified.{name}" for provider in providers for name in VERIFIED.get(provider, ())}

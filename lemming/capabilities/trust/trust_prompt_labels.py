@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from lemming.capabilities.trust.author_labels import make_labeler
-from lemming.capabilities.trust.clean_turns import CleanContextFilter, make_clean_filter
+from lemming.capabilities.trust.clean_turns import CleanContextFilter
 from lemming.capabilities.trust.origins import MAX_VALUES, UntrustedValue, ValueFinder, parse_value_tags
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels
 from lemming.capabilities.trust.trust_settings import AGENT, SourcedLabel, get_minimum_label
@@ -34,8 +35,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.turn_agenda import RequestOutcome
-from lemming.kernel.memory import decode_record, load_memories
-from lemming.kernel.memory import get_trust_label as word_in
+from lemming.kernel.memory import decode_record, get_trust_label, load_memories
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.resume import ContextFile
 from lemming.kernel.turn.prompt_input import PromptInput
@@ -45,41 +45,41 @@ class TrustPromptLabels(PromptLabels):
     """Prompt labels with trust labels: on every entry, and on labelled memories."""
 
     def __init__(self, tracker: PromptTaintTracker) -> None:
-        self._of_entry, self._is_left_out = tracker.entry_label, tracker.is_omitted
-        self._memories, self._own_label, self._order = tracker.memory_labels, tracker.own_label, tracker.order
+        self._tracker = tracker
         self.line = self._entry_line
 
     def _entry_line(self, entry: OutboxEntry) -> str:
         """Return an entry on one line, beginning with the trust label."""
-        return f'{{"trust": "{self._of_entry(entry)}", {entry.prompt_line[1:]}'
+        return f'{{"trust": "{self._tracker.entry_label(entry)}", {entry.prompt_line[1:]}'
 
     def label_entry(self, entry: OutboxEntry) -> Json:
         """Return an entry as JSON values, with the trust label."""
-        return {**entry.as_json(), "trust": self._of_entry(entry)}
+        return {**entry.as_json(), "trust": self._tracker.entry_label(entry)}
 
     def label_outcome(self, outcome: RequestOutcome, raw: Json) -> Json:
         """Return a sub-request's outcome with the trust label of the answer."""
         source_entry, call_label = outcome.answer or outcome.entry, raw.get("trust")
-        label = self._of_entry(source_entry) if source_entry else self._own_label
-        if call_label and self._is_left_out(call_label):
+        label = self._tracker.entry_label(source_entry) if source_entry else self._tracker.own_label
+        if call_label and self._tracker.is_omitted(call_label):
             return {**raw, "args": {}, "trust": label}
-        return {**raw, "trust": self._order.lowest([label, call_label]) if call_label else label}
+        return {**raw, "trust": self._tracker.order.lowest([label, call_label]) if call_label else label}
 
     def label_memory(self, key: str, raw: Json) -> Json:
         """Return a memory as JSON values, with the trust label."""
-        return {**raw, "trust": self._memories.get(key, self._own_label)}
+        return {**raw, "trust": self._tracker.memory_labels.get(key, self._tracker.own_label)}
 
     def entry_prefix(self, entry: OutboxEntry) -> str:
         """Return the prefix of an entry in a prompt for small models."""
-        return f"[trust: {self._of_entry(entry)}] "
+        return f"[trust: {self._tracker.entry_label(entry)}] "
 
     def memory_prefix(self, key: str) -> str:
         """Return the prefix of a memory in a prompt for small models."""
-        return f"[trust: {self._memories.get(key, self._own_label)}] "
+        return f"[trust: {self._tracker.memory_labels.get(key, self._tracker.own_label)}] "
 
     def template_values(self) -> Json:
         """Return the trust labels of labelled memories as template values."""
-        return {"trust": {"memory": dict(self._memories)}} if self._memories else {}
+        labels = self._tracker.memory_labels
+        return {"trust": {"memory": dict(labels)}} if labels else {}
 
 
 class PromptTaintTracker:
@@ -98,7 +98,6 @@ class PromptTaintTracker:
         self._clean_filter: CleanContextFilter | None = None
         self._files: list[SourcedLabel] = []
         self.record: Json = {}
-        self.labels = TrustPromptLabels(self)
 
     def entry_label(self, entry: OutboxEntry) -> str:
         """Return the trust label of an entry as shown to the turn."""
@@ -120,7 +119,7 @@ class PromptTaintTracker:
         """Label the prompt, and show a clean turn only what it may be shown."""
         match effect:
             case LabelPrompt():
-                return (yield replace(effect, labels=self.labels))
+                return (yield replace(effect, labels=TrustPromptLabels(self)))
             case BuildPrompt():
                 return (yield self._label_prompt(effect))
             case SelectContext(task=task) if task and self._clean_filter:
@@ -149,17 +148,19 @@ class PromptTaintTracker:
     def _make_clean_filter(self, request: OutboxEntry) -> CleanContextFilter | None:
         """Return the filter of a clean turn, or None if the turn shows everything."""
         resumes = self._tick_context.mail.resumes
-        clean_filter = make_clean_filter(self._authors, self._sidecar_labels, self._agent, resumes, request)
-        if clean_filter:
-            for key in self.memory_labels.keys() - self._memory_keys:
-                del self.memory_labels[key]  # labels only of visible memories
+        clean_filter = CleanContextFilter(self._authors, self._sidecar_labels, self._agent, resumes)
+        if clean_filter.is_below_minimum(self._authors.entry_label(request)):
+            return None
+        for key in self.memory_labels.keys() - self._memory_keys:
+            del self.memory_labels[key]  # labels only of visible memories
         return clean_filter
 
     def _label_prompt(self, effect: BuildPrompt) -> BuildPrompt:
         """Return the prompt with the labels of its parts, and note the turn's trust label for the record."""
         prompt, selected, files = effect.prompt, effect.selected, self._files
-        parts = [*self._visible_labels(prompt, selected), *files, *self._file_labels(prompt)]
-        values = self._traced_values(prompt, selected, [file.label for file in files])
+        entries = [*_iter_entries(prompt), *selected.other_entries]
+        parts = [*self._visible_labels(prompt, entries, selected.other_memories), *files, *self._file_labels(prompt)]
+        values = self._traced_values(prompt, entries)
         # More values than are traced: the turn counts as shown the texts of the others.
         parts += [SourcedLabel(self.order.normalize(value.label), value.source) for value in values[MAX_VALUES:]]
         self.record = record = to_record(self.order, parts, self.own_label)
@@ -179,17 +180,16 @@ class PromptTaintTracker:
         ]
         return effect.change(time=time, context=context, results=results)
 
-    def _traced_values(
-        self, prompt_input: PromptInput, visible: SelectContext, file_labels: Sequence[str]
-    ) -> Sequence[UntrustedValue]:
+    def _traced_values(self, prompt_input: PromptInput, entries: Sequence[OutboxEntry]) -> Sequence[UntrustedValue]:
         """Return the values of less trusted texts in what the turn is shown, each once.
 
         A value that also stands in a trusted text of the turn is left out.
         """
-        entries = [*_visible_entries(prompt_input), *visible.other_entries]
         values = [*self._clean_filter.values] if self._clean_filter else []
-        for entry in entries:
-            values += map(self._apply_endorsements, parse_value_tags(entry.tags, entry.identity))
+        for value in (value for entry in entries for value in parse_value_tags(entry.tags, entry.identity)):
+            # A person may have endorsed the entry.
+            label = self._authors.apply_endorsements(self.order.normalize(value.label), value.source)
+            values.append(value._replace(label=label))
         for result in prompt_input.results:
             values += map(UntrustedValue.from_json, result.get(VALUES, ()))
         if not values:
@@ -198,47 +198,39 @@ class PromptTaintTracker:
         values = [*{(str(value.value), value.label): value for value in reversed(values)}.values()][::-1]
         finder = ValueFinder([value.value for value in values])
         trusted_positions = set[int]()
-        for content in self._trusted_texts(prompt_input, entries, file_labels):
+        for content in self._trusted_texts(prompt_input, entries):
             positions = finder.find(content)
             if not finder.has_room():
                 break  # what is not compared is no proof that a value is the agent's own
             trusted_positions |= positions
         return [value for position, value in enumerate(values) if position not in trusted_positions]
 
-    def _apply_endorsements(self, value: UntrustedValue) -> UntrustedValue:
-        """Return a value of an entry, with the label of the person who endorsed the entry, if any."""
-        label = self._authors.apply_endorsements(self.order.normalize(value.label), value.source)
-        return value._replace(label=label)
-
-    def _trusted_texts(
-        self, prompt_input: PromptInput, entries: Sequence[OutboxEntry], file_labels: Sequence[str]
-    ) -> Iterator[Any]:
+    def _trusted_texts(self, prompt_input: PromptInput, entries: Sequence[OutboxEntry]) -> Iterator[Any]:
         """Yield the texts that the agent has of its own: the instructions, trusted entries, memories and files."""
-        if not self.order.is_untrusted(self._sidecar_labels.get_label(paths.resume_file(self._agent.name)).label):
+        is_untrusted, clean_filter = self.order.is_untrusted, self._clean_filter
+        if not is_untrusted(self._sidecar_labels.get_label(paths.resume_file(self._agent.name)).label):
             yield self._agent.instructions
         for entry in entries:
-            if not any(parse_value_tags(entry.tags, entry.identity)) and self._is_trusted_text(entry):
+            holds_values = (clean_filter and clean_filter.is_reduced(entry)) or any(parse_value_tags(entry.tags, ""))
+            is_own = entry.agent == self._agent.name
+            if not (is_own or holds_values or is_untrusted(self._authors.entry_label(entry))):
                 yield entry.payload
         yield {
             key: value
             for key, value in prompt_input.memory.items()
-            if not self.order.is_untrusted(self.memory_labels.get(key, AGENT))
+            if not is_untrusted(self.memory_labels.get(key, AGENT))
         }
-        for (_, text), label in zip(prompt_input.context, file_labels, strict=True):
-            if not self.order.is_untrusted(label):
+        for (_, text), file in zip(prompt_input.context, self._files, strict=True):
+            if not is_untrusted(file.label):
                 yield text
 
-    def _is_trusted_text(self, entry: OutboxEntry) -> bool:
-        """Return True for an entry that somebody trusted wrote, other than the agent itself."""
-        is_reduced = self._clean_filter is not None and self._clean_filter.is_reduced(entry)
-        is_own = entry.agent == self._agent.name
-        return not (is_own or is_reduced or self.order.is_untrusted(self._authors.entry_label(entry)))
-
-    def _visible_labels(self, prompt_input: PromptInput, visible: SelectContext) -> Iterator[SourcedLabel]:
+    def _visible_labels(
+        self, prompt_input: PromptInput, entries: Sequence[OutboxEntry], other_memories: Iterable[str]
+    ) -> Iterator[SourcedLabel]:
         """Yield the labels of entries, memories and results visible to the turn."""
-        for entry in (*_visible_entries(prompt_input), *visible.other_entries):
+        for entry in entries:
             yield SourcedLabel(self.entry_label(entry), entry.identity)
-        for key in (*prompt_input.memory, *visible.other_memories):
+        for key in (*prompt_input.memory, *other_memories):
             if key in self.memory_labels:
                 yield SourcedLabel(self.memory_labels[key], paths.memory_file(self._agent.name, key))
         for result in prompt_input.results:
@@ -252,15 +244,11 @@ class PromptTaintTracker:
                 yield SourcedLabel(labels[key], paths.memory_file(owner, key))
 
     def _context_file_label(self, item: ContextFile | ForeignMemory) -> SourcedLabel:
-        """Return the label of a context file."""
-        if isinstance(item, ForeignMemory):
-            return self._other_agent_memory_label(item)
-        return self._file_label(item.file, "context")
-
-    def _other_agent_memory_label(self, item: ForeignMemory) -> SourcedLabel:
-        """Return the label of another agent's memory, possibly written in this tick."""
+        """Return the label of a context file. Another agent's memory may have been written in this tick."""
+        if not isinstance(item, ForeignMemory):
+            return self._file_label(item.file, "context")
         path = resolve_item(self._agent, self._tick_context.org.base, item)
-        label = word_in(decode_record(read_raw(path, self._staged), item.file))
+        label = get_trust_label(decode_record(read_raw(path, self._staged), item.file))
         return SourcedLabel(self.order.normalize(label) if label else AGENT, item.file)
 
     def _file_labels(self, prompt_input: PromptInput) -> Iterator[SourcedLabel]:
@@ -269,7 +257,8 @@ class PromptTaintTracker:
         # Never left out, even of a clean turn: these lower its label instead.
         yield self._sidecar_labels.get_label(paths.resume_file(agent.name))
         for file in prompt_input.extra_values.get("files", ()):
-            yield from self._label_if_readable(file)
+            with suppress(PermissionDenied):  # a refused file is not shown
+                yield self._file_label(file, "plan")
         for path in prompt_input.source_paths:
             yield from (
                 self._sidecar_labels.iter_folder_labels(path[:-1])
@@ -277,19 +266,12 @@ class PromptTaintTracker:
                 else [self._sidecar_labels.get_label(path)]
             )
 
-    def _label_if_readable(self, file: str) -> Iterator[SourcedLabel]:
-        try:
-            yield self._file_label(file, "plan")
-        except PermissionDenied:  # a refused file is not shown
-            return
-
     def _file_label(self, file: str, caller: str) -> SourcedLabel:
-        return self._sidecar_labels.get_label(
-            resolve_path(self._agent, self._tick_context.org.base, file, "read", caller=caller).path_key
-        )
+        path = resolve_path(self._agent, self._tick_context.org.base, file, "read", caller=caller)
+        return self._sidecar_labels.get_label(path.path_key)
 
 
-def _visible_entries(prompt_input: PromptInput) -> Iterator[OutboxEntry]:
+def _iter_entries(prompt_input: PromptInput) -> Iterator[OutboxEntry]:
     yield from (
         *prompt_input.inbox.unread,
         *prompt_input.inbox.earlier,

@@ -36,11 +36,12 @@ def trace_trust(write_log: WriteLog, path: str) -> list[TrustStep]:
         cause = next(iter(trust_record.get("from", ())), None)
         if not (steps or cause):
             break
-        step = TrustStep(what=_to_source_name(source), trust=trust_record["is"] if cause else label)
+        step = TrustStep(what=to_source_name(source), trust=trust_record["is"] if cause else label)
         if turn and cause:
             step = replace(step, tick=turn.tick, agent=turn.agent, because=cause["of"])
         steps.append(replace(step, vouched=tuple(endorsements.get(step.what, ()))))
-        source, label = (_to_path(cause["of"]), cause["is"]) if cause else ("", "")
+        source, label = (cause["of"], cause["is"]) if cause else ("", "")
+        source = next((name.file for name in parse_identities([source])), source)  # the path of an entry
     return steps
 
 
@@ -64,23 +65,15 @@ def _load_trust_label(turn: TurnRecord, path: str) -> dict[str, Any]:
 
 def _load_endorsements(write_log: WriteLog) -> dict[str, list[str]]:
     org = Organisation.from_path(write_log.base)
+    people = survey_agents(org).find_people(load_config(org))
     endorsements: dict[str, list[str]] = {}
-    for endorsement in org.get_cache(EndorsementLog).iter_from_people(
-        survey_agents(org).find_people(load_config(org)), LAST_TICK
-    ):
+    for endorsement in org.get_cache(EndorsementLog).iter_from_people(people, LAST_TICK):
         endorsements.setdefault(endorsement.subject, []).append(endorsement.entry)
     return endorsements
 
 
-def _to_path(source: str) -> str:
-    """Return the path of a source; a tool result is returned unchanged."""
-    entry_name = next(iter(parse_identities([source])), None)
-    return entry_name.file if entry_name else source
-
-
-def _to_source_name(path: str) -> str:
+def to_source_name(path: str) -> str:
     """Return the name of a source: the identity of an entry, or the path of any other file."""
     parts = path.split("/")
-    is_entry = len(parts) == 4 and parts[0] == "agents" and parts[2] == "outbox"
-    match = paths.ENTRY_FILE.match(parts[3]) if is_entry else None
-    return f"{parts[1]}/{parts[3].removesuffix('.json')}" if match else path
+    is_entry = len(parts) == 4 and parts[0] == "agents" and parts[2] == "outbox" and paths.ENTRY_FILE.match(parts[3])
+    return f"{parts[1]}/{parts[3].removesuffix('.json')}" if is_entry else path

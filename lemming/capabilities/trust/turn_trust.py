@@ -17,8 +17,7 @@ from lemming.capabilities.trust.origins import (
     strip_value_tags,
 )
 from lemming.capabilities.trust.sidecar_labels import make_label_effect
-from lemming.capabilities.trust.trust_settings import AGENT, TAG, TRUST, SourcedLabel, TrustOrder, strip_label_tags
-from lemming.ext import TurnInputs
+from lemming.capabilities.trust.trust_settings import AGENT, TAG, SourcedLabel, TrustOrder, strip_label_tags
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.messages import OutboxEntry
@@ -57,11 +56,6 @@ class TurnLabelState:
         self._labelled: set[str] = set()  # files with a sidecar label
         self._open_folders: set[str] = set()  # folders in which a call may have written anything
 
-    @classmethod
-    def from_inputs(cls, inputs: TurnInputs) -> TurnLabelState:
-        """Return the initial label state of a turn from the turn's record."""
-        return cls(inputs.given[TRUST], inputs.agent.name, inputs.tick)
-
     @property
     def low_values(self) -> list[UntrustedValue]:
         """The values that the turn was shown with a label below the turn's, the least trusted first."""
@@ -84,10 +78,6 @@ class TurnLabelState:
         self._labelled.update(call_label.get("marked", ()))
         self._open_folders.update(call_label.get("below", ()))
 
-    def render_result(self, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a result as rendered for the model, with a trust label."""
-        return {"trust": AGENT, **result}
-
     def to_kept_result(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return a result for the next turn.
 
@@ -102,10 +92,8 @@ class TurnLabelState:
         """Return the values with a lower label than the turn that stand in JSON content."""
         if not (low_values := self.low_values):
             return []
-        return [
-            low_values[position]
-            for position in sorted(ValueFinder([value.value for value in low_values]).find(content))
-        ]
+        positions = ValueFinder([value.value for value in low_values]).find(content)
+        return [low_values[position] for position in sorted(positions)]
 
     def as_json(self) -> dict[str, Any]:
         """Return the trust label and its sources for the turn's report."""
@@ -133,13 +121,16 @@ class TurnLabelState:
         """Return the sidecar labels for folders with possible writes of a call."""
         if not self.order.is_untrusted(self.label):
             return []
-        return [self._label_all(f"{folder}/") for folder in sorted(self._open_folders)]
+        folders = [f"{folder}/" for folder in sorted(self._open_folders)]
+        return [self._make_effect(folder, *self._lower(self._inherited.get(folder))) for folder in folders]
 
-    def _label_all(self, folder: str) -> FileEffect:
-        inherited = self._inherited.get(folder)
-        if inherited and self.order.rank(inherited.label) < self.order.rank(self.label):
-            return self._make_effect(folder, inherited.label, [inherited])
-        return self._make_effect(folder, self.label, self.sources)
+    def _lower(self, *parts: SourcedLabel | None) -> LabelWithSources:
+        """Return the label of the turn, or of its least trusted part."""
+        lowest = LabelWithSources(self.label, self.sources)
+        for part in filter(None, parts):
+            if self.order.rank(part.label) < self.order.rank(lowest.label):
+                lowest = LabelWithSources(part.label, [part])
+        return lowest
 
     def _label_file(self, effect: FileEffect) -> FileEffect:
         """Return a file of the turn, with the trust label inside for a memory or an entry."""
@@ -149,24 +140,19 @@ class TurnLabelState:
             return replace(effect, content=dump_pretty(record), memory_value=record)
         if kind == "outbox":
             record = parse(effect.content)
-            return replace(
-                effect, content=dump_pretty({**record, "tags": self._label_tags(record["tags"], record["payload"])})
-            )
+            record["tags"] = self._label_tags(record["tags"], record["payload"])
+            return replace(effect, content=dump_pretty(record))
         return effect
 
     def _find_label(self, effect: FileEffect) -> LabelWithSources:
         """Return the trust label of a file: at most the label of an earlier text or of a value inside."""
-        lowest = LabelWithSources(self.label, self.sources)
-        parts = [inherited] if (inherited := self._inherited.get(effect.path_key)) else []
+        parts = [self._inherited.get(effect.path_key)]
         if self._record.get(VALUES):
             # A reader of the file is not told of its values, as a reader of an entry is: the file is labelled.
             is_memory = _self_labelled_folder(effect) == "memory"
             content = parse(effect.content)["value"] if is_memory else effect.content.decode(errors="replace")
             parts += [SourcedLabel(value.label, value.source) for value in self._find_values([effect.path, content])]
-        for part in parts:
-            if self.order.rank(part.label) < self.order.rank(lowest.label):
-                lowest = LabelWithSources(part.label, [part])
-        return lowest
+        return self._lower(*parts)
 
     def _label_effect(self, effect: FileEffect) -> FileEffect | None:
         """Return the sidecar label of a file, or None if the file needs no label and has none."""
@@ -175,10 +161,8 @@ class TurnLabelState:
         label, sources = self._find_label(effect)
         if self.order.is_untrusted(label):
             return self._make_effect(effect.path_key, label, sources)
-        return (
-            # A labelled file that a trusted turn replaced needs a new label, or the old one would stay.
-            self._make_effect(effect.path_key, self.label, ()) if effect.path_key in self._labelled else None
-        )
+        # A labelled file that a trusted turn replaced needs a new label, or the old one would stay.
+        return self._make_effect(effect.path_key, self.label, ()) if effect.path_key in self._labelled else None
 
     def _make_effect(self, file: str, label: str, sources: Iterable[SourcedLabel]) -> FileEffect:
         return make_label_effect(file, label, self._tick, self._agent, dict.fromkeys(sources))
