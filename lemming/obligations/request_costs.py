@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple, TypedDict
 
 from lemming.kernel.journal.journal_file import raw_journal
@@ -135,10 +136,7 @@ class RequestCosts:
 
 
 def _sum_costs(costs: Iterable[RequestCost]) -> RequestCost:
-    spending = NOTHING_SPENT
-    for cost in costs:
-        spending = spending.add(cost)
-    return spending
+    return reduce(RequestCost.add, costs, NOTHING_SPENT)
 
 
 def compute_request_costs(base: OrgPath, requests: Iterable[RequestView]) -> RequestCosts:
@@ -150,8 +148,8 @@ def compute_request_costs(base: OrgPath, requests: Iterable[RequestView]) -> Req
     return RequestCosts(TurnForRequest.from_report(TurnReport.from_json(report), tick) for tick, report in reports)
 
 
-def turns_for_requests(base: OrgPath, tick: int) -> Iterator[TurnForRequest]:
-    """Yield the turns for requests in a journal: budgets read the journal itself, no cache."""
-    for turn in fold_journal(tick, raw_journal(base, tick)).turns.values():
-        if turn.report and isinstance(request := turn.report.get("request"), str) and request:
-            yield TurnForRequest.from_report(TurnReport.from_json(turn.report), tick)
+def turns_for_requests(base: OrgPath, tick: int) -> tuple[TurnForRequest, ...]:
+    """Return the turns for requests in a journal: budgets read the journal itself, no cache."""
+    reports = [turn.report for turn in fold_journal(tick, raw_journal(base, tick)).turns.values() if turn.report]
+    served = [report for report in reports if isinstance(report.get("request"), str) and report["request"]]
+    return tuple(TurnForRequest.from_report(TurnReport.from_json(report), tick) for report in served)

@@ -11,6 +11,7 @@ whole amount counts as spent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache, partial
 
 from lemming.capabilities.requests.request_resolver import load_entry
 from lemming.ext import TickContext
@@ -29,27 +30,18 @@ _MAX_CACHED_TICKS = 2_000
 _MAX_HOPS = 100
 
 
-class _PastTurnsCache:
-    """The turns for requests of finished ticks, by tick: `org.own(_PastTurnsCache)`."""
+class _PastTurns:
+    """The turns for requests of finished ticks, by tick: `org.get_cache(_PastTurns)`. None without a journal."""
 
     def __init__(self, org: Organisation) -> None:
-        self._org = org
-        self._ticks: dict[int, tuple[TurnForRequest, ...]] = {}
-
-    def load_turns(self, tick: int) -> tuple[TurnForRequest, ...]:
-        """Return the turns for requests of a finished tick, or an empty tuple if the journal is missing."""
-        if tick not in self._ticks:
-            if len(self._ticks) >= _MAX_CACHED_TICKS:
-                del self._ticks[next(iter(self._ticks))]
-            self._ticks[tick] = (*turns_for_requests(self._org, tick),)
-        return self._ticks[tick]
+        self.load = lru_cache(_MAX_CACHED_TICKS)(partial(turns_for_requests, org))
 
 
 class Charges:
     """The charges to request budgets, as seen by an agent's turn in a tick."""
 
     def __init__(self, tick_context: TickContext) -> None:
-        self._tick_context, self._past_turns = tick_context, tick_context.org.get_cache(_PastTurnsCache)
+        self._tick_context, self._past_turns = tick_context, tick_context.org.get_cache(_PastTurns)
 
     def find_budget(self, request: OutboxEntry, agent: str) -> BudgetAmount | None:
         """Return the part of a request's budget available to an agent, or None without a budget.
@@ -105,9 +97,8 @@ class Charges:
     def _is_closed(self, entry: OutboxEntry, group: Sequence[SubRequest]) -> bool:
         """Return True if enough targets had answered before this tick, which ends the work on the request."""
         answers = parse_identities([item.answer for item in group if item.end == "answered"])
-        return sum(item.tick < self._tick_context.tick for item in answers) >= required_answers(
-            entry.payload, len(group)
-        )
+        earlier_count = sum(item.tick < self._tick_context.tick for item in answers)
+        return earlier_count >= required_answers(entry.payload, len(group))
 
     def _charge_sub_request(self, sub_request: SubRequest, unit: Unit, *, is_closed: bool) -> float | None:
         """Return the charge of a sub-request, or None while the assignee may spend the whole share."""
@@ -120,11 +111,8 @@ class Charges:
     def _charge_unneeded(self, sub_request: SubRequest) -> float | None:
         """Return the charge of an agent whose answer is no longer needed, or None if others may continue."""
         first_tick = next((item.tick for item in parse_identities([sub_request.request])), self._tick_context.tick)
-        turns = [
-            item
-            for item in self._list_turns(first_tick)
-            if (item.agent, item.request) == (sub_request.to, sub_request.request)
-        ]
+        key = sub_request.to, sub_request.request
+        turns = [item for item in self._list_turns(first_tick) if (item.agent, item.request) == key]
         if not turns:
             return 0.0
         return None if turns[-1].hands_on else turns[-1].charged
@@ -155,13 +143,12 @@ class Charges:
         name = next(iter(parse_identities([entry])), None)
         if name is None:
             return None
-        turns: Iterable[TurnForRequest] = (
-            self._past_turns.load_turns(name.tick) if name.tick < self._tick_context.tick else ()
-        )
-        if name.tick == self._tick_context.tick:
-            reports = [
-                self._tick_context.reports[key] for key in list_turn_keys(name.author, self._tick_context.reports)
-            ]
+        turns: Iterable[TurnForRequest] = ()
+        if name.tick < self._tick_context.tick:
+            turns = self._past_turns.load(name.tick)
+        elif name.tick == self._tick_context.tick:
+            all_reports = self._tick_context.reports
+            reports = [all_reports[key] for key in list_turn_keys(name.author, all_reports)]
             turns = [TurnForRequest.from_report(item, name.tick) for item in reports if item.request]
         return next((item for item in turns if entry in item.wrote), None)
 
@@ -176,12 +163,8 @@ class Charges:
 
     def _list_turns(self, first_tick: int) -> list[TurnForRequest]:
         """Return the turns for requests from a tick to before this tick, the oldest first."""
-        ticks = [
-            past_tick
-            for past_tick in journal_ticks(self._tick_context.org)
-            if first_tick <= past_tick < self._tick_context.tick
-        ]
-        return [turn for tick in ticks for turn in self._past_turns.load_turns(tick)]
+        past_ticks = [tick for tick in journal_ticks(self._tick_context.org) if tick < self._tick_context.tick]
+        return [turn for tick in past_ticks if tick >= first_tick for turn in self._past_turns.load(tick)]
 
 
 def _allotted_share(sub_request: SubRequest, entry: OutboxEntry | None, unit: Unit) -> float:

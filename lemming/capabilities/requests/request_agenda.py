@@ -17,6 +17,7 @@ from lemming.capabilities.requests.request_resolver import (
     RequestResolver,
     SubRequestTracker,
     iter_affecting_entries,
+    list_ancestors,
     load_entry,
 )
 from lemming.kernel.inboxes.entry_index import EntryNames
@@ -87,7 +88,7 @@ class RequestAgenda(Agenda):
         self._kinds = view.mail.org.get_cache(EntryClassifier)
         self._affecting_cache: dict[str, tuple[int, list[tuple[EntryName, OutboxEntry]]]] = {}
         self._resolver = RequestResolver(view.mail, self._iter_affecting_entries)
-        self._sub_requests = SubRequestTracker(view, name, open_requests, self._resolver, self._iter_affecting_entries)
+        self._sub_requests = SubRequestTracker(view, name, open_requests, self._resolver)
 
     def _can_continue(self, open_request: OpenRequest) -> bool:
         """Return True if a request can continue now.
@@ -115,13 +116,16 @@ class RequestAgenda(Agenda):
             for open_request in self._sub_requests.open_requests
             if open_request.request not in served_requests and self._can_continue(open_request)
         ]
-        if with_progress := next((open_request for open_request in continuing if not open_request.stands_still), None):
+        if with_progress := next((item for item in continuing if not item.stands_still), None):
             return self._build_task(load_entry(self._mail, with_progress.request), with_progress)
         for name, request in self._new_requests():
             if name.identity not in served_requests and not self._is_closed(request):
                 if last and self._has_older_news(name):
                     return None
-                return self._build_task(request, self._get_open_request(name.identity))
+                # Fresh, if no turn has made progress on the request.
+                fresh = OpenRequest(request=name.identity)
+                begun = (item for item in self._open_requests if item.request == name.identity)
+                return self._build_task(request, next(begun, fresh))
         if continuing and not (last and self._has_older_news()):
             return self._build_task(load_entry(self._mail, continuing[0].request), continuing[0])
         return None
@@ -132,16 +136,8 @@ class RequestAgenda(Agenda):
         """
         if self._take != "all":
             return ()
-        shown_earlier = (
-            load_entry(self._mail, open_request.request)
-            for open_request in self._open_requests
-            if open_request.is_untouched
-        )
-        new_requests = (
-            unread_entry
-            for unread_entry in unread
-            if unread_entry.kind == "request" and self._name in unread_entry.targets
-        )
+        shown_earlier = (load_entry(self._mail, item.request) for item in self._open_requests if item.is_untouched)
+        new_requests = (entry for entry in unread if entry.kind == "request" and self._name in entry.targets)
         return [entry for entry in (*shown_earlier, *new_requests) if entry is not None and not self._is_closed(entry)]
 
     def is_deferred(self, entry: OutboxEntry) -> bool:
@@ -193,32 +189,21 @@ class RequestAgenda(Agenda):
         """Yield the requests not handled by any turn yet, the oldest first."""
         authors = self._mail.agents if self._take == "one" else self._callers
         started = {open_request.request for open_request in self._sub_requests.open_requests}
-        streams = (self._iter_fresh_requests(author) for author in sorted(filter(self._view.can_see, authors)))
+        visible_authors = sorted(filter(self._view.can_see, authors))
+        # Not the other entries: there may be tens of thousands that ask for nothing.
+        requests = [EntryNames(self._kinds.classify(self._mail, author).requests, []) for author in visible_authors]
+        streams = map(self._view.iter_author_unread, visible_authors, requests)
         for name in merge(*streams, key=self._mail.key):
             entry = self._mail.read(name)
             if not isinstance(entry, OutboxEntry) or entry.kind != "request" or name.identity in started:
                 continue
-            if self._should_take(entry) and self._is_assigned(entry) and not self._needs_review(entry):
+            policy = self._request_policy
+            if not (self._should_take(entry) and self._is_assigned(entry)):
+                continue
+            if not (
+                policy.should_withhold(entry) or policy.should_reject(entry)
+            ):  # a person decides, or has rejected it
                 yield name, entry
-
-    def _iter_fresh_requests(self, author: str) -> Iterator[EntryName]:
-        """Return the unshown entries of an author with a possible request, the oldest first."""
-        requests = self._kinds.classify(self._mail, author).requests
-        # not the others: there may be tens of thousands that ask for nothing
-        return self._view.iter_author_unread(author, EntryNames(requests, []))
-
-    def _needs_review(self, entry: OutboxEntry) -> bool:
-        """Return True if an entry must stay hidden: the entry waits for a person, or a person rejected it."""
-        return self._request_policy.should_withhold(entry) or self._request_policy.should_reject(entry)
-
-    def _get_open_request(self, identity: str) -> OpenRequest:
-        """Return the open request with this identity, or a fresh one if no turn has made progress on the
-        request.
-        """
-        return next(
-            (open_request for open_request in self._open_requests if open_request.request == identity),
-            OpenRequest(request=identity),
-        )
 
     def _build_task(self, request: OutboxEntry | None, open_request: OpenRequest) -> Task:
         """Build the task of a turn for a request, with sub-requests, thread and the new read mark."""
@@ -227,10 +212,7 @@ class RequestAgenda(Agenda):
             RequestOutcome(sub_request, read(sub_request.request), read(sub_request.answer))
             for sub_request in open_request.asked
         ]
-        finished = {
-            *parse_identities([open_request.request]),
-            *parse_identities([sub_request.answer for sub_request in open_request.asked]),
-        }
+        finished = parse_identities([open_request.request, *(sub_request.answer for sub_request in open_request.asked)])
         fresh = islice(self._iter_fresh_entries(), IRRELEVANT_SCAN_LIMIT)
         irrelevant = [name for name, entry in fresh if self.is_irrelevant(entry)]
         visible_names = [name for name in (*finished, *irrelevant) if self._view.can_see(name.author)]
@@ -245,10 +227,8 @@ class RequestAgenda(Agenda):
 
     def _waiting_agents(self, request: OutboxEntry) -> list[str]:
         """Return the agents waiting for a request, the nearest asker last, without persons."""
-        path = request.payload.get("path")
-        ancestors = [name for name in path if isinstance(name, str)] if isinstance(path, list) else []
         asker = parse_reference(request.payload.get("owed_to")) or request.agent
-        return [name for name in dict.fromkeys([*ancestors, asker]) if name not in self._mail.persons]
+        return [name for name in dict.fromkeys([*list_ancestors(request), asker]) if name not in self._mail.persons]
 
     def _iter_fresh_entries(self) -> Iterator[tuple[EntryName, OutboxEntry]]:
         """Yield the unshown entries of the agent with their names."""

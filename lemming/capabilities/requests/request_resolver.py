@@ -46,22 +46,20 @@ class ResolvedRequest(NamedTuple):
 
     def is_resolved_for_assignee(self, assignee: str) -> bool:
         """Return True if an assignee's answer is given or no longer wanted."""
-        if self.end_position or self._has_open_handoff(assignee):
+        # An open handoff owes an answer, regardless of earlier answers.
+        is_handed = any(share.assignee == assignee and share.handoffs for share in self.view.open_assignments)
+        if self.end_position or is_handed:
             return self.end_position is not None
         if any(event.action == "answers" and event.entry.agent == assignee for event in self.events):
             return True
         return self.view.was_assignee(assignee) and assignee not in self.view.assignees
-
-    def _has_open_handoff(self, assignee: str) -> bool:
-        """Return True if an assignee owes an answer because of a handoff, regardless of earlier answers."""
-        return any(share.assignee == assignee and share.handoffs for share in self.view.open_assignments)
 
 
 class RequestResolver:
     """The requests that an agent may see in a tick, each resolved once."""
 
     def __init__(self, mail: MailView, affecting_entries: AffectingEntries) -> None:
-        self._mail, self._affecting_entries = mail, affecting_entries
+        self._mail, self.affecting_entries = mail, affecting_entries
         last_tick_of = partial(get_extended_last_tick, mail.org, people=mail.persons, current_tick=mail.tick)
         self._facts = RequestEventContext(
             mail.resumes, mail.persons, mail.known_names, mail.tick, mail.at, last_tick_of
@@ -69,20 +67,15 @@ class RequestResolver:
         self._get_position = partial(get_position, mail.rank, mail.persons)
         self._resolved: dict[str, ResolvedRequest] = {}
 
-    def resolve(self, entry: OutboxEntry) -> ResolvedRequest:
-        """Return the request that an entry opens or hands off."""
-        return self._resolve(entry, 0)
-
-    def _resolve(self, entry: OutboxEntry, depth: int) -> ResolvedRequest:
+    def resolve(self, entry: OutboxEntry, depth: int = 0) -> ResolvedRequest:
+        """Return the request that an entry opens or hands off. `depth`: number of sub-requests above."""
         if entry.identity not in self._resolved:
-            self._resolved[entry.identity] = self._fold_events(entry, depth)
+            opening = self._opening_entry(entry)
+            view = request_from_entry(next(iter(parse_identities([opening.identity]))), opening, self._facts)
+            events = self._collect_events(view, {entry.id, entry.identity, opening.id, opening.identity})
+            end_position = apply_events(view, events, self._facts, self._find_cutoff(view, depth))
+            self._resolved[entry.identity] = ResolvedRequest(view, events, end_position)
         return self._resolved[entry.identity]
-
-    def _fold_events(self, entry: OutboxEntry, depth: int) -> ResolvedRequest:
-        opening = self._opening_entry(entry)
-        view = request_from_entry(next(iter(parse_identities([opening.identity]))), opening, self._facts)
-        events = self._collect_events(view, {entry.id, entry.identity, opening.id, opening.identity})
-        return ResolvedRequest(view, events, apply_events(view, events, self._facts, self._find_cutoff(view, depth)))
 
     def _opening_entry(self, entry: OutboxEntry) -> OutboxEntry:
         """Return the entry that opened a handed-off request; without one, the entry itself in the asker's
@@ -113,7 +106,7 @@ class RequestResolver:
     def _iter_author_events(
         self, author: str, tick: int, names: Collection[str], does: Collection[str]
     ) -> Iterator[RequestEvent]:
-        for name, entry in self._affecting_entries(author, tick):
+        for name, entry in self.affecting_entries(author, tick):
             for event in get_events(self._get_position(name), entry):
                 if event.action in does and event.reference in names:
                     yield event
@@ -127,7 +120,7 @@ class RequestResolver:
         if not parent or depth >= MAX_DEPTH:
             return None
         if parent_entry := self._find_request(parent, opening):
-            resolved_parent = self._resolve(parent_entry, depth + 1)
+            resolved_parent = self.resolve(parent_entry, depth + 1)
             if not is_parent_request(resolved_parent.view, view, self._get_position):
                 return None
             return find_cutoff(
@@ -138,25 +131,25 @@ class RequestResolver:
 
     def _find_request(self, reference: str, later: OutboxEntry) -> OutboxEntry | None:
         """Return the request that a later entry refers to, or None if the request no longer exists."""
-        for name in self._candidate_names(reference, later):
-            entry = self._mail.read(name)
-            if not isinstance(entry, OutboxEntry) or entry.kind != "request" or "hands_on" in entry.payload:
-                continue
-            if reference in (entry.id, entry.identity):
-                return entry
+        mail, ident = self._mail, reference.rpartition("_")[2]
+        owed_to = parse_reference(later.payload.get("owed_to"))
+        likely_authors = [owed_to, *reversed(list_ancestors(later)), *sorted(mail.persons)]
+        authors = [*(author for author in likely_authors if author in mail.known_names), *sorted(mail.agents)]
+        for author in dict.fromkeys(authors):
+            names = mail.past_names(author)
+            for name in reversed(names.all[: names.next_index(later.tick)]):
+                entry = mail.read(name) if name.id == ident else None
+                if not isinstance(entry, OutboxEntry) or entry.kind != "request" or "hands_on" in entry.payload:
+                    continue
+                if reference in (entry.id, entry.identity):
+                    return entry
         return None
 
-    def _candidate_names(self, reference: str, later: OutboxEntry) -> Iterator[EntryName]:
-        """Yield entries with an id up to a later entry's tick, those of the likely askers first."""
-        mail, path = self._mail, later.payload.get("path")
-        ancestors = [name_ for name_ in path if isinstance(name_, str)] if isinstance(path, list) else []
-        likely_authors = [parse_reference(later.payload.get("owed_to")), *reversed(ancestors), *sorted(mail.persons)]
-        id_ = reference.rpartition("_")[2]
-        for author in dict.fromkeys(
-            [*(name_ for name_ in likely_authors if name_ in mail.known_names), *sorted(mail.agents)]
-        ):
-            names = mail.past_names(author)
-            yield from (name for name in reversed(names.all[: names.next_index(later.tick)]) if name.id == id_)
+
+def list_ancestors(entry: OutboxEntry) -> list[str]:
+    """Return the agents that wait for a request, the nearest last, as its payload names them."""
+    path = entry.payload.get("path")
+    return [name for name in path if isinstance(name, str)] if isinstance(path, list) else []
 
 
 def iter_affecting_entries(mail: MailView, names: Iterable[EntryName]) -> Iterator[tuple[EntryName, OutboxEntry]]:
@@ -193,22 +186,13 @@ def is_awaited_entry(mail: MailView, entry: OutboxEntry, unshown: Collection[str
 
 
 class SubRequestTracker:
-    """The sub-requests of an agent's earlier turns, with their outcomes in the current tick.
-
-    `affecting_entries`: returns an author's entries since a tick with an effect on a request.
-    """
+    """The sub-requests of an agent's earlier turns, with their outcomes in the current tick."""
 
     def __init__(
-        self,
-        view: ReaderView,
-        name: str,
-        open_requests: Sequence[OpenRequest],
-        resolver: RequestResolver,
-        affecting_entries: AffectingEntries,
+        self, view: ReaderView, name: str, open_requests: Sequence[OpenRequest], resolver: RequestResolver
     ) -> None:
         self._view, self._mail, self._name = view, view.mail, name
         self._open_requests, self._resolver = open_requests, resolver
-        self._affecting_entries = affecting_entries
 
     @cached_property
     def open_requests(self) -> list[OpenRequest]:
@@ -234,19 +218,16 @@ class SubRequestTracker:
             if not sub_request.held and (outcome := self._outcome(sub_request))
         }
         if any(sub_request.held for sub_request in open_request.open_sub_requests):
+            mail, persons = self._mail, self._mail.persons
             outcomes |= find_approval_outcomes(
                 open_request,
-                self._mail.tick,
-                self._mail.at,
-                partial(load_entry, self._mail),
-                self._author_entries,
-                self._is_authorized,
+                mail.tick,
+                mail.at,
+                partial(load_entry, mail),
+                lambda author, tick: (entry for _, entry in self._resolver.affecting_entries(author, tick)),
+                lambda person: person in persons and self._can_exchange(person),
             )
         return outcomes
-
-    def _is_authorized(self, person: str) -> bool:
-        """Return True if a person's decision counts for the agent's requests."""
-        return person in self._mail.persons and self._can_exchange(person)
 
     @cached_property
     def _awaited_ids(self) -> frozenset[str]:
@@ -264,11 +245,9 @@ class SubRequestTracker:
         if entry is None or not self._can_exchange(sub_request.to):  # no answer of its would be seen
             return "failed", ""
         resolved = self._resolver.resolve(entry)
-        assignment = next(
-            (candidate for candidate in resolved.view.assignments if candidate.target == sub_request.to), None
-        )
-        if assignment and assignment.end and assignment.answer:
-            return assignment.end, assignment.answer.identity
+        for assignment in resolved.view.assignments:
+            if assignment.target == sub_request.to and assignment.end and assignment.answer:
+                return assignment.end, assignment.answer.identity
         return (resolved.view.end, "") if resolved.view.end in ("cancelled", "expired") else None
 
     def _can_exchange(self, other: str) -> bool:
@@ -292,10 +271,6 @@ class SubRequestTracker:
     @cached_property
     def _own_entries(self) -> dict[str, EntryName]:
         return {name.id: name for name in self._mail.past_names(self._name).all}
-
-    def _author_entries(self, author: str, tick: int) -> Iterator[OutboxEntry]:
-        """Return an author's entries since a tick with an effect on a request."""
-        return (entry for _, entry in self._affecting_entries(author, tick))
 
 
 def load_entry(mail: MailView, identity: str) -> OutboxEntry | None:

@@ -15,8 +15,9 @@ from lemming.capabilities.requests.requests_settings import TeamSettings, get_te
 from lemming.capabilities.requests.team_tools import (
     TeamCalls,
     build_team_tools,
-    collect_team_facts,
     fill_answer,
+    find_unbounded_agents,
+    find_unreachable_members,
 )
 from lemming.ext import (
     AgentSubject,
@@ -44,7 +45,6 @@ from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import Agenda, RequestPolicy, Task
 from lemming.kernel.obligations.current_request import OWN_REQUESTS, CurrentRequest
 from lemming.kernel.obligations.request_payloads import (
-    BudgetAmount,
     get_count,
     get_last_tick,
     parse_deadline_time,
@@ -91,25 +91,34 @@ class RequestsCapability(Capability):
 
     def purpose(self, context: TurnContext, task: Task) -> CurrentRequest:
         """Return the current request of a turn, with its payload if the agent can hand the request off."""
-        team = get_team(context.agent)
-        can_hand_off = team is not None and bool(team.hand_to)
-        agent, tick_context, request = context.agent, context.tick_context, task.request
+        agent, tick_context, begun = context.agent, context.tick_context, task.open_request
+        if task.request is None:
+            return replace(OWN_REQUESTS, begun=begun)
+        payload, team, budget, charged, allotted = task.request.payload, get_team(agent), None, 0.0, 0.0
+        if "budget" in payload:
+            charges = Charges(tick_context)
+            if budget := charges.find_budget(task.request, agent.name):
+                charged, allotted = charges.charge_task(task, budget.unit)
         # Files written by people, such as a plan, call no model.
         is_file_based = resolve_turn_policy(agent, tick_context.config).is_written
-        max_calls = 0 if is_file_based else loop_limits(agent, tick_context.config.org.loops).max_calls
-        if request is None or "budget" not in request.payload:
-            return build_current_request(task, at=tick_context.at, can_hand_off=can_hand_off, max_calls=max_calls)
-        charges = Charges(tick_context)
-        budget = charges.find_budget(request, agent.name)
-        charged, allotted = charges.charge_task(task, budget.unit) if budget else (0.0, 0.0)
-        return build_current_request(
-            task,
+        conversation, is_handoff = payload.get("conversation"), "hands_on" in payload
+        return CurrentRequest(
+            request=begun.request,
+            asker=parse_reference(payload.get("owed_to")) if is_handoff else task.request.agent,
+            begun=begun,
+            until=get_last_tick(task.request),
+            not_after=parse_deadline_time(payload),
+            conversation=conversation if isinstance(conversation, str) else "",
+            reply_to=parse_reference(payload["hands_on"]) if is_handoff else "",
+            hops=get_count(payload, "hops") or 1 if is_handoff else 0,
+            path=tuple(task.path),
+            asked=payload if team is not None and team.hand_to else None,
+            budget=budget.number if budget else None,
+            unit=budget.unit if budget else "credits",
+            spent=round(begun.spent + charged, 6),
+            allotted=round(allotted, 6) if budget else None,
             at=tick_context.at,
-            can_hand_off=can_hand_off,
-            max_calls=max_calls,
-            budget=budget,
-            charged=charged,
-            allotted=allotted,
+            max_calls=0 if is_file_based else loop_limits(agent, tick_context.config.org.loops).max_calls,
         )
 
 
@@ -133,8 +142,13 @@ class TurnTeam:
 
     def to_snapshot(self) -> Json:
         """Return the facts about the team and about an awaited answer."""
-        facts = collect_team_facts(self._turn.context.tick_context, self._turn.agent, self._task, self._tools)
-        return {**facts, "answered": True} if self._has_answer else facts
+        tick_context, agent, task = self._turn.context.tick_context, self._turn.agent, self._task
+        facts: Json = {
+            "out_of_reach": find_unreachable_members(tick_context, agent, task, self._tools),
+            "beyond_budget": find_unbounded_agents(tick_context, agent, task),
+            "answered": self._has_answer,
+        }
+        return {key: fact for key, fact in facts.items() if fact}
 
 
 def _has_answer(selected: SelectContext, context: TurnContext) -> bool:
@@ -149,46 +163,6 @@ def _has_answer(selected: SelectContext, context: TurnContext) -> bool:
     relevant_entries = (item for item in selected.inbox.unread if item.kind not in ("request", "status"))
     payloads += [item.payload for item in relevant_entries if not item.targets or name in item.targets]
     return any(payload is not None and payload.get("status") != "failed" for payload in payloads)
-
-
-def build_current_request(
-    task: Task,
-    *,
-    at: str,
-    can_hand_off: bool,
-    max_calls: int = 0,
-    budget: BudgetAmount | None = None,
-    charged: float = 0.0,
-    allotted: float = 0.0,
-) -> CurrentRequest:
-    """Build the current request of a turn, with the payload only if the agent may hand the request off.
-
-    `budget`: the amount available to the agent. `charged`: the amount charged for sub-requests. `allotted`:
-    the part of `charged` for open sub-requests.
-    """
-    request, begun = task.request, task.open_request
-    if request is None:
-        return replace(OWN_REQUESTS, begun=begun)
-    payload, conversation = request.payload, request.payload.get("conversation")
-    is_handoff = "hands_on" in payload
-    return CurrentRequest(
-        request=begun.request,
-        asker=parse_reference(payload.get("owed_to")) if is_handoff else request.agent,
-        begun=begun,
-        until=get_last_tick(request),
-        not_after=parse_deadline_time(payload),
-        conversation=conversation if isinstance(conversation, str) else "",
-        reply_to=parse_reference(payload["hands_on"]) if is_handoff else "",
-        hops=get_count(payload, "hops") or 1 if is_handoff else 0,
-        path=tuple(task.path),
-        asked=payload if can_hand_off else None,
-        budget=budget.number if budget else None,
-        unit=budget.unit if budget else "credits",
-        spent=round(begun.spent + charged, 6),
-        allotted=round(allotted, 6) if budget else None,
-        at=at,
-        max_calls=max_calls,
-    )
 
 
 # --- find problems of teams and of open requests: missing permissions and unusable schemas -------
@@ -209,13 +183,14 @@ def find_request_problems(subject: CheckSubject) -> Iterator[Problem]:
     missing: dict[tuple[str, str], tuple[str, str]] = {}
     for request in snapshot.requests.unresolved_requests:
         for assignment in request.open_assignments:
-            topic = f"what {request.asker} asks {assignment.assignee} ({request.id})"
-            if not snapshot.may_read(assignment.assignee, request.asker):
-                missing.setdefault((assignment.assignee, request.asker), (request.id, f"{topic} does not reach it"))
-            if not snapshot.may_read(request.asker, assignment.assignee):
-                missing.setdefault(
-                    (request.asker, assignment.assignee), (request.id, f"no answer to {topic} reaches it")
-                )
+            asker, assignee = request.asker, assignment.assignee
+            topic = f"what {asker} asks {assignee} ({request.id})"
+            for pair, message in (
+                ((assignee, asker), f"{topic} does not reach it"),
+                ((asker, assignee), f"no answer to {topic} reaches it"),
+            ):
+                if not snapshot.may_read(*pair):
+                    missing.setdefault(pair, (request.id, message))
     for (reader, author), (request_id, message) in missing.items():
         if reader in snapshot.agents and agent_name in (None, reader):
             hint = f'add "{author}" to its read_outboxes, or run `lemming cancel {request_id}`'
@@ -223,18 +198,18 @@ def find_request_problems(subject: CheckSubject) -> Iterator[Problem]:
             yield make_warning(message, pointer, hint, paths.resume_file(reader), "LMG-301")
 
 
-def iter_team_members(team: TeamSettings) -> Iterator[tuple[str, str, bool]]:
+def iter_team_members(team: TeamSettings | None) -> Iterator[tuple[str, str, bool]]:
     """Yield each team member: the pointer to the name, the name, and True if an answer must come back."""
-    for index, member in enumerate(team.ask_members):
+    for index, member in enumerate(team.ask_members if team else ()):
         yield f"/team/ask/{index}", member.agent, True
-    for index, name in enumerate(team.hand_to):
+    for index, name in enumerate(team.hand_to if team else ()):
         yield f"/team/hand_to/{index}", name, False
 
 
 def find_team_typos(subject: AgentSubject) -> Iterator[Problem]:
     """Yield the names that can never be in an agent's team."""
     agent, agent_names, team = subject.agent, subject.names.agent_names, get_team(subject.agent)
-    for pointer, name, _ in iter_team_members(team) if team else ():
+    for pointer, name, _ in iter_team_members(team):
         if name == agent.name:
             yield Problem("an agent must not be in its own team", pointer=pointer, hint="remove it")
         elif team and name not in agent_names and not team.may_be_absent:
@@ -244,8 +219,8 @@ def find_team_typos(subject: AgentSubject) -> Iterator[Problem]:
 
 def find_team_problems(subject: AgentSubject) -> Iterator[Problem]:
     """Yield the problems of an agent's team: the agent and each member must be able to read each other."""
-    agent, agents, team = subject.agent, survey_agents(subject.org).agents, get_team(subject.agent)
-    for pointer, name, needs_answer in iter_team_members(team) if team else ():
+    agent, agents = subject.agent, survey_agents(subject.org).agents
+    for pointer, name, needs_answer in iter_team_members(get_team(agent)):
         if name not in agents or name == agent.name:
             continue
         readers = [(agents[name], agent), (agent, agents[name])] if needs_answer else [(agents[name], agent)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -48,18 +48,14 @@ class TeamMember(NamedTuple):
         name = raw.get("as", raw["agent"])
         if not _TOOL_NAME.match(name):
             raise TypeMismatch(f'team.ask: "as" must consist of letters, digits, - and _, got "{name}"')
-        raw_extensions = {key: raw[key] for key in extension_keys if raw.get(key) is not None}
-        extensions = {
-            key: _parse_nested(extension_keys[key], value, f"team.ask: {key}") for key, value in raw_extensions.items()
-        }
+        extensions: dict[str, Any] = {}
+        for key, get_parser in extension_keys.items():
+            if raw.get(key) is not None:
+                try:
+                    extensions[key] = get_parser()(raw[key], f"team.ask: {key}")
+                except ConfigError as error:
+                    raise TypeMismatch(f"team.ask: {key}: {error.message}") from error
         return cls(raw["agent"], name, raw.get("description", ""), extensions)
-
-
-def _parse_nested(get_parser: Callable[[], Any], raw: Any, location: str) -> Any:
-    try:
-        return get_parser()(raw, location)
-    except ConfigError as error:
-        raise TypeMismatch(f"{location}: {error.message}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,12 +104,9 @@ CALL_AGAIN = "\n(Call it again with the same arguments: it goes on with this ans
 def fill_answer(result: Mapping[str, Any], outcome: RequestOutcome, labels: PromptLabels = PLAIN) -> Mapping[str, Any]:
     """Return the result of a call that asked, with the answer if it has arrived since."""
     rendered = render_result(result["tool"], result["args"], _to_tool_result(outcome))
-    return labels.label_outcome(outcome, _with_label(result, rendered))
-
-
-def _with_label(result: Mapping[str, Any], rendered: dict[str, Any]) -> dict[str, Any]:
-    """Return a rendered result with the trust label of the original call: the label of the asking turn."""
-    return {**rendered, "trust": result["trust"]} if "trust" in result else rendered
+    # With the trust label of the original call: the label of the asking turn.
+    label = {"trust": result["trust"]} if "trust" in result else {}
+    return labels.label_outcome(outcome, {**rendered, **label})
 
 
 def _to_tool_result(outcome: RequestOutcome) -> ToolResult:
@@ -147,23 +144,18 @@ def find_unreachable_members(
     asker = ""
     if task and task.request:
         asker = parse_reference(task.request.payload.get("owed_to")) or task.request.agent
+    resumes, known_names = tick_context.mail.resumes, tick_context.mail.known_names
     reasons: dict[str, str] = {}
     for name, tool in tools.items():
-        readers = [(tool.target, agent.name), (agent.name, tool.target)]
+        pairs = [(tool.target, agent.name), (agent.name, tool.target)]
         if tool.is_handoff:
-            readers = [(tool.target, agent.name), (asker, tool.target)] if asker else []
-        missing = next((pair for pair in readers if not _can_read(tick_context, *pair)), None)
-        if missing:
-            reader, author = missing
-            reasons[name] = f'{reader} cannot read {author}: "{author}" is missing in its read_outboxes'
-        if tool.target not in tick_context.mail.known_names:
+            pairs = [(tool.target, agent.name), (asker, tool.target)] if asker else []
+        for reader, author in reversed(pairs):  # the first reason counts
+            if reader in resumes and not resumes[reader].may_read(author):  # a broken resume will be mended
+                reasons[name] = f'{reader} cannot read {author}: "{author}" is missing in its read_outboxes'
+        if tool.target not in known_names:
             reasons[name] = f'there is no agent "{tool.target}"'
     return reasons
-
-
-def _can_read(tick_context: TickContext, reader: str, author: str) -> bool:
-    resume = tick_context.mail.resumes.get(reader)
-    return resume is None or resume.may_read(author)  # it is broken, and will be mended
 
 
 def find_unbounded_agents(tick_context: TickContext, agent: Agent, task: Task | None) -> list[str]:
@@ -183,17 +175,6 @@ def find_unbounded_agents(tick_context: TickContext, agent: Agent, task: Task | 
             agent.name, resolve_turn_policy(other, tick_context.config).take, mail.get_callers(name)
         )
     )
-
-
-def collect_team_facts(
-    tick_context: TickContext, agent: Agent, task: Task | None, tools: Mapping[str, TeamTool]
-) -> dict[str, Any]:
-    """Return the tools without a reachable target, and the agents not bounded by a budget."""
-    facts = {
-        "out_of_reach": find_unreachable_members(tick_context, agent, task, tools),
-        "beyond_budget": find_unbounded_agents(tick_context, agent, task),
-    }
-    return {key: fact for key, fact in facts.items() if fact}
 
 
 class TeamCalls:
