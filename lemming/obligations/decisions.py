@@ -172,7 +172,7 @@ def decision_sort_key(entry: OutboxEntry) -> tuple[int, bool, str, bool, str]:
 
 @dataclass
 class OutboxClassification:
-    """The entries of one outbox from earlier ticks, classified by their effect on requests.
+    """The entries of an outbox from earlier ticks, by effect on requests.
 
     `requests` open a request. `moving` answer a request, report on one, or hand one off. `unasked` are
     answers without a request. An unreadable entry is in all lists, because its file may be repaired.

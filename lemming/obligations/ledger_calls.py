@@ -28,16 +28,16 @@ class PendingApproval(NamedTuple):
 
 
 def find_pending_calls(org: Organisation, requests: Iterable[RequestView]) -> dict[str, Json]:
-    """Return the calls that wait for approval, in their final form, by the request's identity.
+    """Return the pending calls in final form, by the request's identity.
 
-    A request that shows a call missing in the ledgers is omitted: the approval has no effect.
+    A request about a call missing in the ledgers is omitted: the approval has no effect.
     """
     askers = {request.asker for request in requests if is_approval_request(request.entry.payload)}
     return {identity: call for asker in sorted(askers) for identity, call in _load_pending_calls(org, asker).items()}
 
 
 def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identity: str) -> list[RequestView]:
-    """Return the other requests that must end before a call is made: the turn resumes with all results.
+    """Return the other requests to end before a call: the turn resumes with all results.
 
     `identity`: identity of the request for the call's approval.
     """
@@ -98,7 +98,7 @@ def _are_amounts(value: object) -> bool:
 
 
 def find_pending_approvals(org: Organisation, requests: Iterable[RequestView]) -> dict[str, PendingApproval]:
-    """Return the calls among these requests that wait for a person, by the request's identity."""
+    """Return the pending calls among these requests, by the request's identity."""
     request_list = [request for request in requests if is_approval_request(request.entry.payload)]
     calls = find_pending_calls(org, request_list)
     calls_by_identity = {request.identity: find_pending_call(request, calls) for request in request_list}

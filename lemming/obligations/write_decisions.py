@@ -55,7 +55,7 @@ def find_pending_request(base: OrgPath, reference: str) -> tuple[RequestsSnapsho
 
 
 def find_approved(base: OrgPath, reference: str) -> tuple[RequestView, Json] | None:
-    """Return a request and the call that is approved but not yet made, or None.
+    """Return a request and the approved call before its execution, or None.
 
     `--for tool` makes two writes, the decision and the gate's line: a repeated command completes the writes
     after a kill.
@@ -126,7 +126,7 @@ def _call_decision(request: RequestView, call: Json, kind: DecisionKind, text: s
 
 
 def _review_patch(base: OrgPath, call: Json | None, args: Json | None, edit: PatchEdit | None) -> Json:
-    """Return the arguments with an edited patch, if it is edited. Raises `LemmingError` for a call that is not as shown."""
+    """Return the arguments with an edited patch, if any. Raises `LemmingError` for a call unlike its display."""
     org, review = Organisation.from_path(base), find_call_review(call["tool"]) if call else None
     if call is None or review is None:
         if edit:

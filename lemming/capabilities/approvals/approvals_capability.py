@@ -278,7 +278,7 @@ MAX_REVIEW_REQUESTS = 16
 
 
 class EntryReview:
-    """Entries that an agent may see, and entries that need a person's decision.
+    """Entries visible to an agent, and entries awaiting a person's decision.
 
     `sub_requests`: requests of earlier turns; kept in their current state.
     """

@@ -51,10 +51,10 @@ class CallApprovals:
         self._snapshot = phase.inputs.given[DECISION_RULES]
 
     def decide(self, question: AskPerson, effect: RunTool) -> Outcome:
-        """Return the decision on a call that somebody asks about.
+        """Return the decision on a questioned call.
 
-        `Allowed` with the grant as `{"approvals": grant}`, without an answer for a call that fails by itself, or with the
-        result of a plan that fails. Otherwise the outcome until a person decides.
+        `Allowed` with the grant as `{"approvals": grant}`, without an answer for a failing call, or with the
+        result of a failing plan. Otherwise the outcome until a person decides.
         """
         call, context = effect.call, effect.context
         tool = _find_callable_tool(call, context)
@@ -115,7 +115,7 @@ class CallApprovals:
         return sum(call["id"].startswith(prefix) for call in calls)
 
     def _pending_calls(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the calls that wait for approval: of this turn, and of other requests."""
+        """Yield the pending calls of this turn, and of other requests."""
         task = self._inputs.task
         for open_request in self._inputs.state.requests:
             if task is None or open_request.key != task.begun.key:
@@ -136,7 +136,7 @@ class CallApprovals:
 
 
 def _find_callable_tool(call: ToolCall, context: ToolContext) -> Tool | None:
-    """Return the tool of a valid call, or None for a call that fails before it runs."""
+    """Return the tool of a valid call, or None for an invalid call."""
     with suppress(*FILE_ERRORS):  # any other error must not let the call pass unasked
         tools = get_toolset(context.settings, context.org)
         tool = tools.require_allowed(call.tool, context.agent, context.settings)
@@ -195,7 +195,7 @@ def _find_grant(
 
 
 def _list_valid_grants(call: ToolCall, binds: Json) -> list[Json]:
-    """Return the approvals that a call carries and that cover its current form."""
+    """Return the approvals of a call for its current form."""
     if call.approved is None:
         return []
     grants = [{key: value for key, value in call.approved.items() if key != "grants"}]

@@ -38,7 +38,7 @@ PENDING_NOTE = "(it is made as this turn begins)"
 def refresh_sub_requests(mail: MailView, agent: Agent, sub_requests: Sequence[SubRequest]) -> tuple[SubRequest, ...]:
     """Return an agent's requests outside of calls in their current state: open, "approved" or "denied".
 
-    Requests about entries that no longer exist are omitted.
+    Requests about removed entries are omitted.
     """
     current = [sub_request for sub_request in sub_requests if not _is_obsolete(mail, sub_request)]
     open_request = extend_deadlines(mail, OpenRequest(request="", asked=tuple(current)))
@@ -126,7 +126,7 @@ def find_preapprovals(mail: MailView, agent: Agent, used: Sequence[str]) -> tupl
 
 
 def parse_preapproval(entry: OutboxEntry, agent: str) -> dict[str, Any] | None:
-    """Return the call that a person's entry preapproves for an agent, or None."""
+    """Return the call preapproved for an agent by a person's entry, or None."""
     call, decision = entry.payload.get("call"), parse_decision(entry.payload)
     if entry.kind != "response" or decision is None or decision.kind != "approve":
         return None
@@ -180,7 +180,7 @@ def _iter_decided_calls(outcomes: Sequence[RequestOutcome]) -> Iterator[tuple[in
 
 
 def list_denials(task: Task) -> list[Json]:
-    """Return the calls that persons denied since the request's last turn, for the ledger.
+    """Return the calls denied by persons since the request's last turn, for the ledger.
 
     An undertaking without request never ends, so there a denial covers only one call.
     """

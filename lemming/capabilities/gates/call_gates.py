@@ -83,7 +83,7 @@ class CallGates:
         return cls(calls, results, agent, settings, tick) if calls or results else None
 
     def intercept_call(self, effect: RunTool, phase: LivePhase) -> Interception:
-        """Let a call run, reject it, or ask persons about it, as rewritten by later gates."""
+        """Let a call run, as rewritten by gates, reject the call, or ask persons."""
         self.trust = effect.facts.get("trust", "")
         self.argument_facts = effect.facts.get("args_trust", self.argument_facts)
         try:

@@ -198,7 +198,7 @@ class OutputGates:
 
 
 def _accepts_any(gate: Gate, approvers: Collection[str]) -> bool:
-    """Return True for a gate that accepts one of these approvers."""
+    """Return True for a gate with an accepted person among the approvers."""
     return any(not gate.persons or name in gate.persons for name in approvers)
 
 

@@ -67,7 +67,7 @@ def preview_standing_approval(base: OrgPath, call: Json, agent: str) -> Standing
 
 
 def add_standing_approval(base: OrgPath, call: Json, agent: str) -> StandingApproval:
-    """Add a standing approval for an agent's calls of a tool to the gate that asked.
+    """Add a standing approval for an agent's calls of a tool to the asking gate.
 
     An existing approval is left alone. Raises `UsageError` if the gate is gone, `ConfigError` for broken
     files.

@@ -304,7 +304,7 @@ def _load_agent_state(tick_context: TickContext, name: str) -> AgentState | Corr
 def find_shared_limits(agents: Mapping[str, Agent], settings: OrgSettings) -> Iterator[SharedResource]:
     """Yield the shared limits: of the organisation with all requests, and of agent families.
 
-    Every other limit on spending is a resource that nobody waits for: an agent's own turns run one after another.
+    No turn waits for any other limit on spending: an agent's own turns run one after another.
     """
     holders: dict[str, set[str]] = {"agent": set(), "all": set(), "own": set()}
     for name, agent in agents.items():

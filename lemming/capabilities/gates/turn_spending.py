@@ -2,7 +2,7 @@
 
     spent before the tick + spent in the tick by earlier turns + spent by this turn + maximum cost of the call
 
-The sum is compared with the limit, as if turns ran one after another in their order. Turns with a shared
+The sum is compared with the limit, as if turns ran in series, in order. Turns with a shared
 limit do: a turn waits for the earlier turns (`find_shared_limits`). The files of a tick do not depend on the
 number of concurrent turns, and no call can exceed a limit.
 """
@@ -71,7 +71,7 @@ class TurnSpendingLimits:
         return sum_amounts(map(_sum_answer, self._answers.values())).add(write_off_amount(self._get_reserved()))
 
     def intercept(self, effect: SendRequest, phase: LivePhase) -> Interception:
-        """Reject a call that would go over a limit, before it is made."""
+        """Reject a call over a limit, before the call."""
         # Plans, the clock and judge programs are not counted.
         if effect.entry.provider in NO_MODELS or effect.key not in self._tick_limits.tick_context.config.models:
             return None
@@ -102,7 +102,7 @@ class TurnSpendingLimits:
         return self._lower_cost_limit(effect) if self._lower_limits else None
 
     def _lower_cost_limit(self, effect: SendRequest) -> Interception:
-        """Pass on a call that may cost only what the limits leave."""
+        """Pass on a call with the remaining amount as the limit."""
         request = effect.request._replace(max_cost_usd=min(self._lower_limits))
         return (yield replace(effect, request=request))
 

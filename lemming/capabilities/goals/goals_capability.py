@@ -103,7 +103,7 @@ class GoalsCapability(Capability):
 
 
 class TurnGoal:
-    """The goal of one turn's request, as the asker's entry has it."""
+    """The goal of a turn's request, from the asker's entry."""
 
     def __init__(self, turn: Preparation) -> None:
         self._turn = turn
@@ -135,7 +135,7 @@ class TurnGoal:
         return (yield effect.change(source_paths=[*effect.prompt.source_paths, *files]))
 
     def _read_request(self, identity: str) -> OutboxEntry | None:
-        """Return the entry of a request with a goal: as it was written, whatever gates show of it."""
+        """Return the unfiltered entry of a request with a goal."""
         name = next(iter(parse_identities([identity])), None) if identity else None
         entry = self._turn.context.tick_context.mail.read(name) if name else None
         if not isinstance(entry, OutboxEntry):

@@ -131,7 +131,7 @@ def judge_files(tick_context: TickContext, agent: Agent, task: Task | None) -> l
 
 
 def iter_judge_files(tick_context: TickContext, settings: JudgeSettings, owner: Agent | None) -> Iterator[str]:
-    """Yield the files used by one judge. `owner`: the agent that names the judge, or None for a gate."""
+    """Yield the files used by a judge. `owner`: the naming agent, or None for a gate."""
     by = parse_judge_target(settings.by)
     if by.kind != "command" and by.name in tick_context.mail.resumes:
         yield paths.resume_file(by.name)
@@ -196,9 +196,9 @@ def resolve_judge(
     *,
     location: str = "",
 ) -> dict[str, Any]:
-    """Return one resolved judge.
+    """Return a resolved judge.
 
-    `owner`: the agent that names the judge; its permissions apply to the policy file.
+    `owner`: the naming agent, whose permissions apply to the policy file.
     """
     location = location or (paths.resume_file(owner.name) if owner else "")
     by, policy = parse_judge_target(settings.by), settings.policy

@@ -67,9 +67,9 @@ def accepts_requests(author: str, take: Take, callers: Collection[str]) -> bool:
 
 
 class RequestAgenda(Agenda):
-    """The requests of one agent in a tick, with the related entries.
+    """The requests of an agent in a tick, with the related entries.
 
-    `request_policy` also says which requests continue, and gives the outcomes of sub-requests that capabilities sent.
+    `request_policy` also says which requests continue, and gives the outcomes of sub-requests by capabilities.
     """
 
     def __init__(

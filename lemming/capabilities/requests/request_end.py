@@ -24,13 +24,13 @@ from lemming.kernel.turn.turn_end import REPETITION_REMARK
 
 
 class RequestEnd:
-    """The end of one turn, for the request that it serves or the requests that it was shown."""
+    """The end of one turn, for its request or the requests shown."""
 
     def __init__(self, turn: TurnView) -> None:
         self._turn = turn
 
     def intercept(self, effect: EndTurn) -> Interception:
-        """Pass on the end with the entries that the turn leaves, and report what its budget is charged."""
+        """Pass on the end with the entries of the turn, and report the charge to the budget."""
         turn, task = self._turn, self._turn.request
         is_served = task is not None and bool(task.request)
         ended = self._end_request(effect, task) if task and is_served else self._fail_shown_requests(effect)
@@ -102,7 +102,7 @@ class RequestEnd:
     def _make_failure(
         self, task: CurrentRequest, reason: str, entries: Sequence[OutboxEntry], at: str = ""
     ) -> OutboxEntry:
-        """Return the entry that reports the failure of the request, at time `at` if known."""
+        """Return the entry about the failure of the request, at time `at` if known."""
         turn = self._turn
         turn.remark(f"the request has failed: {reason}")
         at = at or (turn.answers[-1].at if turn.answers else task.at)

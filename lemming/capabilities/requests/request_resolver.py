@@ -68,7 +68,7 @@ class RequestResolver:
         self._resolved: dict[str, ResolvedRequest] = {}
 
     def resolve(self, entry: OutboxEntry, depth: int = 0) -> ResolvedRequest:
-        """Return the request that an entry opens or hands off. `depth`: number of sub-requests above."""
+        """Return the request opened or handed off by an entry. `depth`: number of sub-requests above."""
         if entry.identity not in self._resolved:
             opening = self._opening_entry(entry)
             view = request_from_entry(next(iter(parse_identities([opening.identity]))), opening, self._facts)
@@ -130,7 +130,7 @@ class RequestResolver:
         return min((event.position for event in asker_events), default=None)
 
     def _find_request(self, reference: str, later: OutboxEntry) -> OutboxEntry | None:
-        """Return the request that a later entry refers to, or None if the request no longer exists."""
+        """Return the request named in a later entry, or None if the request no longer exists."""
         mail, ident = self._mail, reference.rpartition("_")[2]
         owed_to = parse_reference(later.payload.get("owed_to"))
         likely_authors = [owed_to, *reversed(list_ancestors(later)), *sorted(mail.persons)]
@@ -147,13 +147,13 @@ class RequestResolver:
 
 
 def list_ancestors(entry: OutboxEntry) -> list[str]:
-    """Return the agents that wait for a request, the nearest last, as its payload names them."""
+    """Return the agents waiting for a request by the payload, the nearest last."""
     path = entry.payload.get("path")
     return [name for name in path if isinstance(name, str)] if isinstance(path, list) else []
 
 
 def iter_affecting_entries(mail: MailView, names: Iterable[EntryName]) -> Iterator[tuple[EntryName, OutboxEntry]]:
-    """Yield the entries that may answer, hand off or cancel a request."""
+    """Yield the entries with a possible answer, handoff or cancellation."""
     for name in names:
         entry = mail.read(name)
         if isinstance(entry, OutboxEntry) and (entry.kind in ("response", "status") or "hands_on" in entry.payload):
@@ -161,9 +161,9 @@ def iter_affecting_entries(mail: MailView, names: Iterable[EntryName]) -> Iterat
 
 
 def is_awaited_entry(mail: MailView, entry: OutboxEntry, unshown: Collection[str], persons: Mapping[str, bool]) -> bool:
-    """Return True for an open request, or an answer that the asker has not seen.
+    """Return True for an open request, or an answer unseen by the asker.
 
-    `unshown`: agents that have not seen the entry. `persons`: the persons who may read the entry, with True
+    `unshown`: agents without the entry in any prompt. `persons`: the persons who may read the entry, with True
     for each who has not.
     """
     addressed_persons = entry.targets.intersection(persons)
@@ -207,7 +207,7 @@ class SubRequestTracker:
         return open_requests
 
     def _outcomes(self, open_request: OpenRequest) -> RequestOutcomes:
-        """Return the outcomes of sub-requests that have ended."""
+        """Return the outcomes of ended sub-requests."""
         if any(sub_request.not_after for sub_request in open_request.open_sub_requests):
             # time alone may end it, so the agent must not be remembered as one with nothing new
             self._mail.changing.add(self._name)

@@ -64,7 +64,7 @@ class RequestsCapability(Capability):
     handles = (CallTool, EndTurn)
 
     def interceptor(self, turn: TurnView) -> Interceptor:
-        """Return the interceptor of the end, and of calls that ask a team member or hand off the request."""
+        """Return the interceptor of the end, and of calls of team tools."""
         handles = self.handles if "team" in turn.agent.extensions else (EndTurn,)
         return super().interceptor(turn)._replace(handles=handles)
 
@@ -75,7 +75,7 @@ class RequestsCapability(Capability):
         return turn.get_cache(TeamCalls).intercept(effect)
 
     def preparer(self, turn: Preparation) -> Interceptor:
-        """Return the interceptor that fills in answers, and adds the tools of the team."""
+        """Return the interceptor for filling in answers, and for the tools of the team."""
         handles = (ShowEarlierResult, SelectContext)
         return Interceptor(self.name, handles, self.facts, turn.get_cache(TurnTeam).intercept)
 
@@ -123,7 +123,7 @@ class RequestsCapability(Capability):
 
 
 class TurnTeam:
-    """The team tools of one turn, and the answers that have arrived."""
+    """The team tools of a turn, and the answers so far."""
 
     def __init__(self, turn: Preparation) -> None:
         self._turn, self._tools = turn, build_team_tools(turn.agent)
@@ -152,7 +152,7 @@ class TurnTeam:
 
 
 def _has_answer(selected: SelectContext, context: TurnContext) -> bool:
-    """Return True if a repeatedly asking agent is shown a new entry that may be an answer.
+    """Return True if a repeatedly asking agent is shown a possible answer.
 
     A model without a turn for the request answers with any kind of entry, and may omit the target.
     """

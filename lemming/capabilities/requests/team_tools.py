@@ -102,7 +102,7 @@ CALL_AGAIN = "\n(Call it again with the same arguments: it goes on with this ans
 
 
 def fill_answer(result: Mapping[str, Any], outcome: RequestOutcome, labels: PromptLabels = PLAIN) -> Mapping[str, Any]:
-    """Return the result of a call that asked, with the answer if it has arrived since."""
+    """Return the result of an asking call, with the answer if already there."""
     rendered = render_result(result["tool"], result["args"], _to_tool_result(outcome))
     # With the trust label of the original call: the label of the asking turn.
     label = {"trust": result["trust"]} if "trust" in result else {}
@@ -159,7 +159,7 @@ def find_unreachable_members(
 
 
 def find_unbounded_agents(tick_context: TickContext, agent: Agent, task: Task | None) -> list[str]:
-    """Return the agents with work that the budget of this request cannot bound.
+    """Return the agents not bounded by the budget of this request.
 
     These agents read the agent and handle its questions in turns for their whole inbox, which belong to no
     request.
@@ -178,7 +178,7 @@ def find_unbounded_agents(tick_context: TickContext, agent: Agent, task: Task | 
 
 
 class TeamCalls:
-    """Calls of team tools in one turn: each asks a team member, or hands off the request of the turn."""
+    """Calls of team tools in a turn: each asks a team member, or hands off the request of the turn."""
 
     def __init__(self, turn: TurnView) -> None:
         self._turn, self._tools = turn, build_team_tools(turn.agent)

@@ -22,7 +22,7 @@ def endorse(
     target: Annotated[str, argument("TARGET", "Entry id, file path, or AGENT/memory/KEY.")],
     person: AsPerson = None,
 ) -> None:
-    """Endorse outside content as trusted: turns that see it keep their trust label.
+    """Endorse outside content as trusted: turns with the content keep the trust label.
 
     The command writes an entry of the person with the name and the digest of the content. The endorsement
     ends when the memory or file is rewritten. Entries derived from the content are not endorsed; `lemming

@@ -43,7 +43,7 @@ _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[t ].+)?")
 
 
 class UntrustedValue(NamedTuple):
-    """A value of a less trusted text that a turn was shown, with its label and the source."""
+    """A value of a less trusted text shown to a turn, with the label and the source."""
 
     value: Any
     label: str
@@ -124,7 +124,7 @@ def label_arguments(args: Any, label: str, values: Sequence[UntrustedValue]) -> 
 
 
 class ValueFinder:
-    """Finds known values in JSON content and texts, in the forms that a model may give them.
+    """Finds known values in JSON content and texts, in all forms usual with models.
 
     Numbers equal their texts, with separators of thousands, a sign, or the code of a currency; dates equal the
     date of a time; texts are compared without case and surrounding spaces.
@@ -198,7 +198,7 @@ class ValueFinder:
 
 
 def _unescape(text: str) -> str:
-    """Return a text without the escapes that values have in addresses and in JSON."""
+    """Return a text without the escapes of addresses and of JSON."""
     plain = unquote_plus(text) if "%" in text else text
     return _JSON_ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else match[2], plain)
 
@@ -210,7 +210,7 @@ def _normalize(text: str) -> str:
 
 
 def _has_phrase(text: str, phrase: str) -> bool:
-    """Return True if a text contains a phrase that no letter or digit precedes or follows."""
+    """Return True if a text contains a phrase without letters or digits around."""
     start = text.find(phrase)
     while start >= 0:
         end = start + len(phrase)
@@ -235,7 +235,7 @@ def _token_forms(token: str) -> Iterator[str]:
 
 
 def _number_forms(bare: str) -> Iterator[str]:
-    """Yield the numbers that a word may stand for: 4.900 is 4900 to some and 4.9 to others."""
+    """Yield the possible numbers of a word: 4.900 is 4900 to some and 4.9 to others."""
     amount = _AMOUNT.fullmatch(bare) if len(bare) <= _MAX_NUMBER_CHARS else None
     if amount is None:
         return
@@ -272,7 +272,7 @@ def _time_key(text: str) -> str:
 
 
 def make_value_tags(values: Iterable[UntrustedValue]) -> list[str]:
-    """Return the tags of an entry that holds untrusted values.
+    """Return the tags of an entry with untrusted values.
 
     >>> make_value_tags([UntrustedValue(4900, "outside", "reader/00000001_a")])
     ['trust-value:outside:4900']
@@ -281,7 +281,7 @@ def make_value_tags(values: Iterable[UntrustedValue]) -> list[str]:
 
 
 def parse_value_tags(tags: Iterable[str], source: str) -> Iterator[UntrustedValue]:
-    """Yield the untrusted values that the tags of an entry name.
+    """Yield the untrusted values named in the tags of an entry.
 
     >>> [*parse_value_tags(["trust-value:outside:4900", "news"], "ada/00000001_a")]
     [UntrustedValue(value='4900', label='outside', source='ada/00000001_a')]
@@ -294,5 +294,5 @@ def parse_value_tags(tags: Iterable[str], source: str) -> Iterator[UntrustedValu
 
 
 def strip_value_tags(tags: Iterable[str]) -> list[str]:
-    """Return tags without those for untrusted values: only the engine's count."""
+    """Return tags without the tags for untrusted values: only the engine's count."""
     return [tag for tag in tags if not tag.strip().lower().startswith(VALUE_TAG)]

@@ -84,7 +84,7 @@ def _short_name(name: str) -> str:
 
 
 def make_label_effect(file: str, label: str, tick: int, agent: str, sources: Iterable[SourcedLabel]) -> FileEffect:
-    """Return the effect that writes a sidecar label: file, label, author, tick and sources.
+    """Return the effect of writing a sidecar label: file, label, author, tick and sources.
 
     A `file` ending with `/` stands for everything below the folder.
     """

@@ -61,7 +61,7 @@ class CallTaintTracker:
     def intercept(self, effect: LiveEffect) -> Interception:
         """Write the facts `trust`, `trust_source` and `args_trust`, and label the result of a call.
 
-        `args_trust` is a function that returns the labels of a call's arguments.
+        `args_trust` is a function from the arguments of a call to the labels.
         """
         order, state = self._authors.order, self._label_state
         match effect:
@@ -85,7 +85,7 @@ class CallTaintTracker:
         self._recorded_count = len(self._results)
 
     def _label_call(self, effect: StartTool) -> Generator[Effect, Any, Outcome]:
-        """Label the files that a call may write before it starts, and then its result, for the record."""
+        """Label the possible files of a call before the call, and then the result, for the record."""
         self._record_results()
         files = CallFiles(effect, effect.tool, self._authors) if effect.tool else None
         call_label = self._inspect_call(effect, files) if files and isinstance(effect.call.args, dict) else {}
@@ -97,7 +97,7 @@ class CallTaintTracker:
         return replace(outcome, answer=replace(outcome.answer, trust=call_label)) if call_label else outcome
 
     def _inspect_call(self, effect: StartTool, files: CallFiles) -> dict[str, Any]:
-        """Return the label of a call's result, and label files that the call may write directly."""
+        """Return the label of a call's result, and label the directly writable files."""
         order, call_label = self._authors.order, dict[str, Any]()
         if untrusted := [label for label in files.result_labels() if order.is_untrusted(label.label)]:
             lowest = order.lowest(label.label for label in untrusted)
@@ -124,7 +124,7 @@ def _to_record(label: SourcedLabel) -> dict[str, str]:
 
 
 class CallFiles:
-    """The files that a call may read and write, with their trust labels before the call."""
+    """The files readable and writable by a call, with the trust labels before the call."""
 
     def __init__(self, effect: StartTool, tool: Tool, authors: OrgTrustLabeler) -> None:
         self._call, self._tool, self._context, self._authors = effect.call, tool, effect.context, authors

@@ -183,7 +183,7 @@ class PromptTaintTracker:
     def _traced_values(self, prompt_input: PromptInput, entries: Sequence[OutboxEntry]) -> Sequence[UntrustedValue]:
         """Return the values of less trusted texts in what the turn is shown, each once.
 
-        A value that also stands in a trusted text of the turn is left out.
+        A value also present in a trusted text of the turn is left out.
         """
         values = [*self._clean_filter.values] if self._clean_filter else []
         for value in (value for entry in entries for value in parse_value_tags(entry.tags, entry.identity)):
@@ -206,7 +206,7 @@ class PromptTaintTracker:
         return [value for position, value in enumerate(values) if position not in trusted_positions]
 
     def _trusted_texts(self, prompt_input: PromptInput, entries: Sequence[OutboxEntry]) -> Iterator[Any]:
-        """Yield the texts that the agent has of its own: the instructions, trusted entries, memories and files."""
+        """Yield the agent's trusted texts: the instructions, entries, memories and files."""
         is_untrusted, clean_filter = self.order.is_untrusted, self._clean_filter
         if not is_untrusted(self._sidecar_labels.get_label(paths.resume_file(self._agent.name)).label):
             yield self._agent.instructions

@@ -46,7 +46,7 @@ def trace_trust(write_log: WriteLog, path: str) -> list[TrustStep]:
 
 
 def _find_origin_turn(write_log: WriteLog, source: str, later: TurnRecord | None) -> TurnRecord | None:
-    """Return the turn that wrote a source or received it as a result."""
+    """Return the turn that wrote a source or received the source as a result."""
     position = (later.tick, later.rank) if later else None
     if source.endswith(EARLIER_RESULT_SUFFIX):
         return write_log.find_turn(later.started.state["tick"], later.agent) if later and later.started else None

@@ -37,7 +37,7 @@ def to_record(order: TrustOrder, labels: Iterable[SourcedLabel], base_label: str
 
 
 class LabelWithSources(NamedTuple):
-    """The trust label of a file, and the texts that it comes from."""
+    """The trust label of a file, and the sources of the label."""
 
     label: str
     sources: Sequence[SourcedLabel]
@@ -58,7 +58,7 @@ class TurnLabelState:
 
     @property
     def low_values(self) -> list[UntrustedValue]:
-        """The values that the turn was shown with a label below the turn's, the least trusted first."""
+        """The shown values with a label below the turn's, the least trusted first."""
         return find_untrusted_values(self._record, self.label)
 
     def lower_label(self, label: str, source: str) -> None:
@@ -89,7 +89,7 @@ class TurnLabelState:
         return {**result, "trust": label} if self.order.is_untrusted(label) else result
 
     def _find_values(self, content: Any) -> list[UntrustedValue]:
-        """Return the values with a lower label than the turn that stand in JSON content."""
+        """Return the values in JSON content with a lower label than the turn."""
         if not (low_values := self.low_values):
             return []
         positions = ValueFinder([value.value for value in low_values]).find(content)
