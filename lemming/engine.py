@@ -28,10 +28,10 @@ from lemming.kernel.org.schedule import is_due, sort_by_fire_point
 from lemming.kernel.plugins.capability_loader import get_capability
 from lemming.kernel.plugins.plugin_registry import collect_items
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
-from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_counter, load_tick, persist_tick
+from lemming.kernel.tick.tick_hooks import previous_reading
 from lemming.operations.burst import BurstController, IntervalTimer, count_remaining_ticks
 from lemming.operations.next_tick import explain_skipped_ticks, find_next_tick
 from lemming.operations.one_tick import run_one_tick

@@ -20,7 +20,7 @@ _NAMES = {
     "lemming.kernel.org.model_entries": "ModelEntry",
     "lemming.kernel.plugins.capability_loader": "find_fact",
     "lemming.libraries.capability_registration": "register_capability",
-    "lemming.kernel.tick.clock_reading": "find_first_reading",
+    "lemming.kernel.tick.tick_hooks": "find_first_reading",
     "lemming.kernel.tick.tick_counter": "load_tick",
     "lemming.kernel.obligations.grants": "list_grants",
     "lemming.kernel.tick.validation.checks": "AgentSubject CheckSubject Inventory TurnSubject",
@@ -63,7 +63,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from lemming.kernel.org.model_entries import ModelEntry as ModelEntry
     from lemming.kernel.plugins.capability_loader import find_fact as find_fact
     from lemming.libraries.capability_registration import register_capability as register_capability
-    from lemming.kernel.tick.clock_reading import find_first_reading as find_first_reading
+    from lemming.kernel.tick.tick_hooks import find_first_reading as find_first_reading
     from lemming.kernel.tick.tick_counter import load_tick as load_tick
     from lemming.kernel.tick.validation.checks import (
         AgentSubject as AgentSubject, CheckSubject as CheckSubject, Inventory as Inventory, TurnSubject as TurnSubject,

@@ -11,9 +11,14 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
-from lemming.kernel.tick.clock_reading import KnownSchedules, load_known_schedules
 from lemming.kernel.tick.error_boundary import isolate
-from lemming.kernel.tick.tick_hooks import CapabilityUse, find_current_reading, uses_clock
+from lemming.kernel.tick.tick_hooks import (
+    CapabilityUse,
+    KnownSchedules,
+    find_current_reading,
+    load_known_schedules,
+    uses_clock,
+)
 
 if TYPE_CHECKING:
     from lemming.kernel.tick.snapshot import Snapshot

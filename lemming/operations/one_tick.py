@@ -31,11 +31,11 @@ from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
-from lemming.kernel.tick.clock_reading import later_reading
 from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import encode_counter, load_tick, persist_tick
+from lemming.kernel.tick.tick_hooks import later_reading
 from lemming.libraries.journal_sealing import remove_old_segments, seal_old_journals
 from lemming.operations.clock_schedules import record_schedules
 from lemming.operations.gateways import Gateways

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import CorruptState, LemmingError, Problem
-from lemming.kernel.inboxes.visibility import find_misplaced
 from lemming.kernel.journal.journal_file import last_record, load_plan, read_journal
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.journal.ledger import AgentState, read_state
@@ -25,6 +24,7 @@ from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_u
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
 from lemming.operations.engine_progress import find_running_engine, is_tick_incomplete
+from lemming.operations.misplaced_files import find_all_misplaced
 from lemming.operations.next_tick import summarize_progress
 from lemming.queries.checks.check_registry import CheckRun
 from lemming.queries.checks.health_checks import find_health_issues, make_issue, seconds_since_tick
@@ -152,7 +152,7 @@ def load_org_status(
         progress=summarize_progress(read_journal(base, tick)) if status.is_interrupted else {},
         agent_statuses=agent_statuses,
         waiting=list_person_inbox(base),
-        misplaced=list(find_misplaced(Path(base), [*survey.agents, *survey.broken], tick)),
+        misplaced=list(find_all_misplaced(Path(base), [*survey.agents, *survey.broken], tick)),
         capability_status=_load_capability_status(base, config, survey),
     )
 

@@ -22,11 +22,11 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.plugins.capability_loader import can_be_unimported
-from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.error_boundary import isolate, to_skip_reason
 from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.tick.tick_hooks import previous_reading
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_values import TurnInputs

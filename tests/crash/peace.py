@@ -24,8 +24,8 @@ from lemming.engine import load_tick, persist_tick, recorded_report, run_once
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.journal.journal_file import Durability, is_committed, journal_ticks
 from lemming.kernel.org.config import OrgSettings
-from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.tick_counter import load_counter
+from lemming.kernel.tick.tick_hooks import previous_reading
 from lemming.testing import FrozenClock, tree
 
 

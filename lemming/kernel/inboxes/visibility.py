@@ -12,15 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
-from lemming.kernel.base.errors import Problem
-from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import StatusPair
 from lemming.kernel.files.stat_cache import PathState
 from lemming.kernel.inboxes.entry_index import EntryIndex, EntryNames, EntryResult, tick_order_key
 from lemming.kernel.messages import EntryName, OutboxEntry, make_entry_name, may_be_from_turn
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import Organisation
 
 OWN_ENTRIES_SHOWN = 3
 EMPTY: Mapping[str, Any] = {}
@@ -191,12 +188,13 @@ class MailView:
             states.append(state)
         return states
 
-    def find_misplaced(self) -> Iterator[Problem]:
-        """Yield warnings about misplaced files in the listed outboxes."""
+    def iter_misplaced(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield each listed outbox's author with the files that are no entries of this tick or an earlier one."""
         for author in self._past:
-            future_files = (name.file_name for name in self._to_come.get(author, ()))
-            if files := [*self._index.stray_files(author), *future_files]:
-                yield from _misplaced_files(author, files, self.tick)
+            yield (
+                author,
+                [*self._index.stray_files(author), *(name.file_name for name in self._to_come.get(author, ()))],
+            )
 
     def key(self, name: EntryName) -> tuple[int, int, int, str]:
         """Return the sort key of an entry in the order of all entries."""
@@ -218,58 +216,3 @@ class MailView:
         else:  # as always where turns are taken one after another
             self._today.append(name)
         insort(self._today_of.setdefault(name.author, []), name)
-
-
-MAX_NAMED = 3
-
-
-def find_misplaced(base: OrgPath, authors: Iterable[str], tick: int) -> Iterator[Problem]:
-    """Yield a warning for each outbox with misplaced files. `tick` is the current or the next tick.
-
-    Outboxes are listed, and no file is opened.
-    """
-    for author in filter(paths.AGENT_NAME.match, authors):
-        try:
-            files = fs.list_names(f"{base}/{paths.outbox_folder(author)}")
-        except OSError:  # not a folder, or an unreadable one
-            continue
-        yield from _misplaced_files(author, files, tick)
-
-
-def _misplaced_files(author: str, files: Sequence[str], tick: int) -> Iterator[Problem]:
-    """Yield warnings about the files of an outbox."""
-    yield from _stray_problems(author, [file for file in files if not paths.ENTRY_FILE.match(file)])
-    yield from future_tick_problems(author, files, tick)
-
-
-def future_tick_problems(author: str, files: Iterable[str], tick: int) -> Iterator[Problem]:
-    """Yield a warning if any file of an outbox is an entry of a tick after `tick`."""
-    prefix = f"{tick + 1:08d}"
-    candidates = (file for file in files if file >= prefix or file[8:9] != "_")  # most ticks have eight digits
-    entries = ((int(match[1]), file) for file in candidates if (match := paths.ENTRY_FILE.match(file)))
-    yield from _future_problems(author, sorted(entry for entry in entries if entry[0] > tick))
-
-
-def _stray_problems(author: str, strays: list[str]) -> Iterator[Problem]:
-    if strays:
-        message = f"{_names(strays)}: file names of entries must be TICK_ID.json; ignored"
-        yield _warning(author, message, "rename them like 00000042_3fa9c1d2e0b7.json")
-
-
-def _future_problems(author: str, later: Sequence[tuple[int, str]]) -> Iterator[Problem]:
-    if later:
-        first, file = later[0]
-        hint = f'rename it (and set its "tick") to bring it forward: agents/{author}/outbox/TICK_ID.json'
-        suffix = f" (and {len(later) - 1} more such)" if len(later) > 1 else ""
-        message = f"{file} is of tick {first}: no agent sees it before that tick{suffix}"
-        yield _warning(author, message, hint)
-
-
-def _names(files: list[str]) -> str:
-    suffix = f" and {len(files) - MAX_NAMED} more" if len(files) > MAX_NAMED else ""
-    return ", ".join(name[:80] for name in files[:MAX_NAMED]) + suffix
-
-
-def _warning(author: str, message: str, hint: str) -> Problem:
-    folder = paths.outbox_folder(author)
-    return Problem(message, file=folder, hint=hint, severity="warning", code="LMG-305")

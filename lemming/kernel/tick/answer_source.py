@@ -62,9 +62,8 @@ from lemming.kernel.turn.turn_effects import AskPerson
 from lemming.kernel.turn.turn_values import Answer, CheckFinding, CheckFunctions, TurnInputs
 
 if TYPE_CHECKING:
-    from lemming.kernel.tick.check_calls import CheckCalls
     from lemming.kernel.tick.live_chain import LiveChain
-    from lemming.kernel.tick.turn_calls import LiveCalls
+    from lemming.kernel.tick.turn_calls import CheckCalls, LiveCalls
     from lemming.kernel.tick.urgent_entries import UrgentEntries
     from lemming.kernel.turn.live_phase import LivePhase, TickScope
     from lemming.kernel.turn.turn_hooks import Capability
@@ -246,7 +245,7 @@ class JournaledAnswers:
 
     @cached_property
     def _checks(self) -> CheckCalls:
-        from lemming.kernel.tick.check_calls import CheckCalls  # imported only if needed
+        from lemming.kernel.tick.turn_calls import CheckCalls  # imported only if needed
 
         return CheckCalls(self._runtime, self._journal, self._inputs)
 

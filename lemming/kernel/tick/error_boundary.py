@@ -8,7 +8,8 @@ errors end the run, and the next run resumes the tick from its journal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import TracebackType
+from traceback import walk_tb
+from types import FrameType
 from typing import TypeVar
 
 from lemming.kernel.base.errors import DiskError, LemmingError, TurnBroke, error_name
@@ -59,7 +60,7 @@ def to_turn_error(error: Exception) -> TurnBroke:
     hint = "fix the capability, or remove its block; the other agents continue"
     if isinstance(error, HookError):  # the message has the place
         return TurnBroke(redact_untrusted(str(error)[:_MAX_CHARS]), hint=hint)
-    steps = [*_iter_traceback(error)]
+    steps = [*walk_tb(error.__traceback__)]
     text = redact_untrusted(describe_exception(error)[:_MAX_CHARS])
     if blamed := _blame_capability(steps):
         return TurnBroke(f"{text}, in the capability {blamed}", hint=hint)
@@ -69,41 +70,39 @@ def to_turn_error(error: Exception) -> TurnBroke:
     return TurnBroke(message, hint="fix the file that the turn read, or move it away; the other agents continue")
 
 
-def _iter_traceback(error: Exception) -> Iterator[TracebackType]:
-    frame = error.__traceback__
-    while frame:
-        yield frame
-        frame = frame.tb_next
+_Step = tuple[FrameType, int]
+"""A frame of a traceback, with the line."""
 
 
-def _blame_capability(frames: list[TracebackType]) -> str:
+def _blame_capability(steps: list[_Step]) -> str:
     """Return the external capability to blame for the error, with the line; empty for none.
 
     Frames of code called by the capability count, except frames of the engine.
     """
-    for frame in reversed(frames):
-        module = _frame_module(frame)
+    for step in reversed(steps):
+        module = _frame_module(step[0])
         if names := module_registrations("capability", module):
-            return f"{' or '.join(names)}, {_frame_location(frame)}"
+            return f"{' or '.join(names)}, {_frame_location(step)}"
         if module.partition(".")[0] == "lemming":
             break
     return ""
 
 
-def _frame_location(frame: TracebackType) -> str:
-    return f"{relative_module_file(_frame_module(frame), frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}"
+def _frame_location(step: _Step) -> str:
+    frame, line = step
+    return f"{relative_module_file(_frame_module(frame), frame.f_code.co_filename)}:{line}"
 
 
-def _frame_module(frame: TracebackType) -> str:
-    return str(frame.tb_frame.f_globals.get("__name__", ""))
+def _frame_module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
-def _entry_files_in_frames(frames: list[TracebackType]) -> Iterator[str]:
+def _entry_files_in_frames(steps: list[_Step]) -> Iterator[str]:
     """Yield the files of entries in local variables of the innermost frame that has entries."""
     from lemming.kernel.messages import EntryName, OutboxEntry
 
-    for frame in reversed(frames):
-        files = [entry.file for entry in frame.tb_frame.f_locals.values() if isinstance(entry, OutboxEntry | EntryName)]
+    for frame, _ in reversed(steps):
+        files = [entry.file for entry in frame.f_locals.values() if isinstance(entry, OutboxEntry | EntryName)]
         if files:
             yield from files
             return

@@ -1,16 +1,17 @@
-"""Restore recorded answers: model replies, tool results and check findings."""
+"""Restore recorded answers: model replies, tool results and check findings. Abandon a turn by its records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
-from lemming.kernel.base.errors import LemmingError, error_name, restore_error
+from lemming.kernel.base.errors import LemmingError, TurnBroke, error_name, restore_error
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import (
     GateAsked,
     ModelFailed,
@@ -20,11 +21,24 @@ from lemming.kernel.journal.journal_records import (
     ToolStarted,
 )
 from lemming.kernel.journal.record_parts import FailedAttempt
-from lemming.kernel.journal.turn_report import GateVerdict
+from lemming.kernel.journal.turn_report import GateVerdict, ToolUseJson, TurnReport
+from lemming.kernel.journal.write_offs import write_off_total
 from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.obligations.current_request import CurrentRequest
+from lemming.kernel.obligations.grants import drop_used_approvals
+from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.tools import ToolResult, interrupted_result
 from lemming.kernel.tools.tool_definition import INFERRED
-from lemming.kernel.turn.turn_values import Answer, TurnInputs
+from lemming.kernel.turn.effect_chain import EffectChain, Interceptor
+from lemming.kernel.turn.interceptor_chain import starting_capabilities
+from lemming.kernel.turn.loop_breaker import count_loop, failure_loop
+from lemming.kernel.turn.tool_results import INTERRUPTED, render_result, tool_use_json
+from lemming.kernel.turn.turn_effects import Allowed, CallTool, Seal, TakeResult
+from lemming.kernel.turn.turn_end import charge_usage, newest_results, spending_fields
+from lemming.kernel.turn.turn_hooks import Capability
+from lemming.kernel.turn.turn_state import TurnState
+from lemming.kernel.turn.turn_values import Answer, TurnInputs, TurnOutcome
+from lemming.kernel.turn.turn_view import TurnView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,8 +118,11 @@ def make_tool_record(
 def restore_result(record: ToolFinished) -> ToolResult:
     """Return the recorded result of a tool call, with the files to write."""
     effects = tuple(FileEffect.from_json(raw_effect) for raw_effect in record.effects)
-    # Journals of version 0.1.0 have no outcomes.
-    outcome = record.outcome or ("interrupted" if _is_interrupted_output(record.output) else INFERRED)
+    outcome = record.outcome
+    if not outcome:  # journals of version 0.1.0 have no outcomes: the output of an interrupted call shows it
+        prefix, _, suffix = interrupted_result("|").output.partition("|")
+        is_interrupted = record.output.startswith(prefix) and record.output.endswith(suffix)
+        outcome = "interrupted" if is_interrupted else INFERRED
     return ToolResult(
         record.success,
         record.output,
@@ -152,15 +169,110 @@ def files_written_early(records: list[Record]) -> list[str]:
     return sorted(written)
 
 
-def _is_interrupted_output(output: str) -> bool:
-    """Return True if an output is that of an interrupted call, as in journals of version 0.1.0."""
-    prefix, _, suffix = interrupted_result("|").output.partition("|")
-    return output.startswith(prefix) and output.endswith(suffix)
-
-
 def was_approved(record: ToolFinished, questions: int) -> bool:
     """Return True if persons had approved the last of so many questions about a call, by its record."""
     if record.approved >= questions:
         return True
     is_made = bool(record.kept) or record.outcome not in ("deferred", "pending", "refused", "skipped")
     return is_made and not record.approved
+
+
+# --- a turn that is abandoned: its writes are discarded, its costs and the record of its side effects remain ---
+
+
+def abandon_turn(
+    journal: Journal, inputs: TurnInputs, records: list[Record], *, reason: str, error: str, plugins: tuple[str, ...]
+) -> TurnOutcome:
+    """Return the outcome of an abandoned turn, from its recorded inputs and records.
+
+    A call without a recorded end is recorded as unknown, so `lemming repair` lists the call.
+    """
+    task, answers = inputs.task, [restore_answer(record) for record in records if isinstance(record, ModelReplied)]
+    finished, usage = [record for record in records if isinstance(record, ToolFinished)], spending_fields(answers)
+    # The answers on record were paid for, although nothing of the turn is written.
+    spent = charge_usage(inputs, answers, usage, "failed")
+    # Only the capabilities of the turn know its labels and limits, so the turn stays until all of them are back.
+    capabilities = starting_capabilities(inputs, plugins, [REQUEST_RULES] if task else [])
+    if isinstance(task, CurrentRequest):  # the turn counts as a failure of its request
+        replies = [record for record in records if isinstance(record, ModelReplied)]
+        cost, counts = task.sum_costs(replies, write_off_total(records)), error == TurnBroke.__name__
+        if counts or (cost and task.counts_open_budgets):
+            spent.requests = task.state_after_failure(spent.requests, cost, counts=counts, calls=len(replies))
+    state = drop_used_approvals(spent, records)
+    results, tools, remarks = _describe_side_effects(journal, inputs, records)
+    results = _label_results(capabilities, inputs, finished, results)
+    state.results = newest_results((*state.results, *results))
+    state.passed_on += sum(record.passed_on for record in finished)
+    state.lost = state.lost.add(write_off := write_off_total(records))
+    stopped = ""
+    if error == TurnBroke.__name__ and answers and inputs.loops:
+        state.loops, stopped = count_loop(inputs, failure_loop(error))
+    report = TurnReport(
+        agent=inputs.agent.name,
+        status="failed",
+        reason=reason,
+        error=error,
+        tools=tools,
+        written_ahead=files_written_early(records),
+        remarks=remarks,
+        lost=write_off.as_json(),
+        stopped=stopped,
+        turn=inputs.turn,
+        # Records of first turns never had it; a further turn needs it when the tick is attempted again.
+        request=task.request if task and inputs.turn else "",
+        **usage,
+    )
+    return TurnOutcome(report, state, lambda: state)
+
+
+@dataclass
+class _PastTurn:
+    """The part of a turn's state that labels need."""
+
+    inputs: TurnInputs
+    trust_label: str = ""
+    report_fields: dict[str, Any] = field(default_factory=dict)
+
+    def report(self, key: str, value: Any) -> None:
+        """Note a field of the report."""
+        self.report_fields[key] = value
+
+
+def _label_results(
+    capabilities: Iterable[Capability],
+    inputs: TurnInputs,
+    finished: Iterable[ToolFinished],
+    results: list[dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """Return the results for the next turn as the capabilities seal them, which have seen all results of the turn."""
+    state, links = cast(TurnState, _PastTurn(inputs)), list[Interceptor]()
+    for item in capabilities:
+        if Seal in item.handles:
+            links.append(item.interceptor(TurnView(item.name, state, inputs.given.get(item.name, {}))))
+    if not (links and results):
+        return results
+    chain = EffectChain(links, lambda _: True, lambda _: None)
+    for record in finished:
+        chain.dispatch(TakeResult(call=CallTool(tool=record.tool, args={}), result=restore_result(record)))
+    outcome = chain.dispatch(Seal(files={}, results=results))
+    return [*outcome.effect.results] if isinstance(outcome, Allowed) and isinstance(outcome.effect, Seal) else []
+
+
+def _describe_side_effects(
+    journal: Journal, inputs: TurnInputs, records: list[Record]
+) -> tuple[list[dict[str, Any]], list[ToolUseJson], list[str]]:
+    """Return the results and remarks on calls with side effects, for the agent and for a person."""
+    name = inputs.agent.name
+    results, tool_usage, remarks = [], [], []
+    for call, result in calls_with_side_effects(records):
+        if result is None:
+            result = INTERRUPTED
+            # On record before it is told: from here on the call counts as made, and no attempt runs it again.
+            journal.append(make_tool_record(name, call.index, ToolCall(call.tool, call.args), result, 0))
+        rendered = render_result(call.tool, call.args, result)
+        if result.outcome == "interrupted":
+            remarks.append(f"{call.tool}: {result.output}")
+            rendered["unknown"] = f"{inputs.tick}/{name}/{call.index}"
+        results.append(rendered)
+        tool_usage.append(tool_use_json(call.tool, result))
+    return results, tool_usage, remarks

@@ -49,7 +49,7 @@ from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.tick.answer_source import JournaledAnswers
 from lemming.kernel.tick.error_boundary import isolate, to_turn_error
 from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.recorded_answers import restore_result
+from lemming.kernel.tick.recorded_answers import abandon_turn, restore_result
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.state_merge import join_outcome
@@ -233,8 +233,6 @@ class Tick:
 
     def abandon_turn(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
         """Return the outcome of a turn abandoned for this reason."""
-        from lemming.kernel.tick.abandoned_turns import abandon_turn  # imported only if needed
-
         inputs = from_record(started, self.plan.tick)
         return abandon_turn(self.journal, inputs, records, reason=reason, error=error, plugins=self._plugins)
 

@@ -37,10 +37,10 @@ from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins, load_plugins
 from lemming.kernel.providers import Reply, Request, provider_names
-from lemming.kernel.tick.clock_reading import previous_reading
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.model_backends import Backends
 from lemming.kernel.tick.threads import TurnLock
+from lemming.kernel.tick.tick_hooks import previous_reading
 from lemming.kernel.tools import get_server_sources, refresh_tools
 
 if TYPE_CHECKING:

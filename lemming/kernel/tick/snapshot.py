@@ -17,12 +17,13 @@ from lemming.kernel.files.json_documents import retry_while_saving
 from lemming.kernel.journal.turn_report import TurnReason, TurnReport
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.clock_reading import later_reading, next_reading
 from lemming.kernel.tick.firing_plan import PauseCheck, TickPlan, make_plan
 from lemming.kernel.tick.tick_hooks import (
     CapabilityUse,
     find_skipped_agents,
     get_capability_uses,
+    later_reading,
+    next_reading,
     uses_clock,
 )
 from lemming.kernel.tick.validation.agent_validation import require_valid_survey

@@ -1,20 +1,29 @@
-"""Capabilities in a tick: clock schedules, from which due turns, upcoming events and catch-up follow.
+"""Capabilities in a tick: clock schedules, and the readings of the wall clock by which their agents are due.
 
-An unused capability is not loaded.
+An unused capability is not loaded. Readings are recorded only if the organisation uses clock schedules: this tick's in
+the journal (`at`, `since`), the last tick's in `tick.json` (`read_at`), because a tick without turns has no journal.
+
+`.lemming/schedules.json` has the reading at which each schedule was first seen: a new or changed schedule does not catch
+up on earlier due times. Without the file, the current schedules count as known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.agents import Survey
+from lemming.kernel.base import paths
+from lemming.kernel.base.clock import is_timestamp, parse_timestamp
 from lemming.kernel.base.errors import ConfigError, LemmingError
+from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.journal.journal_file import load_plan
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import (
     get_capability,
     sort_capabilities,
@@ -22,6 +31,8 @@ from lemming.kernel.plugins.capability_loader import (
 from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
+from lemming.kernel.tick.firing_plan import TickPlan
+from lemming.kernel.tick.tick_counter import load_counter
 
 if TYPE_CHECKING:  # most ticks ask no capability, and start sooner without the descriptions
     from lemming.kernel.turn.descriptions import ClockSchedule, OrgQuery, TickView
@@ -76,18 +87,14 @@ def get_capability_uses(org: Organisation, survey: Survey, config: Config) -> li
             own_names = {*agent.capabilities, *config.org.capabilities}
             for capability_name in find_used_capabilities(agent, config) & (provided("in_ticks").keys() | own_names):
                 users.setdefault(capability_name, []).append(name)
-        cache.uses = [*_make_uses(users, config)] if users else []
+        capabilities = dict[str, Any]()
+        for name in users:
+            with suppress(ConfigError):  # a missing one is reported where it is needed
+                capabilities[name] = get_capability(name, config.org.plugins)
+        names = sort_capabilities(capabilities, config.org.plugins) if users else ()
+        cache.uses = [CapabilityUse(capabilities[name], dict.fromkeys(users[name]).keys()) for name in names]
         cache.cached_for = survey, config
     return cache.uses
-
-
-def _make_uses(users: Mapping[str, list[str]], config: Config) -> Iterator[CapabilityUse]:
-    capabilities = dict[str, Any]()
-    for name in users:
-        with suppress(ConfigError):  # a missing one is reported where it is needed
-            capabilities[name] = get_capability(name, config.org.plugins)
-    for name in sort_capabilities(capabilities, config.org.plugins):
-        yield CapabilityUse(capabilities[name], dict.fromkeys(users[name]).keys())
 
 
 def uses_clock(uses: Iterable[CapabilityUse]) -> bool:
@@ -123,8 +130,83 @@ def _find_agents_not_due(use: CapabilityUse, view: TickView) -> dict[str, str]:
 
 def find_current_reading(schedule: ClockSchedule, view: TickView) -> str:
     """Return the reading after which the times of a schedule count."""
-    from lemming.kernel.tick.clock_reading import find_first_reading  # imported only if needed
-
     if not schedule.text:
         return view.since
     return find_first_reading(view.org, schedule.name, schedule.text, view.since, view.at)
+
+
+# --- readings of the clock ---
+
+
+BELIEVED_AHEAD = timedelta(days=1)
+"""A clock set back by less is waited for, so nothing is due twice. By more, it was wrong before."""
+
+
+def previous_reading(base: OrgPath, tick: int, ticks: list[int]) -> str:
+    """Return the reading up to which earlier ticks handled due schedules; empty before the first reading.
+
+    `ticks` are the ticks with a journal. `tick.json` may be older: after power loss, and if `run_tick` does
+    not write the counter.
+    """
+    counted, read_at = load_counter(base)
+    previous_tick = next((at for at in reversed(ticks) if at < tick), -1)
+    if previous_tick < counted:  # quiet ticks ran since, and have no journal
+        return read_at
+    started = load_plan(base, previous_tick)
+    plan = TickPlan.from_record(started) if started else None
+    return next_reading(plan) if plan and plan.at else read_at
+
+
+def next_reading(plan: TickPlan) -> str:
+    """Return the reading that a tick leaves for the next tick.
+
+    A tick that left out agents due by the clock leaves the reading from its own start.
+    """
+    return plan.since if plan.left_out and plan.since else later_reading(plan.at, plan.since)
+
+
+def later_reading(at: str, since: str) -> str:
+    """Return the reading a tick leaves for the next tick: its own, or a slightly later previous reading.
+
+    >>> later_reading("2026-11-23T08:00:00.000Z", "2026-11-23T09:00:00.000Z")
+    '2026-11-23T09:00:00.000Z'
+    >>> later_reading("2026-11-23T08:00:00.000Z", "2030-01-01T00:00:00.000Z")
+    '2026-11-23T08:00:00.000Z'
+    """
+    return since if at and since > at and parse_timestamp(since) - parse_timestamp(at) <= BELIEVED_AHEAD else at
+
+
+_LIMIT_BYTES = 16 << 20
+
+KnownSchedules = Mapping[str, tuple[str, str]]
+"""By agent: the schedule as text, and its first reading; empty if it has always existed."""
+
+
+def find_first_reading(org: Organisation, name: str, schedule: str, since: str, at: str) -> str:
+    """Return the reading after which due times of a schedule count, in a tick with the given readings.
+
+    For a schedule that is new in this tick, the result is `at`, so no due time counts.
+    """
+    known_schedules = load_known_schedules(org)
+    if known_schedules is None or not since:
+        return since
+    known_schedule, first = known_schedules.get(name, ("", ""))
+    return max(since, first) if known_schedule == schedule else at
+
+
+def load_known_schedules(org: Organisation) -> KnownSchedules | None:
+    """Return the recorded schedules, or None without a readable file."""
+    try:
+        return org.files.get_value(paths.SCHEDULES_FILE, _parse_schedules, limit_bytes=_LIMIT_BYTES)
+    except FileNotFoundError:
+        return None
+
+
+def _parse_schedules(raw: bytes) -> KnownSchedules | None:
+    try:
+        raw_schedules: Any = parse(raw, limit_bytes=_LIMIT_BYTES)
+        schedules = {name: (fields["schedule"], fields["since"]) for name, fields in raw_schedules.items()}
+    except (JsonProblem, ValueError, TypeError, LookupError, AttributeError):
+        return None
+    is_valid = all(isinstance(text, str) and (not at or is_timestamp(at)) for text, at in schedules.values())
+    return schedules if is_valid else None

@@ -1,4 +1,4 @@
-"""Live calls of a turn: check each call, announce calls with side effects, and run them."""
+"""Live calls of a turn: check each call, announce calls with side effects, and run them. Checks are recorded too."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.clock import elapsed_ms
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.redaction.secrets import redact_json, redact_values
 from lemming.kernel.files.effects import FileEffect, apply_effect, order_effects
 from lemming.kernel.journal.journal_file import Journal
-from lemming.kernel.journal.journal_records import ToolFinished, ToolStarted
+from lemming.kernel.journal.journal_records import GateAsked, ToolFinished, ToolStarted
 from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.live_chain import LiveChain, to_result
 from lemming.kernel.tick.parallel_calls import CallOutcome, DecidedCall, ParallelCalls, can_run_in_parallel
-from lemming.kernel.tick.recorded_answers import CallView, make_tool_record
+from lemming.kernel.tick.recorded_answers import CallView, make_tool_record, restore_finding
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_commits import Commits
@@ -30,17 +31,12 @@ from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.live_phase import CheckResult, LivePhase, RunTool, StartTool
 from lemming.kernel.turn.tool_results import INTERRUPTED
 from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Outcome, Rejected
-from lemming.kernel.turn.turn_values import CheckFinding
+from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctionError, TurnInputs
 
 
 def _add_verdicts(result: ToolResult, verdicts: Sequence[GateVerdict]) -> ToolResult:
     """Return the result of a call with the verdicts from before the call."""
     return replace(result, verdicts=(*verdicts, *result.verdicts)) if verdicts else result
-
-
-def _is_final_refusal(result: ToolResult) -> bool:
-    """Return True if a blocked call can end the turn, or counts as an approval."""
-    return result.outcome == "pending" or result.on_error == "stop"
 
 
 class LiveCalls:
@@ -89,8 +85,12 @@ class LiveCalls:
         for index, call in enumerate(parallel_calls, first):
             decided = self._decide(call, view(index))
             self._parallel_calls.add(index, call, decided)
-            if _is_final_refusal(decided) if isinstance(decided, ToolResult) else decided.grants:
-                break  # later calls are decided once it is recorded
+            if isinstance(decided, ToolResult):
+                is_last = decided.outcome == "pending" or decided.on_error == "stop"
+            else:
+                is_last = bool(decided.grants)
+            if is_last:
+                break  # it can end the turn, or counts as an approval: later calls are decided once it is recorded
         self._parallel_calls.start()
 
     def _find_tool(self, call: ToolCall) -> Tool | None:
@@ -319,3 +319,39 @@ class LiveCalls:
             deadline=self._deadline,
             answered=self._inputs.task.answered_calls if self._inputs.task else (),
         )
+
+
+class CheckCalls:
+    """The checks of a turn, by number as in the journal."""
+
+    def __init__(self, runtime: Runtime, journal: Journal, inputs: TurnInputs) -> None:
+        self._runtime, self._journal, self._name = runtime, journal, inputs.agent.name
+        records = journal.find_agent_records(self._name, inputs.turn)
+        self._records = {record.number: record for record in records if isinstance(record, GateAsked)}
+
+    def call_function(self, number: int, name: str, ask: Callable[[], CheckFinding | None]) -> CheckFinding | None:
+        """Return the finding of a check function, recorded or live. Raises the function's error."""
+        if number not in self._records:
+            self._records[number] = self._journal.append(self._call_live(number, name, ask))
+        return restore_finding(self._records[number])
+
+    def run_program(self, number: int, name: str, run: Callable[[], CheckFinding | None]) -> CheckFinding:
+        """Return the finding of a program, recorded or live. A run that was cut off by a kill is made again."""
+        if number not in self._records:
+            record = self._call_live(number, name, run, wrote=True)
+            if self._runtime.stop.is_set():  # a stop ends the program: its result says nothing
+                raise EngineStopped
+            self._records[number] = self._journal.append(record)
+        finding = restore_finding(self._records[number])
+        return finding or CheckFinding("it gave no result")
+
+    def _call_live(
+        self, number: int, name: str, ask: Callable[[], CheckFinding | None], **optional_fields: Any
+    ) -> GateAsked:
+        """Call a check and return the record of its finding or error."""
+        fields: dict[str, Any] = {"agent": self._name, "number": number, "function": name, **optional_fields}
+        try:
+            finding = self._runtime.call_function(self._name, number, name, ask)
+        except CheckFunctionError as error:
+            return GateAsked(**fields, error=redact_values(str(error)))
+        return GateAsked(**fields, found=redact_json(finding._asdict()) if finding else None)

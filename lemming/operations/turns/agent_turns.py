@@ -33,6 +33,7 @@ from lemming.kernel.tools import EngineTool, Tool
 from lemming.kernel.turn.turn_inputs import GatheredInputs, begin_turn, from_record
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 from lemming.kernel.turn.wake_check import FurtherTurn
+from lemming.operations.misplaced_files import find_misplaced
 from lemming.operations.turns.idle_agents import find_idle_cache
 from lemming.operations.turns.lanes import make_lane_lookup
 from lemming.operations.turns.parallel_turns import TurnProgress, TurnRow, reduce_collections, run_turns
@@ -49,7 +50,8 @@ def take_turns(tick: Tick) -> None:
     The result does not depend on the number of concurrent turns. Raises `DiskError`.
     """
     runtime, snapshot, commits = tick.runtime, tick.snapshot, tick.commits
-    for problem in snapshot.mail.find_misplaced():
+    misplaced = snapshot.mail.iter_misplaced()
+    for problem in (item for author, files in misplaced for item in find_misplaced(author, files, snapshot.tick)):
         runtime.report_problem(problem)
     order, agents, settings = snapshot.plan.order, snapshot.survey.agents, snapshot.config.org
     max_turns = sum(agents[name].turn.requests for name in order if name in agents)

@@ -12,7 +12,6 @@ from lemming.kernel.base.errors import ConfigError, CorruptState, LemmingError, 
 from lemming.kernel.base.jsontext import locate
 from lemming.kernel.base.problems import make_warning
 from lemming.kernel.files import fs
-from lemming.kernel.inboxes.visibility import future_tick_problems
 from lemming.kernel.memory import load_memories
 from lemming.kernel.messages import OutboxEntry, parse_file_names
 from lemming.kernel.org.organisation import OrgPath
@@ -22,6 +21,7 @@ from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.libraries.outbox_files import read_entry
 from lemming.libraries.store_values import validate_store
 from lemming.operations.lock_holder import parse_tick
+from lemming.operations.misplaced_files import future_tick_problems
 from lemming.operations.next_tick import explain_skipped_ticks
 from lemming.queries.case_format import SAME_ORG, Case, case_file, list_case_names
 from lemming.queries.case_validation import load_case
