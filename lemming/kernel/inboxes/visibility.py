@@ -189,12 +189,11 @@ class MailView:
         return states
 
     def iter_misplaced(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield each listed outbox's author with the files that are no entries of this tick or an earlier one."""
+        """Yield the authors of listed outboxes with files that no agent sees in this tick, and these files."""
         for author in self._past:
-            yield (
-                author,
-                [*self._index.stray_files(author), *(name.file_name for name in self._to_come.get(author, ()))],
-            )
+            future_files = (name.file_name for name in self._to_come.get(author, ()))
+            if files := [*self._index.stray_files(author), *future_files]:
+                yield author, files
 
     def key(self, name: EntryName) -> tuple[int, int, int, str]:
         """Return the sort key of an entry in the order of all entries."""
