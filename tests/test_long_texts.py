@@ -17,9 +17,9 @@ from lemming.capabilities.channels.email_parser import extract_mail_text, get_me
 from lemming.capabilities.judges.judge_prompts import parse_verdict
 from lemming.capabilities.plans.value_paths import fill_arguments, find_references
 from lemming.import_export.claude_importer import split_words
-from lemming.kernel.base.contract import extract_object
 from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.redaction.secrets import redact_content
+from lemming.kernel.base.reply_json import extract_object
 from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.turn.replies import to_reply_text
 from lemming.libraries.front_matter import InvalidFrontMatter

@@ -10,10 +10,9 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.journal_tools.recorded_tick import load_tick_record
-from lemming.kernel.base.call_shapes import CONTRACT_KEYS
 from lemming.kernel.base.contract import parse_reply
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
-from lemming.kernel.base.reply_json import find_objects
+from lemming.kernel.base.reply_json import CONTRACT_KEYS, find_objects
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.memory import load_memory
 from lemming.kernel.org.organisation import Organisation

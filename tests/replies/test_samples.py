@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from lemming.kernel.base.call_shapes import CONTRACT_KEYS
 from lemming.kernel.base.contract import parse_reply
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
-from lemming.kernel.base.reply_json import find_objects
+from lemming.kernel.base.reply_json import CONTRACT_KEYS, find_objects
 
 ROOT = Path(__file__).parents[2]
 # The guide is kept as it was given, and shows the contract in a notation of its own.

@@ -10,12 +10,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lemming.kernel.base.reply_json import parse_object
+from lemming.kernel.base.reply_json import CONTRACT_KEYS, parse_object
 
 MAX_TOOL_NAME_CHARS = 200
-# Keys of a dictionary are a set that has an order.
-CONTRACT_KEYS = dict.fromkeys(("outbox_entries", "tool_calls", "memory_updates", "notes")).keys()
-"""The four keys of a reply by the contract."""
 
 
 class RawCall(NamedTuple):

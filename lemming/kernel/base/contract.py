@@ -18,14 +18,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.call_shapes import CONTRACT_KEYS, MAX_TOOL_NAME_CHARS, CallShapes
+from lemming.kernel.base.call_shapes import MAX_TOOL_NAME_CHARS, CallShapes
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse, to_line
-from lemming.kernel.base.reply_json import MAX_REPLY_DEPTH
-from lemming.kernel.base.reply_object import REPLY_LIMIT_BYTES as REPLY_LIMIT_BYTES
-from lemming.kernel.base.reply_object import extract_object as extract_object
-from lemming.kernel.base.reply_object import has_contract as has_contract
+from lemming.kernel.base.reply_json import CONTRACT_KEYS, MAX_REPLY_DEPTH, extract_object
+from lemming.kernel.base.reply_json import REPLY_LIMIT_BYTES as REPLY_LIMIT_BYTES
 
 MAX_ENTRIES = 64
 MAX_TOOL_CALLS = 64
@@ -260,11 +258,11 @@ class _ReplyValidator:
         self.remarks.insert(0, remark)
         return tuple(items[:limit])
 
-    def _add_error(self, pointer: str, message: str) -> None:
-        self.problems.append(_Problem(pointer, message))
+    def _add_error(self, pointer: str, message: str, is_optional: bool = False) -> None:
+        self.problems.append(_Problem(pointer, message, is_optional))
 
     def _add_optional_error(self, pointer: str, message: str) -> None:
-        self.problems.append(_Problem(pointer, message, is_optional=True))
+        self._add_error(pointer, message, is_optional=True)
 
     def _has_room_for_problem(self) -> bool:
         """Return True if one more error would be quoted; a flood of errors must not delay the tick."""
@@ -277,18 +275,18 @@ class _ReplyValidator:
             return
         is_optional = known_keys is not ENTRY_KEYS
         if not isinstance(value, list):
-            self.problems.append(_Problem(pointer, "expected a list", is_optional))
+            self._add_error(pointer, "expected a list", is_optional)
             return
         for index, item in enumerate(value):
             if self.problems and not self._has_room_for_problem():
                 return
             item_pointer = f"{pointer}/{index}"
             if not isinstance(item, dict):
-                self.problems.append(_Problem(item_pointer, "expected an object", is_optional))
+                self._add_error(item_pointer, "expected an object", is_optional)
             elif item.keys() <= known_keys:
                 yield item_pointer, item
-            elif known_keys is CALL_KEYS and self.keep != "all" and (call := _convert_call(item)):
-                yield item_pointer, call
+            elif known_keys is CALL_KEYS and self.keep != "all" and len(calls := _SHAPES.parse_calls(item)) == 1:
+                yield item_pointer, {"tool": calls[0].name, "args": calls[0].args}
             elif self._check_item_keys(item_pointer, item, known_keys):
                 yield item_pointer, item
 
@@ -306,7 +304,7 @@ class _ReplyValidator:
                 is_payload_key = known_keys is ENTRY_KEYS and key in PAYLOAD_KEYS
                 hint = f'"{key}" belongs into the payload' if is_payload_key else _hint(key, known_keys)
                 message = f'unknown key "{key[:80]}", {hint}'
-                self.problems.append(_Problem(pointer, message, is_optional=not is_payload_key))
+                self._add_error(pointer, message, is_optional=not is_payload_key)
                 is_sound = is_sound and not is_payload_key and not is_needed
         return is_sound or (not is_needed and self.keep in ("all", "sound"))
 
@@ -347,19 +345,13 @@ class _ReplyValidator:
 
     def _parse_embedded(self, pointer: str, text: Any, *, is_optional: bool = False) -> Any:
         if not isinstance(text, str):
-            self.problems.append(_Problem(pointer, "expected JSON inside a text", is_optional))
+            self._add_error(pointer, "expected JSON inside a text", is_optional)
             return None
         try:
             return parse(text, max_depth=MAX_REPLY_DEPTH)
         except JsonProblem as error:
-            self.problems.append(_Problem(pointer, error.message, is_optional))
+            self._add_error(pointer, error.message, is_optional)
             return None
-
-
-def _convert_call(item: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a call with a shape from other APIs as a call of the contract, or None."""
-    calls = _SHAPES.parse_calls(item)
-    return {"tool": calls[0].name, "args": calls[0].args} if len(calls) == 1 else None
 
 
 def _hint(key: str, known_keys: KeysView[str]) -> str:

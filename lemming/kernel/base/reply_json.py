@@ -1,4 +1,4 @@
-"""Tolerant parsing of JSON in a model's reply: in prose, in fences, with small faults. Pure.
+"""Tolerant parsing of JSON in a model's reply: in prose, in fences, with small faults; and its one object. Pure.
 
 Strict JSON is tried first. On failure, a literal parser also accepts trailing commas, single quotes, Python's
 `True`, `False` and `None`, line ends inside a string, and missing closing brackets at the end. Nothing is
@@ -12,16 +12,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, KeysView
 from functools import partial
 from typing import Any, NamedTuple
 
+from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.jsontext import MAX_DEPTH, MAX_DIGITS, JsonProblem, parse
 
 # A reply goes into entries, the ledger and the journal, where it stands some levels deeper.
 MAX_REPLY_DEPTH = MAX_DEPTH - 16
+REPLY_LIMIT_BYTES = 1 << 20
+# Keys of a dictionary are a set that has an order.
+CONTRACT_KEYS = dict.fromkeys(("outbox_entries", "tool_calls", "memory_updates", "notes")).keys()
+"""The four keys of a reply by the contract."""
 
 _OBJECT = re.compile(r"\{(?=[ \t\r\n]*+[\"'}])")
+_FENCE = re.compile(r"```[a-zA-Z]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n]*+")
 # A string that never ends is one token up to the end: to look for its end from each quote is quadratic.
 _BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}]', re.DOTALL)
@@ -82,21 +88,11 @@ def drop_thinking(text: str) -> str:
     return reply
 
 
-def parse_object(text: str, *, is_cut_off: bool = False) -> dict[str, Any] | None:
+def parse_object(text: str) -> dict[str, Any] | None:
     """Return the object formed by the whole text, or None."""
     stripped = text.strip()
-    if not stripped.startswith("{"):
-        return None
-    try:
-        value = parse(stripped, max_depth=MAX_REPLY_DEPTH)
-    except JsonProblem:
-        try:
-            value, end = parse_literal(stripped, 0, is_cut_off=is_cut_off)
-        except JsonProblem:
-            return None
-        if end < len(stripped):
-            return None
-    return value if isinstance(value, dict) else None
+    found = next(find_objects(stripped), None) if stripped.startswith("{") else None
+    return found.value if found and (found.start, found.end) == (0, len(stripped)) else None
 
 
 def find_objects(text: str, *, is_cut_off: bool = False, is_strict: bool = False) -> Iterator[FoundObject]:
@@ -125,14 +121,66 @@ def find_objects(text: str, *, is_cut_off: bool = False, is_strict: bool = False
             position = end if end >= 0 else max(stuck.position, start + 1)
 
 
-def parse_literal(text: str, position: int, *, is_cut_off: bool = False) -> tuple[Any, int]:
-    """Return the literal at a position, and the end. Raise `JsonProblem` if there is none.
+def extract_object(
+    text: str, remarks: list[str], keys: KeysView[str] = CONTRACT_KEYS, *, is_strict: bool = False
+) -> dict[str, Any]:
+    """Return the one JSON object of a reply: bare, or with a known key in a fence or prose."""
+    stripped = text.strip() if is_strict else drop_thinking(text)
+    if not stripped:
+        raise ContractError("the reply is empty")
+    require_size(stripped)
+    try:
+        value = parse(stripped, max_depth=MAX_REPLY_DEPTH)
+        if not isinstance(value, dict):
+            raise ContractError("the reply must be a JSON object")
+        return value
+    except JsonProblem as error:
+        objects = _find_matching_objects(stripped, keys, is_strict)
+        if objects and (objects[0].start, objects[0].end) == (0, len(stripped)):
+            remarks.append("the JSON was not strict")
+            return objects[0].value
+        # a fence first: it holds what was meant, and the prose around it may quote other objects
+        fenced_blocks = _FENCE.findall(stripped)
+        candidates = [
+            item for block in fenced_blocks for item in _find_matching_objects(block, keys, is_strict)
+        ] or objects
+        if len(candidates) == 1:
+            remarks.append("the JSON stood in a code fence" if fenced_blocks else "the JSON stood in prose")
+            return candidates[0].value
+        if len(candidates) > 1:
+            raise ContractError(f"the reply holds {len(candidates)} JSON objects; send exactly one") from error
+        position = f" at line {error.line}, column {error.column}" if error.line else ""
+        raise ContractError(f"the reply is not one JSON object: {error.message}{position}") from error
+
+
+def require_size(text: str) -> None:
+    """Raise `ContractError` for an oversized reply."""
+    may_be_too_large = 4 * len(text) > REPLY_LIMIT_BYTES  # no character takes more than four bytes
+    if may_be_too_large and len(text.encode("utf-8", "replace")) > REPLY_LIMIT_BYTES:
+        raise ContractError(f"the reply is larger than {REPLY_LIMIT_BYTES} bytes")
+
+
+def has_contract(text: str) -> bool:
+    """Return True if a text holds one object with keys of the contract, even an invalid one."""
+    try:
+        return not extract_object(text, []).keys().isdisjoint(CONTRACT_KEYS)
+    except ContractError:
+        return False
+
+
+def _find_matching_objects(text: str, keys: KeysView[str], is_strict: bool) -> list[FoundObject]:
+    """Return the outermost JSON objects in a text with at least one of the keys."""
+    return [candidate for candidate in find_objects(text, is_strict=is_strict) if not keys.isdisjoint(candidate.value)]
+
+
+def parse_literal(text: str, position: int) -> tuple[Any, int]:
+    """Return the complete literal at a position, and the end. Raise `JsonProblem` if there is none.
 
     >>> parse_literal("{'a': True, 'b': [1, 2,],}", 0)
     ({'a': True, 'b': [1, 2]}, 26)
     """
     try:
-        value, end = _LiteralParser(text, is_cut_off).parse_value(position, 0)
+        value, end = _LiteralParser(text, is_cut_off=True).parse_value(position, 0)
     except _Stuck as stuck:
         raise JsonProblem(f"no literal at character {stuck.position}") from stuck
     return _require_strict(value), end

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply, has_contract, parse_reply
+from lemming.kernel.base.contract import Keep, NewEntry, ToolCall, TurnReply, parse_reply
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.reply_json import has_contract
 from lemming.kernel.obligations.current_request import NOT_ANSWERED
 from lemming.kernel.providers import require_usable_finish
 from lemming.kernel.turn.effect_chain import EffectChain

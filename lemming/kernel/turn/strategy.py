@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base.aliases import accept_old_names, old_names_of
-from lemming.kernel.base.contract import MemoryUpdate, ToolCall, TurnReply, extract_object
+from lemming.kernel.base.contract import MemoryUpdate, ToolCall, TurnReply
 from lemming.kernel.base.errors import ContractError, Outcome, OutOfCredits
+from lemming.kernel.base.reply_json import extract_object
 from lemming.kernel.providers import Message
 from lemming.kernel.tools.toolset import turn_tool_names
 from lemming.kernel.turn.dialogue import HIDDEN_RESULT, render_results

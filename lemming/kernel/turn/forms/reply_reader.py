@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from lemming.kernel.base.call_shapes import CONTRACT_KEYS
 from lemming.kernel.base.contract import ToolCall, TurnReply
 from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact, to_line
-from lemming.kernel.base.reply_json import drop_thinking
-from lemming.kernel.base.reply_object import extract_object, require_size
+from lemming.kernel.base.reply_json import CONTRACT_KEYS, drop_thinking, extract_object, require_size
 from lemming.kernel.inboxes.answer_payload import nest_answer
 from lemming.kernel.turn.forms.form_choice import SILENCE
 from lemming.kernel.turn.forms.reply_form import ANSWER, DONE, REMEMBER, SEND, TO_ALL, ReplyForm

@@ -191,9 +191,9 @@ def _parse_parameters(text: str, position: int) -> tuple[dict[str, Any], int]:
     while match := _PARAMETER.match(text, position):
         if match[1] in args:
             raise JsonProblem(f"{match[1]} is named twice")
-        args[match[1]], position = parse_literal(text, match.end(), is_cut_off=True)
+        args[match[1]], position = parse_literal(text, match.end())
     if not args and text.startswith("{", position):
-        value, position = parse_literal(text, position, is_cut_off=True)
+        value, position = parse_literal(text, position)
         args = value if isinstance(value, dict) else {}
     end = position + len(text[position : position + 80]) - len(text[position : position + 80].lstrip())
     if not text.startswith(")", end):
