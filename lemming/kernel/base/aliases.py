@@ -93,10 +93,7 @@ def find_new_module(name: str) -> str:
 
 
 def find_renamed(module: str, name: str) -> Any:
-    """Return the value of a module under its old name.
-
-    Raises: AttributeError for a name that the module never had.
-    """
+    """Return the value of a module under its old name. Raises: AttributeError for a name that the module never had."""
     if name.startswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     new_name = load_table()["names"].get(name, name)

@@ -53,10 +53,7 @@ class Deadline:
         return cls(seconds)
 
     def within(self, seconds: float) -> Deadline:
-        """Return a deadline for a part of the work:
-
-        `seconds` from now, and never later than this deadline.
-        """
+        """Return a deadline for a part of the work: `seconds` from now, and never later than this deadline."""
         return Deadline(seconds, clock=self._clock, outer=self)
 
     def remaining(self) -> float:

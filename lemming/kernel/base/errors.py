@@ -163,10 +163,7 @@ class StrategyFailed(LemmingError):
 
 
 class TurnBroke(LemmingError):
-    """A turn crashed because of its inputs or a bug in LeMMing.
-
-    Other turns continue; the message has the location.
-    """
+    """A turn crashed because of its inputs or a bug in LeMMing. Other turns continue; the message has the location."""
 
     code = "LMG-404"
 

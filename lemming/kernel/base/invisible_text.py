@@ -27,9 +27,7 @@ def _is_invisible(character: str) -> bool:
 
 
 def _is_escaped_in_display(character: str) -> bool:
-    """Return True if a character is displayed as the code: invisible ones, selectors, and the escape
-    brackets.
-    """
+    """Return True if a character is displayed as the code: invisible ones, selectors, and the escape brackets."""
     return _is_invisible(character) or "\ufe00" <= character <= "\ufe0f" or character in "⟨⟩"
 
 

@@ -173,9 +173,7 @@ def _items_check(check: Check) -> Check:
 
 
 def _text_items_check(check: Check) -> Check:
-    """Return a check like `_items_check` for texts that validates each text once: plans repeat the same
-    agents.
-    """
+    """Return a check like `_items_check` for texts that validates each text once: plans repeat the same agents."""
     valid_texts: set[str] = set()
     check_each = _items_check(check)
 

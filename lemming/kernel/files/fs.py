@@ -250,10 +250,7 @@ class AppendFile:
             raise write_error(self._root, self._relative, error) from error
 
     def restamp(self) -> os.stat_result:
-        """Set the file's timestamps to the current time, and return the status.
-
-        Raises `OSError` if refused.
-        """
+        """Set the file's timestamps to the current time, and return the status. Raises `OSError` if refused."""
         current_disk().touch(self._descriptor)
         try:
             return os.fstat(self._descriptor)

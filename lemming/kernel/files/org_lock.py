@@ -77,10 +77,7 @@ class FolderLock:
         return self._file.read_first(_DESCRIPTION_BYTES)
 
     def write_holder(self, holder: bytes, *, is_leaving: bool = False) -> None:
-        """Replace the description of the holder.
-
-        Unless the holder is leaving, `load_lock_holder` then returns it.
-        """
+        """Replace the description of the holder. Unless the holder is leaving, `load_lock_holder` then returns it."""
         # Not marked while it is written: a reader would see half a description.
         self._set_record_lock(fcntl.F_UNLCK)
         # Truncated only under the lock: earlier, it would erase the description of a running engine.

@@ -114,10 +114,7 @@ class open_parent:  # noqa: N801 - used like a function; a class costs a third o
 
 
 def open_folder(root: Path, relative: str, *, make: bool) -> int:
-    """Return the descriptor of a folder below `root`, optionally creating it.
-
-    Raises `OSError`, also for a link.
-    """
+    """Return the descriptor of a folder below `root`, optionally creating it. Raises `OSError`, also for a link."""
     descriptor = open_without_links(f"{root}/{relative}", _ROOT)
     return descriptor if descriptor >= 0 else _walk(root, relative, make)
 

@@ -121,10 +121,7 @@ def file_identity(path: str, folder: int | None = None) -> Identity:
 
 
 def lstat(path: str, folder: int | None = None) -> os.stat_result:
-    """Return the result of `lstat`.
-
-    Raises `OSError` about this file, and `DiskError` for any other failure.
-    """
+    """Return the result of `lstat`. Raises `OSError` about this file, and `DiskError` for any other failure."""
     try:  # not `@raises_disk_error`, which takes twice as long: every turn passes here
         return os.lstat(path, dir_fd=folder)
     except OSError as error:
@@ -276,10 +273,7 @@ class FileCache:
     def get_value(
         self, file: str, decode: Callable[[bytes], T], *, limit_bytes: int, load: Load = fs.read_with_status
     ) -> T:
-        """Return the value of a file.
-
-        Raises the errors of `get_reading`, and the error raised by `decode`.
-        """
+        """Return the value of a file. Raises the errors of `get_reading`, and the error raised by `decode`."""
         outcome = self.get_reading(file, decode, limit_bytes=limit_bytes, load=load).outcome
         if isinstance(outcome, ConfigError):
             raise outcome.with_traceback(None)

@@ -19,10 +19,7 @@ _TAIL = len(',"check":""}\n') + 2 * _CHECK_BYTES
 
 
 def iter_lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
-    """Yield lines with their ends.
-
-    Raise `CorruptState` for an overlong line before the whole line is read.
-    """
+    """Yield lines with their ends. Raise `CorruptState` for an overlong line before the whole line is read."""
     number = 1
     while line := stream.readline(BLOCK_BYTES):
         if len(line) == BLOCK_BYTES and not line.endswith(b"\n"):

@@ -101,10 +101,7 @@ def observer(function: ObserverT) -> ObserverT:
 
 
 def notify_observers(event: Event, observers: Iterable[Observer]) -> None:
-    """Pass an event to the observers, in order.
-
-    Re-raise an observer's exception, marked as an observer's error.
-    """
+    """Pass an event to the observers, in order. Re-raise an observer's exception, marked as an observer's error."""
     for observe in observers:
         try:
             observe(event)
@@ -143,10 +140,7 @@ class TickEnds(Event):
 
 
 class ModelAsked(Event):
-    """A model call starts because no answer is recorded.
-
-    `deadline_s`: the longest time it may take, in seconds.
-    """
+    """A model call starts because no answer is recorded. `deadline_s`: the longest time it may take, in seconds."""
 
     agent: str
     call: int
@@ -162,10 +156,7 @@ class ModelWrote(Event):
 
 
 class ProblemFound(Event):
-    """A problem for a person to fix, reported once.
-
-    `agent` is empty if the problem concerns the organisation.
-    """
+    """A problem for a person to fix, reported once. `agent` is empty if the problem concerns the organisation."""
 
     agent: str
     problem: Problem

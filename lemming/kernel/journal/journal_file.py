@@ -263,10 +263,7 @@ class Journal:
         return b'{"type":"%b","epoch":%d,%b' % (kind.encode(), self._epoch, fields)
 
     def _write(self, body: bytes, agent_name: str) -> None:
-        """Append the line of a record about an agent's turn;
-
-        `agent_name` is empty for records of the tick.
-        """
+        """Append the line of a record about an agent's turn; `agent_name` is empty for records of the tick."""
         with self._writing:
             line, self._checksum = close_line(body, self._checksum)
             self._change(self._file.append, line)

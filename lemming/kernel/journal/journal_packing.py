@@ -238,10 +238,7 @@ class Segment:
 
 
 def _parse_blocks(head: bytes, file_bytes: int) -> list[_Block]:
-    """Return the blocks listed in the first line of a segment.
-
-    Raise `InvalidSegment` for an impossible list.
-    """
+    """Return the blocks listed in the first line of a segment. Raise `InvalidSegment` for an impossible list."""
     line, offset = _unpack(head, _INDEX_LIMIT_BYTES)
     blocks = []
     try:
@@ -284,10 +281,7 @@ def _unpack(compressed: bytes, limit: int) -> tuple[bytes, int]:
 
 
 class ZipSegment:
-    """A segment of version 0.1 in an open file.
-
-    Raises `InvalidSegment` or `BadZipFile` for an invalid file.
-    """
+    """A segment of version 0.1 in an open file. Raises `InvalidSegment` or `BadZipFile` for an invalid file."""
 
     def __init__(self, file: IO[bytes]) -> None:
         from zipfile import ZipFile

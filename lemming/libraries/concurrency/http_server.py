@@ -53,10 +53,7 @@ def max_connections() -> int:
 
 
 def bind_port(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on the port (0: any free port).
-
-    Raises `UsageError` if the port is unavailable.
-    """
+    """Return a socket that listens on the port (0: any free port). Raises `UsageError` if the port is unavailable."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_QUEUE_LENGTH)

@@ -31,10 +31,7 @@ STABLE_AFTER_S = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadFailure:
-    """Failure of a thread.
-
-    `times`: failures in a row. `news_until`: time after which the thread counts as stable.
-    """
+    """Failure of a thread. `times`: failures in a row. `news_until`: time after which the thread counts as stable."""
 
     thread: str
     why: str

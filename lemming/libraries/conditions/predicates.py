@@ -76,10 +76,7 @@ def evaluate(condition: Json, value: Any) -> bool:
 
 
 def compile_condition(condition: Json) -> Predicate:
-    """Return a valid condition as a function.
-
-    Raises `KeyError` or similar errors for an invalid condition.
-    """
+    """Return a valid condition as a function. Raises `KeyError` or similar errors for an invalid condition."""
     if "all" in condition:
         every = [compile_condition(part) for part in condition["all"]]
         return lambda value: all(part(value) for part in every)

@@ -243,10 +243,7 @@ def _read_bounded(descriptor: int, limit_bytes: int, deadline: Deadline) -> tupl
 
 
 def _stop_launcher(launcher: subprocess.Popen[bytes]) -> None:
-    """Close the launcher's input, which ends the command and the launcher.
-
-    Kill the launcher after a timeout.
-    """
+    """Close the launcher's input, which ends the command and the launcher. Kill the launcher after a timeout."""
     with contextlib.suppress(BrokenPipeError):
         cast(IO[bytes], launcher.stdin).close()
     try:
