@@ -14,7 +14,7 @@ from lemming.ext import ConfigError, describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.files.disk_errors import require_about_one_file
-from lemming.kernel.files.fast_decoder import field_with_key, file_fields, file_key, make_field
+from lemming.kernel.files.fast_decoder import file_fields, file_key, make_field
 from lemming.kernel.files.json_documents import Document, parse_document, unreadable_error
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
@@ -85,7 +85,7 @@ class Route:
 class ChoiceSettings:
     """Transitions out of a step by a field of its answer, filled by the model."""
 
-    field_: str = field(metadata=field_with_key("field", "A field of the answer.", min_length=1))
+    field_: str = field(metadata=describe_field("A field of the answer.", key="field", min_length=1))
     to: dict[str, str] = field(
         metadata=describe_field("Next step for each value; the answer's schema allows no others.")
     )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lemming.ext import describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.jsontext import did_you_mean, escape_pointer_key
-from lemming.kernel.files.fast_decoder import TypeMismatch, field_with_key, make_field
+from lemming.kernel.files.fast_decoder import TypeMismatch, make_field
 from lemming.kernel.org.config import OrgSettings
 from lemming.libraries.conditions.predicates import iter_fields, validate_condition
 
@@ -81,7 +81,7 @@ class TrustRule:
     when: dict[str, Any] = make_field(
         dict, "For channels: a condition on what the channel has verified, such as verified.domain."
     )
-    is_: str = field(metadata=field_with_key("is", "How far they are trusted: a word of `order`."))
+    is_: str = field(metadata=describe_field("How far they are trusted: a word of `order`.", key="is"))
     may_be_absent: bool = make_field(False, "Allow an author that does not exist yet.")
 
     def __post_init__(self) -> None:

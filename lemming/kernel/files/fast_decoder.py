@@ -35,25 +35,21 @@ class TypeMismatch(ValueError):
         self.at, self.hint = at, hint
 
 
-def describe_field(description: str, **limits: float) -> dict[str, Any]:
+def describe_field(description: str, *, key: str = "", **limits: float) -> dict[str, Any]:
     """Return the metadata of a dataclass field: the description in a schema, and the limits of the value.
 
-    The limits are pydantic's, which reads the metadata too: `ge`, `gt`, `le`, `min_length`, `max_length`.
+    `key`: the key in files, if it is a Python keyword. The limits are pydantic's, which reads the metadata too:
+    `ge`, `gt`, `le`, `min_length`, `max_length`.
     """
-    return {"description": description, **limits}
-
-
-def field_with_key(key: str, description: str, **limits: float) -> dict[str, Any]:
-    """Return the metadata of a field whose key in files is a Python keyword."""
-    return {**describe_field(description, **limits), "alias": key}
+    return {"description": description, **limits, **({"alias": key} if key else {})}
 
 
 def make_field(default: Any, description: str, *, key: str = "", **limits: float) -> Any:
     """Return a dataclass field with a default: a value, or a function that makes it, such as `list`.
 
-    `description`, `limits`: as in `describe_field`. `key`: the key in files, if it is a Python keyword.
+    `description`, `key`, `limits`: as in `describe_field`.
     """
-    metadata = field_with_key(key, description, **limits) if key else describe_field(description, **limits)
+    metadata = describe_field(description, key=key, **limits)
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -141,15 +137,10 @@ def limited_fitter(kind: Any, metadata: Mapping[str, Any]) -> Fitter:
 
 
 @cache
-def _type_hints(kind: Any) -> Mapping[str, Any]:
-    """Return the types of a dataclass's fields by name."""
-    return typing.get_type_hints(kind)
-
-
-@cache
 def field_types(kind: Any) -> Mapping[str, Any]:
     """Return the types of a dataclass's fields by file key."""
-    return {file_key(field): _type_hints(kind)[field.name] for field in file_fields(kind)}
+    hints = typing.get_type_hints(kind)
+    return {file_key(field): hints[field.name] for field in file_fields(kind)}
 
 
 @cache
@@ -208,10 +199,8 @@ def _fit_float(value: Any) -> float:
 
 
 def _dataclass_fitter(kind: Any) -> Fitter:
-    hints = _type_hints(kind)
-    fields = {
-        file_key(field): (field.name, limited_fitter(hints[field.name], field.metadata)) for field in file_fields(kind)
-    }
+    hints, keys = field_types(kind), {file_key(field): field for field in file_fields(kind)}
+    fields = {key: (field.name, limited_fitter(hints[key], field.metadata)) for key, field in keys.items()}
     extension_loaders = extension_keys(kind)
 
     def fit_object(value: Any) -> Any:
@@ -231,11 +220,7 @@ def _dataclass_fitter(kind: Any) -> Fitter:
 
 def _fit_extensions(kind: Any, value: dict[str, Any]) -> dict[str, Any]:
     fitted = {key: _extension_fitter(kind, key)(value[key]) for key in extension_keys(kind) if key in value}
-    return {
-        key: extension_value
-        for key, extension_value in fitted.items()
-        if extension_value != get_extension_key(kind, key).default
-    }
+    return {key: item for key, item in fitted.items() if item != get_extension_key(kind, key).default}
 
 
 @cache

@@ -9,7 +9,7 @@ supported.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 from lemming.kernel.base.clock import parse_timestamp
@@ -50,7 +50,10 @@ def type_schema(kind: Any) -> Schema:
     if isinstance(kind, type) and kind in _JSON_TYPES:
         return {"type": _JSON_TYPES[kind]}
     if is_typeddict(kind):
-        return _keys_schema(get_type_hints(kind, include_extras=True))
+        hints = get_type_hints(kind, include_extras=True)
+        optional = {key: get_args(hint)[0] for key, hint in hints.items() if get_origin(hint) is NotRequired}
+        required = {key: type_schema(hint) for key, hint in hints.items() if key not in optional}
+        return object_schema(required, {key: type_schema(hint) for key, hint in optional.items()})
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         schema = type_schema(args[0])
@@ -68,12 +71,6 @@ def type_schema(kind: Any) -> Schema:
     (inner_type,) = (arg for arg in args if arg is not type(None))  # of a union: with None only
     schema = type_schema(inner_type)
     return {**schema, "type": [schema["type"], "null"]}
-
-
-def _keys_schema(hints: dict[str, Any]) -> Schema:
-    optional = {key: get_args(kind)[0] for key, kind in hints.items() if get_origin(kind) is NotRequired}
-    required = {key: type_schema(kind) for key, kind in hints.items() if key not in optional}
-    return object_schema(required, {key: type_schema(kind) for key, kind in optional.items()})
 
 
 # --- values held against a schema ----------------------------------------------------------------
@@ -130,26 +127,21 @@ def _iter_checks(schema: Schema) -> Iterator[Check]:
         item_check = compile_check(schema["items"])
         yield (_text_items_check(item_check) if schema["items"].get("type") == "string" else _items_check(item_check))
     if schema.get("uniqueItems"):
-        yield (
-            lambda value: (
-                None if len({*value}) == len(value) else SchemaViolation("expected different items, got one twice")
-            )
-        )
+        twice = SchemaViolation("expected different items, got one twice")
+        yield lambda value: None if len({*value}) == len(value) else twice
     if "properties" in schema:
         yield _properties_check(schema)
     if "propertyNames" in schema:
         yield _items_check(compile_check(schema["propertyNames"]))  # its keys
     if "additionalProperties" in schema:
-        yield _values_check(compile_check(schema["additionalProperties"]))
+        yield _items_check(compile_check(schema["additionalProperties"]), dict.items)
 
 
 def _type_check(name: str | list[str]) -> Check:
     names = [name] if isinstance(name, str) else name
     types = frozenset(kind for type_name in names for kind in _TYPES[type_name])
     expected = " or ".join(map(_TYPE_LABELS.__getitem__, names))
-    return lambda value: (
-        None if type(value) in types else SchemaViolation(f"expected {expected}, got {format_value(value)}")
-    )
+    return lambda value: None if type(value) in types else _wrong_type(expected, value)
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -162,11 +154,11 @@ _TYPE_LABELS = {
 }  # fmt: skip
 
 
-def _items_check(check: Check) -> Check:
+def _items_check(check: Check, iter_items: Callable[[Any], Iterable[tuple[Any, Any]]] = enumerate) -> Check:
     def check_items(value: Any) -> SchemaViolation | None:
-        for index, item in enumerate(value):
+        for key, item in iter_items(value):
             if violation := check(item):
-                return _prefix_pointer(index, violation)
+                return _prefix_pointer(str(key)[:80], violation)
         return None
 
     return check_items
@@ -192,16 +184,6 @@ def _text_items_check(check: Check) -> Check:
     return check_texts
 
 
-def _values_check(check: Check) -> Check:
-    def check_values(value: Any) -> SchemaViolation | None:
-        for key, item in value.items():
-            if violation := check(item):
-                return _prefix_pointer(key[:80], violation)
-        return None
-
-    return check_values
-
-
 def _properties_check(schema: Schema) -> Check:
     checks = {key: compile_check(inner) for key, inner in schema["properties"].items()}
     required = schema["required"]
@@ -220,7 +202,7 @@ def _properties_check(schema: Schema) -> Check:
     return check_properties
 
 
-def _prefix_pointer(key: str | int, violation: SchemaViolation) -> SchemaViolation:
+def _prefix_pointer(key: str, violation: SchemaViolation) -> SchemaViolation:
     return SchemaViolation(violation.reason, f"/{key}{violation.pointer}")
 
 
@@ -228,8 +210,12 @@ def _check_timestamp(value: Any) -> SchemaViolation | None:
     try:
         parse_timestamp(value)
     except ValueError:
-        return SchemaViolation(f"expected a time, got {format_value(value)}")
+        return _wrong_type("a time", value)
     return None
+
+
+def _wrong_type(expected: str, value: Any) -> SchemaViolation:
+    return SchemaViolation(f"expected {expected}, got {format_value(value)}")
 
 
 def _reject(value: Any) -> SchemaViolation:

@@ -12,7 +12,7 @@ import errno
 import os
 import shutil
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from lemming.kernel.base.errors import DiskError
@@ -154,7 +154,7 @@ def move_durable(root: Path, source: str, destination: str) -> None:
 
 def make_folder(root: Path, relative: str) -> None:
     """Create a folder and the parents below `root`."""
-    with open_parent(root, f"{relative}/.", make=True):
+    with open_parent(root, f"{relative}/."):
         pass
 
 
@@ -192,28 +192,34 @@ class AppendFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @contextlib.contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        """Raise `DiskError` for a failed operation on the open file, whose path cannot be the cause."""
+        try:
+            yield
+        except OSError as error:
+            require_about_one_file(self._root / self._relative, error)
+            raise write_error(self._root, self._relative, error) from error
+
     def read(self) -> bytes:
         """Return the whole content."""
-        try:
+        with self._disk_errors():
             os.lseek(self._descriptor, 0, os.SEEK_SET)
             size = os.fstat(self._descriptor).st_size
             return read_limited(self._descriptor, size, size)
-        except OSError as error:
-            raise self._to_disk_error(error) from error
 
     def read_first(self, limit_bytes: int) -> bytes:
         """Return the first bytes."""
-        try:
+        with self._disk_errors():
             return os.pread(self._descriptor, limit_bytes, 0)
-        except OSError as error:
-            raise self._to_disk_error(error) from error
 
     def status(self) -> os.stat_result:
         """Return the current status of the file."""
-        try:
+        try:  # every turn passes here
             return os.fstat(self._descriptor)
         except OSError as error:
-            raise self._to_disk_error(error) from error
+            require_about_one_file(self._root / self._relative, error)
+            raise write_error(self._root, self._relative, error) from error
 
     def fileno(self) -> int:
         """Return the descriptor, for a kernel lock on the file."""
@@ -221,15 +227,8 @@ class AppendFile:
 
     def read_tail(self, block_bytes: int, lines: int) -> bytes:
         """Return the end of the file, as the function `read_tail` does."""
-        try:
+        with self._disk_errors():
             return last_lines(self._descriptor, self.size, block_bytes, lines)
-        except OSError as error:
-            raise self._to_disk_error(error) from error
-
-    def _to_disk_error(self, error: OSError) -> DiskError:
-        """Return the error for a failed operation on the open file, whose path cannot be the cause."""
-        require_about_one_file(self._root / self._relative, error)
-        return write_error(self._root, self._relative, error)
 
     def append(self, content: bytes) -> None:
         """Append bytes to the file."""
@@ -252,17 +251,12 @@ class AppendFile:
     def restamp(self) -> os.stat_result:
         """Set the file's timestamps to the current time, and return the status. Raises `OSError` if refused."""
         current_disk().touch(self._descriptor)
-        try:
-            return os.fstat(self._descriptor)
-        except OSError as error:
-            raise self._to_disk_error(error) from error
+        return self.status()
 
     def reserve(self, extra_bytes: int) -> None:
         """Raise an error now, rather than later, if the disk has no room for `extra_bytes` more."""
-        try:
+        with self._disk_errors():
             file_system = os.fstatvfs(self._descriptor)
-        except OSError as error:
-            raise self._to_disk_error(error) from error
         if file_system.f_bavail * file_system.f_frsize < extra_bytes:
             short = OSError(errno.ENOSPC, f"less than {extra_bytes >> 20} MiB free")
             raise write_error(self._root, self._relative, short) from short

@@ -275,7 +275,9 @@ def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterat
     missing_keys: dict[str, list[str]] = {}
     findings: list[tuple[str, str, str]] = []
     for item in error.errors(include_url=False):
-        path = [part for part in item["loc"] if not _is_branch(part)]
+        # without the names of a union's branches, which pydantic adds to the path of an error
+        branches = ("str", "int", "float", "bool", "none")
+        path = [part for part in item["loc"] if not (isinstance(part, str) and ("[" in part or part in branches))]
         pointer = "".join(f"/{part}" for part in path)
         parent, _, key = pointer.rpartition("/")
         if item["type"] != "missing":
@@ -303,11 +305,6 @@ def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterat
         yield Problem(f"{message}: {names}", file, line, column, target, f"add {names} here")
 
 
-def _is_branch(part: Any) -> bool:
-    """Return True for the name of a union's branch, which pydantic adds to the path of an error."""
-    return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "bool", "none"))
-
-
 def _config_error(problem: Problem) -> ConfigError:
     return ConfigError(str(problem), problems=(problem,))
 
@@ -321,8 +318,6 @@ def unreadable_reason(error: OSError) -> str:
     """Return the reason a file of the organisation cannot be read, in plain words."""
     if error.errno in (errno.ELOOP, errno.EMLINK):
         return "expected a regular file, got a symbolic link"
-    return {
-        errno.EINVAL: "not a regular file",
-        errno.EISDIR: "not a regular file",
-        errno.ENXIO: "not a regular file",
-    }.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
+    if error.errno in (errno.EINVAL, errno.EISDIR, errno.ENXIO):
+        return "not a regular file"
+    return f"cannot be read: {error.strerror or error}"

@@ -89,11 +89,11 @@ def walk(folder: str) -> Iterator[FolderEntry]:
     parents: list[tuple[int, int]] = []
     names: list[str] = []
     try:
-        pending = [_OpenLevel(current)]
-        yield from pending[-1].entries(names)
+        pending: list[list[str]] = [[]]  # the subfolders still to be visited, by level
+        yield from _scan(current, names, pending[-1])
         while pending:
-            if pending[-1].folders:
-                name = pending[-1].folders.pop()
+            if pending[-1]:
+                name = pending[-1].pop()
                 try:
                     inner = os.open(name, _FOLDER, dir_fd=current)
                 except PermissionError:
@@ -106,8 +106,8 @@ def walk(folder: str) -> Iterator[FolderEntry]:
                 os.close(current)
                 current = inner
                 names.append(name)
-                pending.append(_OpenLevel(current))
-                yield from pending[-1].entries(names)
+                pending.append([])
+                yield from _scan(current, names, pending[-1])
             else:
                 pending.pop()
                 if not parents:
@@ -122,25 +122,18 @@ def walk(folder: str) -> Iterator[FolderEntry]:
         os.close(current)
 
 
-class _OpenLevel:
-    """An open folder on the current path, with its subfolders still to be visited."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.folders: list[str] = []
-        self._descriptor = descriptor
-
-    def entries(self, names: list[str]) -> Iterator[FolderEntry]:
-        """Yield the contents of the folder, and remember the subfolders."""
-        with os.scandir(self._descriptor) as entries:
-            for entry in entries:
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except OSError as error:
-                    _require_no_folder(error)
-                    continue
-                if stat.S_ISDIR(status.st_mode):
-                    self.folders.append(entry.name)
-                yield FolderEntry("/".join([*names, entry.name]), len(names) + 1, status)
+def _scan(descriptor: int, names: list[str], folders: list[str]) -> Iterator[FolderEntry]:
+    """Yield the contents of an open folder, and add the names of the subfolders to `folders`."""
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError as error:
+                _require_no_folder(error)
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                folders.append(entry.name)
+            yield FolderEntry("/".join([*names, entry.name]), len(names) + 1, status)
 
 
 def _require_no_folder(error: OSError) -> None:
