@@ -113,11 +113,7 @@ def file_identity(path: str, folder: int | None = None) -> Identity:
 
     `path` may be relative to an open `folder`, which is faster for many files.
     """
-    try:
-        return to_identity(os.lstat(path, dir_fd=folder))
-    except OSError as error:
-        require_about_one_file(path, error)
-        raise
+    return to_identity(lstat(path, folder))
 
 
 def lstat(path: str, folder: int | None = None) -> os.stat_result:
