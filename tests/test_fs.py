@@ -1,4 +1,4 @@
-"""Files: what is written goes where it is meant to go, whether the way there is walked or taken at once."""
+"""Files: what is written goes where it is meant to go."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ import pytest
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
-from lemming.kernel.files.safe_folder import MIN_OPENINGS
 
 
-@pytest.fixture(params=["walked", "at once"])
-def base(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """An empty folder; for "at once" so much has been written that the system call is used."""
-    if request.param == "at once":
-        for _ in range(MIN_OPENINGS):
-            fs.append(tmp_path, "agents/ada/before", b"")
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A folder that does not exist yet."""
     return tmp_path / "org"
 
 

@@ -6,10 +6,9 @@ Each class has a stable `code` (docs/TROUBLESHOOTING.md) and an exit status; eac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-if TYPE_CHECKING:
-    from lemming.kernel.base.problems import Problem as Problem
+from lemming.kernel.base.problems import Problem as Problem
 
 Outcome = Literal[
     "ok", "not_found", "denied", "invalid_args", "failed", "timed_out", "interrupted", "refused", "pending",
@@ -79,8 +78,6 @@ class ConfigError(LemmingError):
     exit_status = 3
 
     def __init__(self, message: str, *, where: str = "", hint: str = "", problems: tuple[Problem, ...] = ()) -> None:
-        from lemming.kernel.base.problems import Problem  # most commands find none
-
         super().__init__(message, where=where, hint=hint)
         self.problems = problems or (Problem(message, file=where, hint=hint, code=self.code),)
 
@@ -367,14 +364,3 @@ def error_code(error: str) -> str:
     """
     kind = globals().get(error)
     return kind.code if isinstance(kind, type) and issubclass(kind, LemmingError) else ""
-
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name != "Problem":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from lemming.kernel.base.problems import Problem
-
-        globals()[name] = Problem
-        return Problem

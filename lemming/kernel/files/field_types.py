@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 from lemming.kernel.base.clock import parse_timestamp
@@ -125,7 +126,11 @@ def _iter_checks(schema: Schema) -> Iterator[Check]:
         yield _check_timestamp
     if "items" in schema:
         item_check = compile_check(schema["items"])
-        yield (_text_items_check(item_check) if schema["items"].get("type") == "string" else _items_check(item_check))
+        if schema["items"].get("type") == "string":  # each text is checked once: plans repeat the same agents
+            check_text = lru_cache(MAX_REMEMBERED_TEXTS)(item_check)
+            yield _items_check(lambda value: check_text(value) if type(value) is str else item_check(value))
+        else:
+            yield _items_check(item_check)
     if schema.get("uniqueItems"):
         twice = SchemaViolation("expected different items, got one twice")
         yield lambda value: None if len({*value}) == len(value) else twice
@@ -162,26 +167,6 @@ def _items_check(check: Check, iter_items: Callable[[Any], Iterable[tuple[Any, A
         return None
 
     return check_items
-
-
-def _text_items_check(check: Check) -> Check:
-    """Return a check like `_items_check` for texts that validates each text once: plans repeat the same agents."""
-    valid_texts: set[str] = set()
-    check_each = _items_check(check)
-
-    def check_texts(value: Any) -> SchemaViolation | None:
-        try:
-            if valid_texts.issuperset(value):
-                return None
-        except TypeError:  # something in it is no text
-            return check_each(value)
-        if violation := check_each(value):
-            return violation
-        if len(valid_texts) < MAX_REMEMBERED_TEXTS:
-            valid_texts.update(value)
-        return None
-
-    return check_texts
 
 
 def _properties_check(schema: Schema) -> Check:

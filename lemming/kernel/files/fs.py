@@ -19,8 +19,8 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.files.descriptors import StatusPair, last_lines, read_limited, require_regular
 from lemming.kernel.files.disk import current_disk, notify_observers, write_all
 from lemming.kernel.files.disk import observe_changes as observe_changes
-from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file, require_relative, write_error
-from lemming.kernel.files.safe_folder import file_mode, open_parent, open_without_links, write_temporary
+from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file, write_error
+from lemming.kernel.files.safe_folder import file_mode, open_parent, write_temporary
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -296,19 +296,14 @@ def _sync_name(root: Path, relative: str) -> None:
 
 def _open_to_append(root: Path, relative: str, mode: int | None) -> tuple[int, os.stat_result]:
     """Return a regular file's descriptor and status; the file is created if missing."""
-    require_relative(relative)
-    descriptor = open_without_links(f"{root}/{relative}", _APPEND)
-    if is_new := descriptor < 0:
-        with open_parent(root, relative) as (folder, name):
-            notify_observers("open", relative)
-            try:
-                descriptor = os.open(name, _APPEND, dir_fd=folder)
-            except FileNotFoundError:  # only a new file needs a mode
-                new_mode = mode or file_mode(relative)
-                descriptor = os.open(name, _APPEND | os.O_CREAT, new_mode, dir_fd=folder)
+    with open_parent(root, relative) as (folder, name):
+        notify_observers("open", relative)
+        try:
+            descriptor = os.open(name, _APPEND, dir_fd=folder)
+        except FileNotFoundError:  # only a new file needs a mode
+            new_mode = mode or file_mode(relative)
+            descriptor = os.open(name, _APPEND | os.O_CREAT, new_mode, dir_fd=folder)
     try:
-        if not is_new:
-            notify_observers("open", relative)
         return descriptor, require_regular(descriptor, relative)
     except BaseException:
         os.close(descriptor)

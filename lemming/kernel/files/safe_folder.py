@@ -16,11 +16,6 @@ import fcntl
 import os
 import re
 import stat
-import struct
-import sys
-from collections.abc import Callable
-from functools import cache
-from itertools import count
 from pathlib import Path
 
 from lemming.kernel.files.disk import current_disk, notify_observers, write_all
@@ -115,11 +110,6 @@ class open_parent:  # noqa: N801 - used like a function; a class costs a third o
 
 def open_folder(root: Path, relative: str, *, make: bool) -> int:
     """Return the descriptor of a folder below `root`, optionally creating it. Raises `OSError`, also for a link."""
-    descriptor = open_without_links(f"{root}/{relative}", _ROOT)
-    return descriptor if descriptor >= 0 else _walk(root, relative, make)
-
-
-def _walk(root: Path, relative: str, make: bool) -> int:
     descriptor, path = os.open(root, _ROOT), ""
     try:
         for folder in relative.split("/") if relative else ():
@@ -141,7 +131,8 @@ def _open_subfolder(name: str, parent_descriptor: int, path_to_make: str) -> int
             raise
     notify_observers("mkdir", name)
     with contextlib.suppress(FileExistsError):  # created by another process meanwhile
-        os.mkdir(name, _folder_mode(path_to_make), dir_fd=parent_descriptor)
+        mode = _restrict_mode(_FOLDER_MODE) if _PRIVATE_FOLDER.match(path_to_make) else _FOLDER_MODE
+        os.mkdir(name, mode, dir_fd=parent_descriptor)
     return os.open(name, _FOLDER, dir_fd=parent_descriptor)
 
 
@@ -170,59 +161,6 @@ def write_temporary(
         os.close(descriptor)
         raise
     return descriptor, temporary
-
-
-# --- openat2 -------------------------------------------------------------------------------------
-# Linux's `openat2`: one call that opens a path and refuses every symbolic link on it. The walk takes a call a
-# folder for that. Python has no function for it.
-
-
-MIN_OPENINGS = 1000
-"""Number of openings that pays for the import of `ctypes`; a command that writes little never needs it."""
-
-_OPENAT2 = 437
-_SUPPORTED_MACHINES = ("x86_64", "aarch64")  # elsewhere the call may have another number
-_AT_FDCWD = -100  # AT_FDCWD
-_NO_SYMLINKS = 0x04
-
-_openings = count()
-
-
-def open_without_links(path: str, flags: int) -> int:
-    """Return the descriptor of the file or folder at `path`, opened without following links or creating
-    anything.
-
-    Returns -1 if a single call cannot do so, for any reason. The caller then walks the path.
-    """
-    if next(_openings) < MIN_OPENINGS:
-        return -1
-    # 24 is the size of `struct open_how`.
-    call = _system_call()
-    return call(_OPENAT2, _AT_FDCWD, os.fsencode(path), _open_how(flags), 24) if call else -1
-
-
-@cache
-def _system_call() -> Callable[..., int] | None:
-    """Return libc's `syscall`, or None if the kernel, or a filter in front of it, has no openat2."""
-    is_android = hasattr(sys, "getandroidapilevel")  # there a call that an app may not make ends the process
-    if sys.platform != "linux" or is_android or os.uname().machine not in _SUPPORTED_MACHINES:
-        return None
-    import ctypes
-
-    # Without argument types, which cost an import: ctypes passes the address of the bytes and plain ints, whose
-    # sign fills the register on both architectures.
-    call = ctypes.CDLL(None).syscall
-    descriptor: int = call(_OPENAT2, _AT_FDCWD, b"/", _open_how(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), 24)
-    if descriptor < 0:
-        return None
-    os.close(descriptor)
-    return call
-
-
-@cache
-def _open_how(flags: int) -> bytes:
-    """Return the kernel's `struct open_how`: flags, mode, resolve flags."""
-    return struct.pack("=QQQ", flags, 0, _NO_SYMLINKS)
 
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -309,11 +247,6 @@ def _lock(descriptor: int) -> bool:
 _FOLDER_MODE, _FILE_MODE, _OTHERS, _GROUP = 0o755, 0o644, 0o007, 0o070
 _PRIVATE_FOLDER = re.compile(r"(?:\.lemming|logs|aside|agents/[^/]+/(?:outbox|memory|logs))(?:/|\Z)")
 _PRIVATE_FILE = re.compile(r"(?:\.lemming|logs)/|agents/[^/]+/(?:logs/|(?:turns|channel)\.jsonl\Z)")
-
-
-def _folder_mode(relative: str) -> int:
-    """Return the mode for a new folder of an organisation, before the umask."""
-    return _restrict_mode(_FOLDER_MODE) if _PRIVATE_FOLDER.match(relative) else _FOLDER_MODE
 
 
 def file_mode(relative: str) -> int:
