@@ -63,7 +63,10 @@ def list_folder(
 
     Folders end with `/`, symbolic links with `@`. Raises `PermissionDenied` or `ToolError`.
     """
-    names = {_printable(name) + mark for name, mark in scan_folder(target, staged, removed).items()}
+    names = {
+        "".join(letter if letter.isprintable() else "?" for letter in name) + mark
+        for name, mark in scan_folder(target, staged, removed).items()
+    }
     first_names = heapq.nsmallest(LISTING_LIMIT, names)
     return first_names, len(names) - len(first_names)
 
@@ -90,7 +93,3 @@ def target_exists(target: AllowedPath, staged: Mapping[str, bytes], removed: Rem
     except FileNotFoundError:
         return False
     return True
-
-
-def _printable(name: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in name)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.base.jsontext import closest_match, did_you_mean
 from lemming.kernel.base.times import get_zone
 
 NICKNAMES = {
@@ -69,33 +69,28 @@ def find_cron_error(text: str) -> tuple[str, str] | None:
     try:
         sim = CronSim(_expand_nickname(text), datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as error:
-        return _parse_error(fields, str(error))
+        number = _FIELD_NUMBERS.get(str(error).removeprefix("Bad "), 0)
+        message = f'"{fields[number]}" is not a valid {FIELDS[number]} ({_RANGES[number]})'
+        return message, _suggest_spelling(fields[number], number) or EXAMPLE
     if next(sim, None) is None:  # as the 31st of February
         return f'"{text}" never occurs', EXAMPLE
     return None
 
 
-def _parse_error(fields: list[str], message: str) -> tuple[str, str]:
-    number = _FIELD_NUMBERS.get(message.removeprefix("Bad "), 0)
-    field = fields[number]
-    return f'"{field}" is not a valid {FIELDS[number]} ({_RANGES[number]})', _suggest_spelling(field, number) or EXAMPLE
-
-
 def _suggest_spelling(field: str, number: int) -> str:
     """Return a suggestion for a field with misspelt names, or an empty string."""
     names = _NAMES.get(number, ())
-    corrected = re.sub(r"[a-z]{3,}", lambda match: _nearest_name(match[0], names), field.lower())
+
+    def correct(match: re.Match[str]) -> str:
+        return closest_match(match[0], names) or closest_match(match[0][:3], names) or match[0]
+
+    corrected = re.sub(r"[a-z]{3,}", correct, field.lower())
     if corrected != field.lower():
         return f'did you mean "{corrected}"?'
     first, dash, last = corrected.partition("-")
     if dash and first in names and last in names:  # as fri-mon
         return f"split the range at {names[-1]}, with a comma between the parts"
     return ""
-
-
-def _nearest_name(name: str, names: tuple[str, ...]) -> str:
-    suggestion = did_you_mean(name, names) or did_you_mean(name[:3], names)
-    return suggestion.removeprefix('did you mean "').removesuffix('"?') if suggestion else name
 
 
 def iter_occurrences(cron: str, zone_name: str, start: datetime) -> Iterator[datetime]:

@@ -17,7 +17,7 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.times import DAYS, DURATIONS, MONTHS, get_zone, parse_duration
 
 EXAMPLES = '"tomorrow 9:00", "17:30", "fri 8:15", "2026-12-01 12:00", "2026-12-01T12:00+01:00"'
-WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+WEEKDAYS = tuple(map(str.lower, DAYS))
 _TIME = re.compile(r"(\d{1,2}):(\d\d)\Z")
 _MORNING = time(9)
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -37,11 +37,9 @@ def parse_moment(text: str, current_time: datetime, zone_name: str) -> datetime:
     if parts[:1] == ["in"] and len(parts) > 1:
         return (current_time + parse_duration(" ".join(parts[1:]))).astimezone(local_time.tzinfo)
     if len(parts) == 1 and "t" in parts[0] and (iso := _iso(text.strip())):
-        return (
-            iso.astimezone(local_time.tzinfo)
-            if iso.tzinfo
-            else _combine_moment(iso.date(), iso.time(), local_time, text)
-        )
+        if iso.tzinfo:
+            return iso.astimezone(local_time.tzinfo)
+        return _combine_moment(iso.date(), iso.time(), local_time, text)
     day_time = _parse_time(parts[-1]) if parts else None
     days = parts[:-1] if day_time else parts
     if len(days) > 1 or not (days or day_time):

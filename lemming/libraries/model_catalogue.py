@@ -115,13 +115,6 @@ def is_on_this_machine(name: str) -> bool:
     return True
 
 
-def count_usable_processors() -> int:
-    """Return the number of processors available to this process."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _candidate_paths(weights: ModelWeights) -> Iterator[Path]:
     yield get_models_folder() / weights.file
     package = importlib.util.find_spec(weights.module_name) if weights.module_name else None

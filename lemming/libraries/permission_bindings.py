@@ -70,7 +70,7 @@ class _DigestCache:
 
 def _digest(cache: FileCache, base: OrgPath, file: str) -> str:
     try:
-        return cache.get_reading(file, _ignore_content, limit_bytes=FILE_LIMIT_BYTES).digest
+        return cache.get_reading(file, lambda _: None, limit_bytes=FILE_LIMIT_BYTES).digest
     except LemmingError:
         raise
     except OSError as error:  # missing, a link, or too large to hash before each tick
@@ -79,10 +79,6 @@ def _digest(cache: FileCache, base: OrgPath, file: str) -> str:
         except OSError:
             return f"unreadable: {error.strerror}"
         return f"{status.st_size} bytes of {status.st_mtime_ns}"
-
-
-def _ignore_content(_: bytes) -> None:
-    return None
 
 
 def _find_named_files(base: Path, arguments: Iterable[str], cwd: str) -> Iterator[str]:

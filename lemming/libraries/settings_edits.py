@@ -26,7 +26,13 @@ class OpenedFile:
 
     def __init__(self, base: OrgPath, file: str) -> None:
         self._base, self._file = Path(base), file
-        self.raw = _load_file(base, file)
+        try:
+            self.raw = fs.read_bytes(f"{base}/{file}", _LIMIT_BYTES)
+        except FileNotFoundError:
+            Organisation.from_path(base).get_cache(FilesInUse).refuse_absence(file)
+            self.raw = b"{}\n"
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error
 
     def publish(self, content: bytes, *, sync: bool = False) -> None:
         """Replace the file's content; with `sync` the new content survives power loss."""
@@ -51,16 +57,6 @@ def lock_folders(base: OrgPath, files: Iterable[str]) -> Iterator[None]:
         for folder in sorted({str(PurePosixPath(file).parent) for file in files}):
             stack.enter_context(lock_folder(Path(base), folder))
         yield
-
-
-def _load_file(base: OrgPath, file: str) -> bytes:
-    try:
-        return fs.read_bytes(f"{base}/{file}", _LIMIT_BYTES)
-    except FileNotFoundError:
-        Organisation.from_path(base).get_cache(FilesInUse).refuse_absence(file)
-        return b"{}\n"
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error
 
 
 def preserve_layout(raw: bytes, value: Any) -> bytes:

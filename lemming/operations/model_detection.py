@@ -21,7 +21,8 @@ from lemming.kernel.base.errors import UnknownModel
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
 from lemming.kernel.org.model_entries import LOCAL_MODEL, ModelEntry
 from lemming.libraries.compatible_servers import KINDS, SERVERS, find_server
-from lemming.libraries.model_catalogue import CATALOGUE, count_usable_processors, is_on_this_machine
+from lemming.libraries.concurrency.process_chunks import count_usable_processors
+from lemming.libraries.model_catalogue import CATALOGUE, is_on_this_machine
 
 DEFAULT_TIMEOUT_S = 1.0
 _LIMIT_BYTES = 1 << 20

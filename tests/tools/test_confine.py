@@ -168,9 +168,9 @@ def test_where_nothing_else_keeps_signals_in_the_filter_does() -> None:
     """Before ABI 6 Landlock lets them through, and without namespaces every process is in sight."""
     code = f"""
 import os, signal
-from lemming.libraries.sandbox import sandbox_policy
+from lemming.libraries.sandbox import sandbox_policy, seccomp
 sandbox_policy.set_no_new_privileges()
-sandbox_policy.enter_seccomp(sandbox_policy.build_seccomp_program(also_metadata=True, also_signals=True))
+sandbox_policy.enter_seccomp(seccomp.build_filter(os.uname().machine, also_metadata=True, also_signals=True))
 os.kill(0, 0)
 for pid in ({os.getpid()}, -1, os.getppid()):
     for send in (lambda: os.kill(pid, 0), lambda: signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)):

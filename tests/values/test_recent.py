@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from lemming.kernel.base.recent_values import MAX_VALUES, RecentValues
+from lemming.kernel.base.problems import MAX_VALUES, RecentValues
 
 
 def test_a_value_is_new_once() -> None:

@@ -23,7 +23,7 @@ from lemming.kernel.base.errors import RequestRejected, Unavailable, UnknownMode
 from lemming.kernel.base.redaction.secrets import redacted_excerpt
 from lemming.kernel.llm import model_call
 from lemming.kernel.providers import Backend, Finish, Reply, Request
-from lemming.libraries.model_catalogue import count_usable_processors
+from lemming.libraries.concurrency.process_chunks import count_usable_processors
 from lemming.libraries.optional_packages import install_command
 from lemming.libraries.streaming import DeltaCallback, WordBuffer
 

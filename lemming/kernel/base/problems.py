@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,3 +72,21 @@ def make_warning(message: str, pointer: str = "", hint: str = "", file: str = ""
 def make_note(text: str, hint: str = "") -> Problem:
     """Return a problem of severity "note": information without a required action."""
     return Problem(text, hint=hint, severity="note")
+
+
+MAX_VALUES = 1000
+
+
+class RecentValues:
+    """The most recently reported values, to report each once. Old ones are dropped: problems often contain a tick."""
+
+    def __init__(self) -> None:
+        self._values: dict[Hashable, None] = {}
+
+    def add(self, value: Hashable) -> bool:
+        """Add a value; return True if the value is new."""
+        is_new = value not in self._values
+        self._values[value] = None
+        if len(self._values) > MAX_VALUES:
+            del self._values[next(iter(self._values))]
+        return is_new

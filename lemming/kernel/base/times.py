@@ -12,7 +12,7 @@ from typing import Any
 
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.base.jsontext import closest_match
 
 DURATIONS = "90s, 30m, 2h, 1h30m, 3d, 2w"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -81,11 +81,10 @@ def zone_error(name: str) -> tuple[str, str] | None:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         names_by_lowercase = {zone_name.lower(): zone_name for zone_name in zoneinfo.available_timezones()}
         cities = {zone_name.rpartition("/")[2]: zone_name for zone_name in names_by_lowercase}
-        hint_text = did_you_mean(name.lower(), list(names_by_lowercase)) or did_you_mean(
-            name.lower().replace(" ", "_"), list(cities)
+        lowercase = closest_match(name.lower(), names_by_lowercase) or cities.get(
+            closest_match(name.lower().replace(" ", "_"), cities), ""
         )
-        suggestion = hint_text.removeprefix('did you mean "').removesuffix('"?')
-        zone_name = names_by_lowercase.get(suggestion) or names_by_lowercase.get(cities.get(suggestion, ""))
+        zone_name = names_by_lowercase.get(lowercase)
         hint = f'did you mean "{zone_name}"?' if zone_name else "write a name such as Europe/Berlin"
         return f'time zone "{name}" does not exist', hint
     return None

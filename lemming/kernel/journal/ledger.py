@@ -39,11 +39,15 @@ FILE_LIMIT_BYTES = 64 << 20  # it is cut back long before
 _TAIL_BYTES = 4 << 10  # a line is rarely longer
 _SPENDING_KEYS = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
+_KEYS = (
+    "tick", "status", "turns", "credits", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens",
+    "soft_cap_warned", "read", "results", "inputs",
+)  # fmt: skip
 _SPARSE_KEYS = (
     "expired_unread", "passed_on", "serving", "requests", "end", "aside", "lost", "failed", "in_vain",
     "kept", "loops", "turn",
 )  # fmt: skip
-_get_sparse_values = attrgetter(*_SPARSE_KEYS)
+_get_values, _get_sparse_values = attrgetter(*_KEYS), attrgetter(*_SPARSE_KEYS)
 _get_external_values = attrgetter("results", "requests", "kept", "in_vain", "passed_on", "aside")
 _TO_JSON: dict[str, Callable[[Any], Any]] = {
     "requests": lambda requests: [begun.as_json() for begun in requests],
@@ -113,20 +117,8 @@ class AgentState:
         """Return the ledger line as JSON, not to be modified; empty sparse keys are left out."""
         if self.written:
             return self.written[0]
-        line_values = {
-            "tick": self.tick,
-            "status": self.status,
-            "turns": self.turns,
-            "credits": self.credits,
-            "cost_usd": self.cost_usd,
-            "unpriced_calls": self.unpriced_calls,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "soft_cap_warned": self.soft_cap_warned,
-            "read": self.read.as_json(),
-            "results": [*self.results],
-            "inputs": self.inputs,
-        }
+        line_values = dict(zip(_KEYS, _get_values(self), strict=True))
+        line_values |= {"read": self.read.as_json(), "results": [*self.results]}
         if any(values := _get_sparse_values(self)):
             for key, value in zip(_SPARSE_KEYS, values, strict=True):
                 if value:

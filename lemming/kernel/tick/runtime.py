@@ -15,7 +15,7 @@ from lemming.kernel.access.workspace_trust import WorkspaceTrust
 from lemming.kernel.base.blocking_deadline import MonotonicClock, WorkAbandoned
 from lemming.kernel.base.clock import Clock, SystemClock, timestamp
 from lemming.kernel.base.errors import ConfigError, Problem, ProviderError
-from lemming.kernel.base.recent_values import RecentValues
+from lemming.kernel.base.problems import RecentValues
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import retry_while_saving
 from lemming.kernel.journal.engine_events import (

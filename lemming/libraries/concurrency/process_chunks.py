@@ -21,7 +21,7 @@ def map_chunks(
 
     `size`: number of items in a chunk. Only for programs whose main module may be imported again, such as the commands.
     """
-    workers = _count_cores()
+    workers = count_usable_processors()
     if not in_processes or workers < 2:
         yield from function(items)
         return
@@ -41,7 +41,8 @@ def map_chunks(
         yield from function(chunk)
 
 
-def _count_cores() -> int:
+def count_usable_processors() -> int:
+    """Return the number of processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -182,6 +182,7 @@ def _set_limit(kind: int, value: int) -> None:
 
 def _enter_sandbox(command: SandboxCommand, is_read_only: bool) -> None:
     from lemming.libraries.sandbox import sandbox_policy
+    from lemming.libraries.sandbox.seccomp import build_filter
 
     sandbox_policy.die_with_parent()
     if command.mode == "bwrap":
@@ -192,7 +193,7 @@ def _enter_sandbox(command: SandboxCommand, is_read_only: bool) -> None:
         sandbox_policy.enter_landlock(command.workspace)
         also_signals = not is_read_only and sandbox_policy.get_landlock_abi() < sandbox_policy.ABI_OF_SIGNALS
         sandbox_policy.enter_seccomp(
-            sandbox_policy.build_seccomp_program(also_metadata=not is_read_only, also_signals=also_signals)
+            build_filter(os.uname().machine, also_metadata=not is_read_only, also_signals=also_signals)
         )
 
 

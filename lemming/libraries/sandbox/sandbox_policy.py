@@ -69,17 +69,10 @@ def switch_user(uid: int, gid: int) -> None:
     _call_prctl("PR_SET_DUMPABLE", 4, 1)  # otherwise /proc/self still belongs to root, and no namespace can be created
 
 
-def build_seccomp_program(*, also_metadata: bool, also_signals: bool = False, in_namespaces: bool = False) -> bytes:
-    """Return the filter of system calls for this machine."""
-    return build_filter(
-        os.uname().machine, also_metadata=also_metadata, also_signals=also_signals, in_namespaces=in_namespaces
-    )
-
-
 def pipe_seccomp_program(*, in_namespaces: bool = False) -> int:
     """Return a descriptor from which bubblewrap reads the filter."""
     read_end, write_end = os.pipe()
-    os.write(write_end, build_seccomp_program(also_metadata=False, in_namespaces=in_namespaces))
+    os.write(write_end, build_filter(os.uname().machine, also_metadata=False, in_namespaces=in_namespaces))
     os.close(write_end)
     return read_end
 

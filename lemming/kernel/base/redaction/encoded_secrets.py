@@ -63,15 +63,20 @@ def find_hidden_texts(text: str, *, is_bytes: bool = False) -> Iterator[tuple[st
         yield *_unescape_text(text), is_bytes
     if not is_bytes and "=" in text and _IS_QUOTED_PRINTABLE.search(text):
         inner, map_position = _replace_escapes([*_QUOTED_PRINTABLE.finditer(text)], text)
-        yield inner, _map_span(map_position), False
+        yield inner, lambda start, end: (map_position(start), map_position(end)), False
     for match in _find_encoded_words(text, is_bytes=is_bytes):
         joined, positions = _join_lines(match[0], match.start())
         standard = joined.translate(_TO_STANDARD)
         for first in range(4):  # four signs are three bytes, and where a group begins is not known
-            yield _from_base64(standard[first:]), _in_groups(positions[first:], 3, 4), True
+            written = standard[first:]
+            padded = written[: len(written) - (len(written) % 4 == 1)]  # one sign alone holds no byte
+            decoded = binascii.a2b_base64(padded + "=" * (-len(padded) % 4))
+            yield decoded.decode("latin-1"), _in_groups(positions[first:], 3, 4), True
         for run in _HEX.finditer(joined):
             for first in (run.start(), run.start() + 1):  # nor where a byte begins
-                yield _from_hex(joined[first : run.end()]), _in_groups(positions[first:], 1, 2), True
+                # half a byte at the end is ignored
+                decoded = bytes.fromhex(joined[first : first + ((run.end() - first) & ~1)])
+                yield decoded.decode("latin-1"), _in_groups(positions[first:], 1, 2), True
 
 
 def _find_encoded_words(text: str, *, is_bytes: bool) -> Iterator[re.Match[str]]:
@@ -118,10 +123,6 @@ def _to_plain_letter(sign: str) -> str:
     return plain if len(plain) == 1 else sign
 
 
-def _map_span(map_position: Callable[[int], int]) -> SpanMapper:
-    return lambda start, end: (map_position(start), map_position(end))
-
-
 def _unescape_text(text: str) -> tuple[str, SpanMapper]:
     position_mappers: list[Callable[[int], int]] = []
     for _ in range(_ROUNDS):
@@ -161,17 +162,10 @@ def _replace_escapes(escapes: list[re.Match[str]], text: str) -> tuple[str, Call
 
 
 def _decode_escape(escape: re.Match[str]) -> str:
-    kind, code = escape.lastgroup, escape[escape.lastgroup or 0]
-    match kind:
-        case "soft_end":
-            return ""
-        case "sign":
-            return _SIGNS.get(code, code)
-        case "dec":
-            return chr(int(code))
-        case "octal":
-            return chr(int(code, 8))
-    return chr(int(code, 16))
+    kind, code = escape.lastgroup or "", escape[escape.lastgroup or 0]
+    if kind in ("soft_end", "sign"):
+        return "" if kind == "soft_end" else _SIGNS.get(code, code)
+    return chr(int(code, {"dec": 10, "octal": 8}.get(kind, 16)))
 
 
 def _join_lines(text: str, start: int) -> tuple[str, range | list[int]]:
@@ -185,15 +179,6 @@ def _join_lines(text: str, start: int) -> tuple[str, range | list[int]]:
         end = between.end()
     positions += range(start + end, start + len(text))
     return _BETWEEN.sub("", text), positions
-
-
-def _from_base64(written: str) -> str:
-    padded = written[: len(written) - (len(written) % 4 == 1)]  # one sign alone holds no byte
-    return binascii.a2b_base64(padded + "=" * (-len(padded) % 4)).decode("latin-1")
-
-
-def _from_hex(written: str) -> str:
-    return bytes.fromhex(written[: len(written) & ~1]).decode("latin-1")  # half a byte at the end is ignored
 
 
 def _in_groups(positions: range | list[int], bytes_each: int, characters_each: int) -> SpanMapper:
