@@ -91,8 +91,8 @@ def drop_thinking(text: str) -> str:
 def parse_object(text: str) -> dict[str, Any] | None:
     """Return the object formed by the whole text, or None."""
     stripped = text.strip()
-    found = next(find_objects(stripped), None) if stripped.startswith("{") else None
-    return found.value if found and (found.start, found.end) == (0, len(stripped)) else None
+    candidate = next(find_objects(stripped), None) if stripped.startswith("{") else None
+    return candidate.value if candidate and (candidate.start, candidate.end) == (0, len(stripped)) else None
 
 
 def find_objects(text: str, *, is_cut_off: bool = False, is_strict: bool = False) -> Iterator[FoundObject]:
