@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.files import fs
-from lemming.libraries.user_state import get_state_folder
+from lemming.libraries.output_files import get_state_folder
 
 _REDIRECT_PAGE = """<!doctype html><meta charset="utf-8"><title>LeMMing</title>
 <meta name="referrer" content="no-referrer">

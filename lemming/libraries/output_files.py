@@ -1,14 +1,16 @@
-"""Output files written by commands outside the organisation, with the same content as a pipe.
+"""Files outside the organisation: the output of commands, with the same content as a pipe, and this user's state.
 
 Known secrets are removed, as from printed output. `tests/test_doors.py` lists the writers.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.redaction.secrets import redact_bytes, redact_json
 from lemming.kernel.files import fs
 
@@ -32,3 +34,16 @@ def create_output(file: Path, content: bytes) -> bool:
 def write_private_output(folder: Path, relative: str, content: bytes) -> None:
     """Write a file readable by the owner only, replacing an existing file. Raises `DiskError`."""
     fs.write_private(folder, relative, redact_bytes(content))
+
+
+def get_state_folder() -> Path:
+    """Return the folder of this user's own state: grants, tokens, keys and clones.
+
+    Raises: DiskError for a user without a home folder.
+    """
+    try:
+        configured = os.environ.get("XDG_STATE_HOME", "")
+        state = Path(configured) if os.path.isabs(configured) else Path.home() / ".local/state"
+    except RuntimeError as error:
+        raise DiskError("this user has no home folder", where="~/.local/state", hint="set XDG_STATE_HOME") from error
+    return state / "lemming"

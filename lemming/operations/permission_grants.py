@@ -21,7 +21,7 @@ from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.canonical_path import real_path
 from lemming.kernel.files.stat_cache import is_file, is_folder, path_exists
-from lemming.libraries.user_state import get_state_folder
+from lemming.libraries.output_files import get_state_folder
 
 MADE_HERE_FILE = ".lemming/made-here"
 _LIMIT_BYTES = 1 << 20

@@ -30,7 +30,7 @@ from lemming.kernel.journal.journal_file import raw_journal
 from lemming.kernel.journal.journal_packing import SEALED_FOLDER, TICKS_PER_SEGMENT, plain_ticks, segments
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.libraries.concurrency.process_chunks import map_chunks
-from lemming.libraries.user_state import get_state_folder
+from lemming.libraries.output_files import get_state_folder
 from lemming.read_model.build_options import BuildOptions
 from lemming.read_model.tick_rows import SCHEMA, TickRows, fold_tick_rows, insert_tick, remove_source
 

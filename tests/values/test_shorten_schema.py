@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from lemming.kernel.base.json_schema.schema_violations import describe_violations
-from lemming.kernel.base.json_schema.shorten import shorten_schema
+from lemming.kernel.base.json_schema.schema_violations import describe_violations, shorten_schema
 from lemming.kernel.base.jsontext import dump_compact
 
 TEXT_OR_NULL = {"anyOf": [{"type": "string"}, {"type": "null"}]}

@@ -145,7 +145,7 @@ class DaskCalls:
     _run: str = field(default_factory=lambda: uuid.uuid4().hex)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _connection: Future[Client] | None = None
-    _has_workers: Deadline = field(default_factory=lambda: Deadline.after(0))
+    _has_workers: Deadline = field(default_factory=lambda: Deadline(0))
 
     def wrap_provider(
         self, inner: LLMProvider, name: str, options: dict[str, Any], *, base: Path, plugins: list[str]
@@ -156,7 +156,7 @@ class DaskCalls:
 
     def submit(self, entry: WorkerModelEntry, request: Request) -> Reply:
         """Return a worker's answer, or raise its or the cluster's error. The deadline or Ctrl-C withdraws the call."""
-        deadline, attempt = Deadline.after(request.deadline_s), uuid.uuid4().hex
+        deadline, attempt = Deadline(request.deadline_s), uuid.uuid4().hex
         client = self._get_client(request.deadline_s)
         self._require_workers(client, deadline)
         # Not pure: the scheduler would give a question that is asked again its earlier answer.
@@ -190,7 +190,7 @@ class DaskCalls:
             raise _cluster_error(no_workers, location=self.address, hint=hint, may_be_paid=False) from None
         except OSError as error:
             raise self._unavailable_error("the scheduler does not answer") from error
-        self._has_workers = Deadline.after(WORKERS_CACHE_S)
+        self._has_workers = Deadline(WORKERS_CACHE_S)
 
     def count_worker_slots(self) -> dict[str, int]:
         """Return the parallel calls of each worker by address. Raises `Unavailable` without a scheduler's answer."""

@@ -14,7 +14,7 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact, parse, to_line
 from lemming.kernel.base.name_patterns import is_any_match
-from lemming.kernel.base.redaction.json_rewriting import map_texts
+from lemming.kernel.base.redaction.secrets import map_texts
 from lemming.kernel.journal.turn_report import At, GateVerdict, Then
 from lemming.kernel.messages import parse_targets
 from lemming.kernel.plugins.plugin_registry import collect_items, register

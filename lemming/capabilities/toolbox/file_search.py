@@ -23,8 +23,7 @@ from lemming.kernel.access.grant_syntax import DEPTH_LIMIT
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import ToolError
-from lemming.kernel.base.json_schema.schema_patterns import compile_schema_pattern
-from lemming.kernel.base.name_patterns import InvalidPattern
+from lemming.kernel.base.name_patterns import InvalidPattern, compile_schema_pattern
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 

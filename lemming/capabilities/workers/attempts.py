@@ -19,7 +19,7 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
-from lemming.libraries.user_state import get_state_folder
+from lemming.libraries.output_files import get_state_folder
 
 RUNNING = ".lemming/workers"
 LIMIT_BYTES = 8 << 20

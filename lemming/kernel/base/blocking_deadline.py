@@ -47,11 +47,6 @@ class Deadline:
         self._clock, self._seconds, self.outer, self._began = clock, seconds, outer, clock()
         self._ends = self._began + seconds
 
-    @classmethod
-    def after(cls, seconds: float) -> Deadline:
-        """Return the deadline `seconds` from now."""
-        return cls(seconds)
-
     def within(self, seconds: float) -> Deadline:
         """Return a deadline for a part of the work: `seconds` from now, and never later than this deadline."""
         return Deadline(seconds, clock=self._clock, outer=self)

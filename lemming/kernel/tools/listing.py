@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.json_schema.shorten import shorten_schema
+from lemming.kernel.base.json_schema.schema_violations import shorten_schema
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.journal.open_requests import is_found_tool
 from lemming.kernel.plugins.capability_table import PREFIXES, provided

@@ -12,8 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from lemming.kernel.base.json_schema.schema_patterns import compile_schema_pattern, estimate_states
-from lemming.kernel.base.name_patterns import InvalidPattern
+from lemming.kernel.base.name_patterns import InvalidPattern, compile_schema_pattern, estimate_states
 
 MAX_SEARCH_COST = 2_000_000_000
 """Maximum weight of a pattern times the length of a text: 1.3 seconds for the worst pattern."""

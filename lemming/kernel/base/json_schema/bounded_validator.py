@@ -11,8 +11,7 @@ from functools import cache, partial
 from typing import Any
 from urllib.parse import urljoin
 
-from lemming.kernel.base.json_schema.schema_patterns import SchemaPattern, compile_schema_pattern
-from lemming.kernel.base.name_patterns import InvalidPattern
+from lemming.kernel.base.name_patterns import InvalidPattern, SchemaPattern, compile_schema_pattern
 
 MAX_STEPS = 60_000
 STEPS_PER_REFERENCE = 8
@@ -83,21 +82,14 @@ def iter_errors(schema: Any, value: Any) -> Iterator[Any]:
         raise UnusableSchema(f"{type(error).__name__}: {error}"[:200]) from None
 
 
-def iter_schema_errors(schema: Any) -> Iterator[Any]:
-    """Yield the errors of a schema against JSON Schema draft 2020-12. Raises `UnusableSchema`."""
-    yield from iter_errors(_meta_schema(), schema)
-
-
 @cache
-def _meta_schema() -> Json:
+def meta_schema() -> Json:
     """Return the meta-schema of draft 2020-12 in one piece; evaluating its vocabularies individually is slow."""
     from jsonschema import Draft202012Validator
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
-    meta_schema: Json = Draft202012Validator.META_SCHEMA
-    parts = [REGISTRY.contents(urljoin(meta_schema["$id"], part["$ref"])) for part in meta_schema["allOf"]] + [
-        meta_schema
-    ]
+    whole: Json = Draft202012Validator.META_SCHEMA
+    parts = [*(REGISTRY.contents(urljoin(whole["$id"], part["$ref"])) for part in whole["allOf"]), whole]
     merged = {
         keyword: {k: v for part in parts for k, v in part.get(keyword, {}).items()}
         for keyword in ("$defs", "properties")

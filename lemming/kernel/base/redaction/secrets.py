@@ -12,13 +12,12 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
 from lemming.kernel.base.redaction.encoded_secrets import find_hidden_texts, has_disguised_letters, has_short_key_lines
-from lemming.kernel.base.redaction.json_rewriting import map_texts
 from lemming.kernel.base.redaction.key_formats import can_contain_secret, find_key_spans, has_long_word
 
 _SECRET_NAME = re.compile(
@@ -198,6 +197,35 @@ def redact_json(value: Any) -> Any:
     {'ticks': [1, 2]}
     """
     return map_texts(value, redact_untrusted)
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with the texts changed, including keys. Keys that become equal are numbered.
+
+    >>> map_texts(dict(a1=1, a2=["a3"], a=2), lambda text: text[:1])
+    {'a (2)': 1, 'a (3)': ['a'], 'a': 2}
+    """
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        changed = {change(key) if isinstance(key, str) else key: map_texts(item, change)
+                   for key, item in value.items()}  # fmt: skip
+        return changed if len(changed) == len(value) else _map_keys(value, change)
+    return [map_texts(item, change) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _map_keys(value: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Return an object with changed texts and distinct keys; unchanged keys keep their names."""
+    renamed = {key: change(key) if isinstance(key, str) else key for key in value}
+    used_names, changed = {key for key, name in renamed.items() if name == key}, {}
+    for key, item in value.items():
+        name, number = renamed[key], 1
+        while name != key and name in used_names:
+            number += 1
+            name = f"{renamed[key]} ({number})"
+        used_names.add(name)
+        changed[name] = map_texts(item, change)
+    return changed
 
 
 def redact(text: str) -> str:
