@@ -36,6 +36,12 @@ class LemmingError(Exception):
     lost: Mapping[str, Any] | None = None  # amount that counts as spent on a call, as in `journal.write_offs`
     earlier: tuple[LemmingError, ...] = ()  # why the attempts before it failed, where there were any
 
+    def __init_subclass__(cls, **attributes: Any) -> None:
+        """Set the attributes that stand in the header of a class."""
+        super().__init_subclass__()
+        for name, value in attributes.items():
+            setattr(cls, name, value)
+
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
         super().__init__(message)
         self.message, self.where, self.hint = message, where, hint
@@ -50,32 +56,20 @@ class LemmingError(Exception):
         return {"v": 1, "type": "error", "code": self.code, "error": error_name(self), **details}
 
 
-class UsageError(LemmingError):
+class UsageError(LemmingError, code="LMG-201", exit_status=2):
     """The command line asks for something missing or meaningless."""
 
-    code = "LMG-201"
-    exit_status = 2
 
-
-class NotAnOrg(LemmingError):
+class NotAnOrg(LemmingError, code="LMG-202", exit_status=2):
     """Neither the folder nor any parent folder contains an organisation."""
 
-    code = "LMG-202"
-    exit_status = 2
 
-
-class NotTrusted(LemmingError):
+class NotTrusted(LemmingError, code="LMG-203", exit_status=2):
     """The organisation needs permissions outside the folder, and its workspace is not trusted as it is now."""
 
-    code = "LMG-203"
-    exit_status = 2
 
-
-class ConfigError(LemmingError):
+class ConfigError(LemmingError, code="LMG-302", exit_status=3):
     """The operator's file is invalid. `problems` lists all errors found, not just the first."""
-
-    code = "LMG-302"
-    exit_status = 3
 
     def __init__(self, message: str, *, where: str = "", hint: str = "", problems: tuple[Problem, ...] = ()) -> None:
         super().__init__(message, where=where, hint=hint)
@@ -86,98 +80,67 @@ class ConfigError(LemmingError):
         return {**super().as_json(), "problems": [problem.as_json() for problem in self.problems]}
 
 
-class OrgBusy(LemmingError):
+class OrgBusy(LemmingError, code="LMG-103", exit_status=4):
     """Another engine holds this organisation's lock."""
 
-    code = "LMG-103"
-    exit_status = 4
 
-
-class CorruptState(LemmingError):
+class CorruptState(LemmingError, code="LMG-101", exit_status=7):
     """A file of the engine's own is damaged. Nothing is guessed or replaced by a default."""
 
-    code = "LMG-101"
-    exit_status = 7
 
-
-class TickAlreadyCommitted(LemmingError):
+class TickAlreadyCommitted(LemmingError, code="LMG-104", exit_status=7):
     """`tick.json` points at a tick that has already been committed."""
 
-    code = "LMG-104"
-    exit_status = 7
 
-
-class DiskError(LemmingError):
+class DiskError(LemmingError, code="LMG-105", exit_status=8):
     """The file system refused an operation: a write (full, read-only, no permission, failed sync) or a read.
 
     `concerns_one_file`: True if the cause is the path itself (a link, a folder) and the disk is fine.
     """
-
-    code = "LMG-105"
-    exit_status = 8
 
     def __init__(self, message: str, *, where: str = "", hint: str = "", concerns_one_file: bool = False) -> None:
         super().__init__(message, where=where, hint=hint)
         self.concerns_one_file = concerns_one_file
 
 
-class GitFailed(LemmingError):
+class GitFailed(LemmingError, code="LMG-106", exit_status=7):
     """git is missing, too old, or failed: the history was not written or is unreadable. Ticks continue."""
 
-    code = "LMG-106"
-    exit_status = 7
 
-
-class NotSent(LemmingError):
+class NotSent(LemmingError, code="LMG-109"):
     """A trace collector did not accept the traces. They remain in the journals and can be sent again."""
 
-    code = "LMG-109"
 
-
-class NoAnswer(LemmingError):
+class NoAnswer(LemmingError, code="LMG-108"):
     """A recording or script lacks the answer to a prompt; no model is called."""
 
-    code = "LMG-108"
 
-
-class OverBudget(LemmingError):
+class OverBudget(LemmingError, code="LMG-704", exit_status=6):
     """A model call could cost more than the remaining budget set by a person."""
 
-    code = "LMG-704"
-    exit_status = 6
 
-
-class ContractError(LemmingError):
+class ContractError(LemmingError, code="LMG-401"):
     """The model's reply violates the JSON contract. The message is sent back to the model."""
 
-    code = "LMG-401"
 
-
-class StrategyFailed(LemmingError):
+class StrategyFailed(LemmingError, code="LMG-402"):
     """The strategy of a turn failed, or did something forbidden."""
 
-    code = "LMG-402"
 
-
-class TurnBroke(LemmingError):
+class TurnBroke(LemmingError, code="LMG-404"):
     """A turn crashed because of its inputs or a bug in LeMMing. Other turns continue; the message has the location."""
 
-    code = "LMG-404"
 
-
-class NotVerified(LemmingError):
+class NotVerified(LemmingError, code="LMG-403"):
     """A judge rejected the output of a turn, which may not be published without passing."""
 
-    code = "LMG-403"
 
-
-class ToolError(LemmingError):
+class ToolError(LemmingError, code="LMG-602"):
     """A tool could not complete a call. The agent sees the error as the call's result.
 
     `outcome`: the outcome of the call.
     """
 
-    code = "LMG-602"
     outcome: ClassVar[Outcome] = "failed"
 
 
@@ -185,34 +148,23 @@ class RecoverableError(ToolError):
     """Raised by a tool to tell the model, verbatim, the correct usage."""
 
 
-class NoSuchTool(ToolError):
+class NoSuchTool(ToolError, code="LMG-603", outcome="not_found"):
     """There is no tool of this name."""
 
-    code = "LMG-603"
-    outcome = "not_found"
 
-
-class InvalidArguments(ToolError):
+class InvalidArguments(ToolError, code="LMG-604", outcome="invalid_args"):
     """The arguments of a call do not match the tool's parameters."""
 
-    code = "LMG-604"
-    outcome = "invalid_args"
 
-
-class PermissionDenied(ToolError):
+class PermissionDenied(ToolError, code="LMG-601", outcome="refused"):
     """A rule forbids the call; the message names the rule."""
 
-    code = "LMG-601"
-    outcome = "refused"
 
-
-class StoppedByGate(LemmingError):
+class StoppedByGate(LemmingError, code="LMG-610"):
     """A gate ended a turn; the message names the gate."""
 
-    code = "LMG-610"
 
-
-class ProviderError(LemmingError):
+class ProviderError(LemmingError, code="LMG-500"):
     """A model backend did not answer.
 
     `is_retryable`: a retry may help. `may_be_paid`: the call may be billed. `is_for_good`: the error persists
@@ -220,7 +172,6 @@ class ProviderError(LemmingError):
     if the connection to the backend failed, which is unrelated to the backend's health.
     """
 
-    code = "LMG-500"
     is_retryable, is_for_good, may_be_paid, is_of_backend = False, False, True, True
 
     def __init__(self, message: str, *, where: str = "", hint: str = "", retry_after_s: float | None = None) -> None:
@@ -228,107 +179,69 @@ class ProviderError(LemmingError):
         self.retry_after_s = retry_after_s
 
 
-class Unavailable(ProviderError):
+class Unavailable(ProviderError, code="LMG-501", is_retryable=True):
     """The backend is down, closed the connection, or sent an invalid answer."""
 
-    code = "LMG-501"
-    is_retryable = True
 
-
-class RateLimited(ProviderError):
+class RateLimited(ProviderError, code="LMG-502", is_retryable=True, may_be_paid=False):
     """The backend asks us to slow down."""
 
-    code = "LMG-502"
-    is_retryable, may_be_paid = True, False
 
-
-class TimedOut(ProviderError):
+class TimedOut(ProviderError, code="LMG-503", is_retryable=True):
     """The whole call exceeded the deadline."""
 
-    code = "LMG-503"
-    is_retryable = True
 
-
-class AuthenticationFailed(ProviderError):
+class AuthenticationFailed(ProviderError, code="LMG-504", is_for_good=True, may_be_paid=False):
     """A missing key, a wrong key, or an account without permission."""
 
-    code = "LMG-504"
-    is_for_good, may_be_paid = True, False
 
-
-class UnknownModel(ProviderError):
+class UnknownModel(ProviderError, code="LMG-505", is_for_good=True, may_be_paid=False):
     """The model key is not configured, or the backend has no such model."""
 
-    code = "LMG-505"
-    is_for_good, may_be_paid = True, False
 
-
-class CircuitOpen(ProviderError):
+class CircuitOpen(ProviderError, code="LMG-506", may_be_paid=False):
     """The backend failed too often recently and is not called until the time in the message."""
 
-    code = "LMG-506"
-    may_be_paid = False
 
-
-class RequestRejected(ProviderError):
+class RequestRejected(ProviderError, code="LMG-507", is_for_good=True, may_be_paid=False):
     """The backend understood and rejected the request: too long, or an unknown option.
 
     `refused`: the rejected part of the request, if it is optional (`Request.without`).
     """
 
-    code = "LMG-507"
-    is_for_good, may_be_paid = True, False
     refused = ""
 
 
-class Unusable(RequestRejected):
+class Unusable(RequestRejected, code="LMG-509"):
     """The backend cannot be created or started here: a wrong option, or a missing program or package."""
 
-    code = "LMG-509"
 
-
-class MayHaveActed(ProviderError):
+class MayHaveActed(ProviderError, code="LMG-510", is_for_good=True):
     """A call that can act outside started and gave no answer. It is not repeated."""
 
-    code = "LMG-510"
-    is_for_good = True
 
-
-class AnswerTooLarge(ProviderError):
+class AnswerTooLarge(ProviderError, code="LMG-508"):
     """The backend sent an oversized answer, which was discarded and is paid for."""
 
-    code = "LMG-508"
 
-
-class OutOfCredits(LemmingError):
+class OutOfCredits(LemmingError, code="LMG-701", exit_status=6):
     """The agent's credits are used up."""
 
-    code = "LMG-701"
-    exit_status = 6
 
-
-class LimitReached(OutOfCredits):
+class LimitReached(OutOfCredits, code="LMG-702"):
     """A gate at `spend` refuses the call."""
 
-    code = "LMG-702"
 
-
-class RequestOverLimit(LimitReached):
+class RequestOverLimit(LimitReached, code="LMG-706"):
     """The request has used up its limit at a `spend` gate: no further calls are made for it."""
 
-    code = "LMG-706"
 
-
-class Paused(OutOfCredits):
+class Paused(OutOfCredits, code="LMG-703"):
     """A person paused the agent, or all agents, in the middle of the agent's turn."""
 
-    code = "LMG-703"
 
-
-class TurnTooLong(OutOfCredits):
+class TurnTooLong(OutOfCredits, code="LMG-705"):
     """The turn has used up its time: no further calls are made."""
-
-    code = "LMG-705"
 
 
 def is_final(error: LemmingError) -> bool:
