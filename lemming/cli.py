@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,6 @@ import typer
 from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]
 
 from lemming.commands.command_table import (
-    COMMAND_SUGGESTIONS,
     COMMANDS,
     DASHBOARD_VIEWS,
     GROUPS,
@@ -23,6 +23,7 @@ from lemming.commands.command_table import (
     SUBCOMMANDS,
     find_command,
     list_group,
+    load_suggestions,
     suggestions_for_command,
 )
 from lemming.commands.error_reporting import CommandSession, run_guarded
@@ -58,7 +59,11 @@ class CommandTable(TyperGroup):
         if not is_listed(name) and not ctx.resilient_parsing and not _find_plugin_command(name):
             from lemming.kernel.base.jsontext import did_you_mean
 
-            hint = COMMAND_SUGGESTIONS.get(name) or did_you_mean(name, self.list_commands(ctx)) or "lemming --help"
+            hint = (
+                load_suggestions()["commands"].get(name)
+                or did_you_mean(name, self.list_commands(ctx))
+                or "lemming --help"
+            )
             raise UsageError(f'there is no command "{name}"', hint=hint)
         if not ctx.resilient_parsing and "--json" not in remaining:
             _print_new_names(renamed)
@@ -66,10 +71,9 @@ class CommandTable(TyperGroup):
             ctx.obj.command = f"lemming {name}"
         resolved = super().resolve_command(ctx, [name, *remaining])
         if ctx.obj and remaining:
-            ctx.obj.typed_within = (
-                remaining[0],
-                suggestions_for_command(name, resolved[1], list_group(name), remaining[0]),
-            )
+            word = remaining[0]
+            suggest = partial(suggestions_for_command, name, resolved[1], list_group(name), word)
+            ctx.obj.typed_within = (word, suggest)
         return resolved
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

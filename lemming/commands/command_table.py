@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from lemming.kernel.base.errors import UsageError
@@ -241,72 +242,18 @@ def replace_old_names(name: str, arguments: Sequence[str]) -> tuple[list[str], d
 DASHBOARD_VIEWS = {"money": "cost", "map": "agents graph", "ticks": "tick"}
 """Names of dashboard views, each with the command that shows the same."""
 
-COMMAND_SUGGESTIONS = {
-    "run": "lemming run-once runs one tick, lemming run-forever runs ticks continuously",
-    "disable": "lemming pause AGENT",
-    "start": "lemming run-forever runs ticks continuously, until Ctrl-C",
-    "stop": "Ctrl-C, or `kill PID`, ends run-forever after the running turns; lemming status shows the PID",
-    "dashboard": "lemming dash",
-    "ui": "lemming dash",
-    "web": "lemming dash",
-    "page": "lemming dash",
-    "daemon": "lemming service",
-    "install": "lemming service",
-    "systemd": "lemming service",
-    "ls": "lemming agents list, or lemming outbox",
-    "list": "lemming agents list",
-    "lists": "lemming requests, waiting, channels, workers, calendar and others: lemming --help --all",
-    "new": "lemming agents new NAME, or lemming init DIR",
-    "rm": "lemming agents rm NAME",
-    "remove": "lemming agents rm NAME",
-    "version": "lemming --version",
-    "delete": "lemming agents rm NAME",
-    "create": "lemming agents new NAME, or lemming init DIR",
-    "add": "lemming agents new NAME",
-    "grant": "lemming credits grant NAME N",
-    "merge": "`git merge` of the branch of the worker, in the repository: docs/workers.md",
-    "undo": "lemming rewind --to TICK, with lemming history on",
-    "reset": "lemming rewind --to TICK, with lemming history on",
-    "kill": "`kill PID` ends run-forever; lemming status shows the PID",
-    "message": "lemming send TEXT",
-    "tail": "lemming logs",
-    "turn": "lemming tick TICK",
-    "bisect": "git bisect run, in a clone of .lemming/history.git",
-    "feed": "lemming outbox NAME, or lemming status --watch",
-    "settings": "config/org.json, models.json and credits.json: edit them, then lemming check",
-    "jobs": "lemming schedule calendar",
-    "cron": "lemming calendar; a resume's schedule has cron too",
-    "remind": 'lemming send --at "tomorrow 9:00" --to AGENT TEXT',
-    "edit": "an editor: agents/NAME/resume.json and config/*.json; then lemming validate",
-    "config": "config/org.json, models.json and credits.json: edit them, then lemming validate",
-}
-"""Words typed in place of a command, each with the suggestion."""
-
-SUBCOMMAND_SUGGESTIONS = {
-    "agents": {
-        **dict.fromkeys(("remove", "delete"), "lemming agents rm NAME"),
-        **dict.fromkeys(("add", "create"), "lemming agents new NAME"),
-        "edit": "an editor: agents/NAME/resume.json; then lemming validate",
-    },
-    "check": {"list": "lemming check --list"},
-    "calendar": dict.fromkeys(("add", "new"), 'lemming send --every "0 9 * * mon" --to AGENT TEXT'),
-    "credits": {"add": "lemming credits grant NAME N"},
-    "export": {"a2a": "write the card beside your A2A server; LeMMing has none"},
-    "gates": {"explain": "lemming rehearse, with the gate added, shows what it does to recorded calls"},
-    "import": {
-        "openclaw": 'lemming agents new NAME --instructions "$(cat SOUL.md)"',
-        "company": 'lemming agents new NAME --instructions "$(cat AGENTS.md)" --asked-by MANAGER, for each agent',
-    },
-    "memory": dict.fromkeys(("remove", "delete"), "lemming memory rm AGENT KEY"),
-    "trust": dict.fromkeys(("agree", "accept"), "lemming trust"),
-}
-"""Words typed in place of a subcommand, by command."""
-
 READ_ONLY_COMMANDS = frozenset((
     "agents graph", "calendar", "channels", "cost", "events", "export metrics", "findings", "history", "logs",
     "requests", "schedule", "status", "tick", "trust", "waiting",
 ))  # fmt: skip
 """Commands that change nothing when run without arguments; "list" and "show" after them lead to them."""
+
+
+def load_suggestions() -> dict[str, Any]:
+    """Return words typed in place of a command or a subcommand, each with the suggestion. Read after an error only."""
+    import tomllib
+
+    return tomllib.loads(Path(__file__).with_name("suggestions.toml").read_text("utf-8"))
 
 
 def suggestions_for_command(name: str, command: Any, within: Iterable[str], typed: str) -> dict[str, str]:
@@ -319,4 +266,4 @@ def suggestions_for_command(name: str, command: Any, within: Iterable[str], type
         first_argument = next(arguments, None)
         metavar = first_argument.metavar or "" if first_argument else ""
         suggestions = {"list": f"lemming {name}", "show": f"lemming {name} {metavar}".strip(), **suggestions}
-    return suggestions | SUBCOMMAND_SUGGESTIONS.get(name, {})
+    return {**suggestions, **load_suggestions()["subcommands"].get(name, {})}

@@ -46,14 +46,14 @@ class CommandSession:
     """State of the running command, before its module is loaded.
 
     `root`: the folder typed for the organisation. `base`: the organisation's folder, once looked up by a
-    command. `command`: the typed command. `typed_within`: the first word after the command, and known words
-    there with suggestions.
+    command. `command`: the typed command. `typed_within`: the first word after the command, and a function
+    that returns known words there with suggestions.
     """
 
     root: str | None = None
     base: Path | None = None
     command: str = "lemming"
-    typed_within: tuple[str, Mapping[str, str]] | None = None
+    typed_within: tuple[str, Callable[[], Mapping[str, str]]] | None = None
 
 
 def run_guarded(run: Callable[[], int], session: CommandSession, *, as_json: bool) -> int:
@@ -112,9 +112,11 @@ def _report_error(error: Exception, session: CommandSession, *, as_json: bool) -
     return lemming_error.exit_status if lemming_error else INTERNAL_ERROR
 
 
-def _suggest_command(error: UsageError, command: str, typed_word: str, suggestions: Mapping[str, str]) -> None:
+def _suggest_command(
+    error: UsageError, command: str, typed_word: str, suggest: Callable[[], Mapping[str, str]]
+) -> None:
     """Replace the hint with a suggested command if the word is closer to a command than to the hint."""
-    match = closest_match(typed_word, suggestions)
+    match = closest_match(typed_word, suggestions := suggest())
     if not match or _compute_similarity(typed_word, match) <= _compute_hint_similarity(typed_word, error.hint):
         return
     concerns_word = f'"{typed_word}"' in error.message or error.message.startswith("got unexpected extra argument")

@@ -15,26 +15,14 @@ from typing import Any, NamedTuple
 from lemming.commands.terminal import one_line, print_columns, print_data, print_notice
 from lemming.import_export.repository_survey import RepositorySurvey, SurveyItem, survey_repository
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import dump_pretty
+from lemming.kernel.base.jsontext import dump_pretty, parse, to_line
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.libraries.wording import format_count
 from lemming.operations.model_prices import find_price
 
-MAX_COST_USD, MAX_COST_A_DAY_USD, PRINTED_CHARS = 2, 20, 220
+MAX_COST_USD, PRINTED_CHARS = 2, 220
 FIRST_TASK = "Find one small bug or missing test in this repository, and mend it."
-
-TRIAGER = """You triage issues and wishes about the repository {name}. You do not see its files.
-If a text asks for a change of the code, hand it to coder with one clear task: what is wrong, what shall be so afterwards,
-and how one can see that. If it is a question, is unclear, or asks for something harmful, answer it yourself and say what is
-missing."""
-CODER = """You work on the repository {name}. Do the task with the smallest change that solves it, in the style of the code
-around it, and with a test where the repository has tests. Run the tests that concern it. Leave other things alone. Answer
-in one line, which becomes the commit's subject, and then say in a few sentences what you changed and what you tried."""
-REVIEWER = """You review patches for the repository {name} before a person reads them. Name what is wrong, unsafe or not
-asked for."""
-POLICY = """The patch (`args.diff`) does what its summary says and nothing else. It has no secret, no debugging code and no
-weakened test, and starts nothing that its summary does not name."""
 
 
 class FirstOrg(NamedTuple):
@@ -68,11 +56,7 @@ def plan_first_org(folder: Path | None, user_folder: Path) -> FirstOrg:
             hint = f"leave the folder out for {repository.folder.parent / f'{name}-agents'}"
             raise UsageError("the organisation must be outside of the repository", where=str(base), hint=hint)
     survey, models = survey_repository(repository.work_tree), _build_models(harness)
-    files = _build_agents(name, base, repository, survey) | {
-        "config/models.json": dump_pretty(models),
-        "config/org.json": dump_pretty(_build_settings(name)),
-        **({"AGENTS.md": survey.guide.encode()} if survey.guide else {}),
-    }
+    files = _build_files(name, base, repository, survey, models)
     problem = start.sandbox_problem
     sandbox = f"missing, and no worker starts without it: {problem}" if problem else "taken: each worker runs in it"
     items = [
@@ -106,70 +90,27 @@ def _build_models(harness: Any) -> dict[str, Any]:
     return {"default": default, "coder": coder, "human": {"provider": "human"}}
 
 
-def _build_settings(name: str) -> dict[str, Any]:
-    merge = {"at": "call", "tool": "merge"}
-    return {
-        "purpose": f"Triages issues of {name} and proposes patches; nothing is merged without a person.",
-        "tick_interval_s": 60,
-        "gates": [
-            {"at": "spend", "dollars": MAX_COST_A_DAY_USD, "per": "organisation", "window": "1d", "then": "block"},
-            {
-                **merge,
-                "by": "reviewer",
-                "policy": _unwrap(POLICY),
-                "then": "ask",
-                "because": "the reviewer objects (`lemming tick` shows its reason)",
-                "persons": ["human"],
-            },
-            {**merge, "then": "ask", "because": "nothing is merged without you", "persons": ["human"]},
-        ],
-    }
-
-
-def _build_agents(name: str, base: Path, repository: Any, survey: RepositorySurvey) -> dict[str, bytes]:
-    """Return the files of the four agents."""
-    workspace = {"repository": os.path.relpath(repository.folder, base.resolve())}
+def _build_files(
+    name: str, base: Path, repository: Any, survey: RepositorySurvey, models: dict[str, Any]
+) -> dict[str, bytes]:
+    """Return the settings and the resumes of the four agents, from `first_org.json`."""
+    text = Path(__file__).with_name("first_org.json").read_text("utf-8")
+    document = parse(text.replace("{name}", to_line(name)[1:-1]))
+    files, workspace = {}, {"repository": os.path.relpath(repository.folder, base.resolve())}
     if repository.branch:
         workspace["base"] = repository.branch
     skills = "".join(f"\n- {file}: {description}" for file, description in survey.skills.items())
     skill_list = f"\n\nThe repository has these guides. Read one when your task needs it:{skills}" if skills else ""
-    texts = {"triager": _unwrap(TRIAGER), "coder": _unwrap(CODER) + skill_list, "reviewer": _unwrap(REVIEWER)}
-    settings: dict[str, dict[str, Any]] = {
-        "triager": {
-            "title": "Triage",
-            "reads": ["human", "coder"],
-            "turn": {"take": "one"},
-            "team": {"hand_to": ["coder"]},
-        },
-        "coder": {"title": "Coder", "reads": ["human", "triager"], "workspace": workspace, "model": {"key": "coder"}},
-        "reviewer": {"title": "Reviewer", "reads": ["human"]},
-    }
-    resumes: dict[str, dict[str, Any]] = {}
-    for agent, values in settings.items():
-        read, title = values.pop("reads"), values.pop("title")
+    for resume in document["agents"]:
+        agent, instructions = resume["name"], resume.pop("instructions")
+        if agent == "coder":
+            resume["workspace"], instructions = workspace, instructions + skill_list
+        if survey.guide and agent in ("coder", "reviewer"):
+            resume["guides"] = True
         own_text = f"\n\n{survey.roles[agent]}" if agent in survey.roles else ""
-        resumes[agent] = {
-            "name": agent,
-            "title": title,
-            "model": values.pop("model", {"key": "default"}),
-            "permissions": {"read_outboxes": read, "tools": []},
-            "schedule": {"wake": "addressed"},
-            **values,
-            **({"guides": True} if survey.guide and agent != "triager" else {}),
-            "instructions": texts[agent].replace("{name}", name) + own_text,
-        }
-    resumes["human"] = {
-        "name": "human",
-        "title": "You",
-        "model": {"key": "human"},
-        "permissions": {"read_outboxes": ["triager", "coder", "reviewer"], "tools": []},
-        "instructions": "No model is asked: a person speaks here, with `lemming send` and `lemming ask`.",
-    }
-    return {f"agents/{agent}/resume.json": dump_pretty(resume) for agent, resume in resumes.items()}
-
-
-def _unwrap(text: str) -> str:
-    return " ".join(text.split())
+        files[f"agents/{agent}/resume.json"] = dump_pretty({**resume, "instructions": instructions + own_text})
+    files |= {"config/models.json": dump_pretty(models), "config/org.json": dump_pretty(document["settings"])}
+    return files | ({"AGENTS.md": survey.guide.encode()} if survey.guide else {})
 
 
 def _describe_repository(repository: Any) -> Iterator[SurveyItem]:

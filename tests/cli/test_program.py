@@ -17,7 +17,7 @@ from terminal import REPOSITORY, Lemming
 from docs.reference import generate_pages
 from lemming import __version__
 from lemming.cli import load_command
-from lemming.commands.command_table import COMMAND_SUGGESTIONS, COMMANDS, DASHBOARD_VIEWS, GROUPS, SECTIONS, SUBCOMMANDS
+from lemming.commands.command_table import COMMANDS, DASHBOARD_VIEWS, GROUPS, SECTIONS, SUBCOMMANDS, load_suggestions
 from lemming.engine import run_once
 from lemming.testing import make_org, resume, say
 
@@ -151,7 +151,7 @@ def test_what_stands_within_another_command_is_there_alone_too(base: Path, lemmi
 def test_what_the_page_calls_something_leads_to_the_command_that_shows_it() -> None:
     pages = (REPOSITORY / "lemming/dashboard/static").rglob("*.js")
     titles = {it.lower() for page in pages for it in re.findall(r'title: "([A-Z][a-z]+)"', page.read_text())}
-    assert {"money", "waiting"} <= titles - {"agent"} <= {*NAMES, *DASHBOARD_VIEWS, *COMMAND_SUGGESTIONS}
+    assert {"money", "waiting"} <= titles - {"agent"} <= {*NAMES, *DASHBOARD_VIEWS, *load_suggestions()["commands"]}
 
 
 @pytest.mark.parametrize("words", [["--help", "--all"], ["--all", "--help"], ["--all"], ["-h", "--all"]])
