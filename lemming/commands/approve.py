@@ -11,56 +11,46 @@ from lemming.commands.terminal import print_notice
 from lemming.commands.waiting import print_call, print_wrapped
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.decisions import DecisionKind
 from lemming.obligations.ledger_calls import find_blocking_requests
 from lemming.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.waiting_items import PersonInboxItem
 from lemming.obligations.waiting_items import list_person_inbox as what_waits
 from lemming.obligations.write_decisions import decide, find_approved, find_pending_request, preapprove_call
 
 PATCH_LIMIT_BYTES = 256 << 20
 
 
-def list_waiting_calls(
-    base: OrgPath, *, tool: str | None, agent: str | None, person: str | None
-) -> list[PersonInboxItem]:
-    """Return the waiting calls, each once even if several people may decide. Raises `UsageError` without any."""
-    waiting = [item for item in what_waits(base) if item.call and tool in (None, item.call["tool"])]
-    waiting = [item for item in waiting if person in (None, item.person) and agent in (None, item.asker)]
-    items_by_id = {item.identity: item for item in reversed(waiting)}
-    if not items_by_id:
-        subject = f"no call{f' of {tool}' if tool else ''}{f' by {agent}' if agent else ''}"
-        raise UsageError(f"{subject} waits for approval", hint="list the pending calls with `lemming waiting`")
-    return [*reversed(items_by_id.values())]
-
-
-def decide_all(
-    base: OrgPath,
-    items: list[PersonInboxItem],
+def _decide_all(
+    context: CommandContext,
     decision: DecisionKind,
-    person: str | None,
     *,
+    tool: str | None,
+    agent: str | None,
+    person: str | None,
     text: str = "",
     skip_confirmation: bool,
-) -> list[OutboxEntry]:
-    """Decide about all items after the user has confirmed."""
+) -> None:
+    """List the waiting calls, each once even if several people may decide, and decide about them after a confirmation."""
+    base = context.org
+    waiting = [item for item in what_waits(base) if item.call and tool in (None, item.call["tool"])]
+    waiting = [item for item in waiting if person in (None, item.person) and agent in (None, item.asker)]
+    items = [*reversed({item.identity: item for item in reversed(waiting)}.values())]
+    if not items:
+        subject = f"no call{f' of {tool}' if tool else ''}{f' by {agent}' if agent else ''}"
+        raise UsageError(f"{subject} waits for approval", hint="list the pending calls with `lemming waiting`")
+    for item in items if not context.as_json else ():
+        if decision == "approve":
+            print_call(base, item.asker, item.call or {}, [(item.person, item.at_deadline)])
+        else:
+            print_wrapped(item.id, item.summary_line)
     if not skip_confirmation and not typer.confirm(f"{decision.capitalize()} these {len(items)}?", err=True):
         raise typer.Exit(1)
-    return [decide(base, item.identity, decision, person=person or item.person, text=text) for item in items]
-
-
-def print_remaining_decisions(base: OrgPath, identity: str) -> None:
-    """Print the other decisions and answers that an approved call still waits for."""
-    org = Organisation.from_path(base)
-    remaining = find_blocking_requests(org, load_requests(org), identity)
-    if remaining:
-        names = ", ".join(f"{request.id} ({' or '.join(request.assignees) or 'nobody'})" for request in remaining)
-        print_notice(f"it runs when these calls of the same turn are also decided: {names}")
+    for item in items:
+        context.print_entry(decide(base, item.identity, decision, person=person or item.person, text=text))
 
 
 def approve(
@@ -107,17 +97,18 @@ def approve(
         problem = f"{modes[0]} and {modes[1]} exclude each other" if modes else "no call is named"
         raise UsageError(problem, hint=hint)
     if for_ not in (None, "tool"):
-        raise UsageError(
-            f'--for must be "tool", got "{for_}"', hint="write --for tool to approve all later calls of the tool"
-        )
+        hint = "write --for tool to approve all later calls of the tool"
+        raise UsageError(f'--for must be "tool", got "{for_}"', hint=hint)
     if patch and not reference:
         raise UsageError("--patch requires an ID", hint="lemming approve ID --patch FILE")
     patch_edit = PatchEdit(patch=_read_patch(patch)) if patch else None
     if ahead:
         args = parse_json_object(ahead[2], "ARGS", '{"command": "git push"}')
         context.print_entry(preapprove_call(base, ahead[0], ahead[1], args, person=person))
+    elif every and tool is None:
+        raise UsageError("--all requires --tool", hint="lemming approve --all --tool file_write")
     elif every:
-        _approve_all(context, tool, agent, person, skip_confirmation=yes)
+        _decide_all(context, "approve", tool=tool, agent=agent, person=person, skip_confirmation=yes)
     elif reference:
         _approve_one(context, reference, person, edit or [], patch_edit, is_for_tool=for_ == "tool")
 
@@ -154,8 +145,9 @@ def _approve_one(
     context.print_entry(entry)
     if call and patch_edit and (review := find_call_review(call["tool"])):
         print_notice(f"edited: {review.describe(entry.payload['args'])}")
-    if call:
-        print_remaining_decisions(base, request.identity)
+    if call and (remaining := find_blocking_requests(base, load_requests(base), request.identity)):
+        names = ", ".join(f"{other.id} ({' or '.join(other.assignees) or 'nobody'})" for other in remaining)
+        print_notice(f"it runs when these calls of the same turn are also decided: {names}")
     if is_for_tool and call:
         _add_standing_approval(base, request, call)
 
@@ -164,18 +156,6 @@ def _add_standing_approval(base: OrgPath, request: RequestView, call: dict[str, 
     standing_approval = require_fact("gates.add_standing_approval")(base, call, request.asker)
     for line in standing_approval.describe(is_written=True):
         print_notice(line)
-
-
-def _approve_all(
-    context: CommandContext, tool: str | None, agent: str | None, person: str | None, *, skip_confirmation: bool
-) -> None:
-    if tool is None:
-        raise UsageError("--all requires --tool", hint="lemming approve --all --tool file_write")
-    items = list_waiting_calls(context.org, tool=tool, agent=agent, person=person)
-    for item in items if not context.as_json else ():
-        print_call(context.org, item.asker, item.call or {}, [(item.person, item.at_deadline)])
-    for entry in decide_all(context.org, items, "approve", person, skip_confirmation=skip_confirmation):
-        context.print_entry(entry)
 
 
 def deny(
@@ -195,16 +175,11 @@ def deny(
       lemming deny 3fa9c1 --reason "not on a Friday"
       lemming deny --all --agent ada
     """
-    base = context.org
     if every == bool(reference):
         raise UsageError("no call is named", hint="lemming deny ID, or --all [--tool TOOL] [--agent AGENT]")
     if (tool or agent) and not every:
         raise UsageError("--tool and --agent require --all", hint="lemming deny --all --tool TOOL")
     if reference:
-        context.print_entry(decide(base, reference, "deny", person=person, text=reason))
+        context.print_entry(decide(context.org, reference, "deny", person=person, text=reason))
         return
-    items = list_waiting_calls(base, tool=tool, agent=agent, person=person)
-    for item in items if not context.as_json else ():
-        print_wrapped(item.id, item.summary_line)
-    for entry in decide_all(base, items, "deny", person, text=reason, skip_confirmation=yes):
-        context.print_entry(entry)
+    _decide_all(context, "deny", tool=tool, agent=agent, person=person, text=reason, skip_confirmation=yes)

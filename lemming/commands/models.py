@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -51,6 +51,10 @@ from lemming.queries.screens.screen import ScreenResult
 Agents = Annotated[list[str] | None, option("--agent AGENT", "Change only this agent. Repeatable.")]
 
 
+app = make_command_group("List, choose, test and download models.")
+
+
+@app.subcommand("use")
 def use_model(
     context: CommandContext,
     key: Annotated[str, argument("KEY", "Key in config/models.json, an embedded model, or PROVIDER/MODEL.")],
@@ -92,11 +96,24 @@ def use_model(
         print_notice(f"{file}: {effect}")
     if not changed_files:
         print_notice("no change")
-    if not names:
-        _print_unchanged_agents(base, DEFAULT_KEY)
+    existing_agents = survey_agents(base).agents.values()
+    unchanged = [agent for agent in existing_agents if agent.model.key != DEFAULT_KEY and not names]
+    if unchanged:
+        agent_list = ", ".join(f"{agent.name} ({agent.model.key})" for agent in unchanged[:10])
+        print_notice(f"unchanged: {one_line(agent_list, 300)}; --agent NAME changes one agent")
     if changed_files and (engine := find_running_engine(base)):
         print_notice(f"takes effect with the next tick of {describe_engine(engine)}")
-    _print_missing_features(base, key, names)
+    config = load_config(base)
+    entry = config.model(key)
+    if (readiness := check_readiness(entry, Path(base), config.org.plugins)).is_ready is False:
+        print_warning(f"not ready: {readiness.remark}: {readiness.fix}")
+    if limits := describe_limitations(entry):
+        print_warning(f"{entry.model} {limits}")
+    users = (
+        agent for agent in existing_agents if agent.name in names or (not names and agent.model.key == DEFAULT_KEY)
+    )
+    for warning in [*filter(None, (small_model_warning(agent, config) for agent in users))][:3]:
+        print_warning(f"warning: {warning}")
     if changed_files and previous_key:
         print_notice(f"to undo: `lemming models use {previous_key}`")
     print_notice(f"`lemming models test {key}` tests it")
@@ -123,28 +140,7 @@ def _resolve_key(base: Organisation, typed_model: str) -> tuple[str, bool]:
     return key, False
 
 
-def _print_missing_features(base: Organisation, key: str, names: list[str]) -> None:
-    """Print the reasons the model cannot answer, or cannot do the work of the agents."""
-    config = load_config(base)
-    entry, agents = config.model(key), survey_agents(base).agents
-    readiness = check_readiness(entry, Path(base), config.org.plugins)
-    if readiness.is_ready is False:
-        print_warning(f"not ready: {readiness.remark}: {readiness.fix}")
-    if limits := describe_limitations(entry):
-        print_warning(f"{entry.model} {limits}")
-    users = (agent for agent in agents.values() if agent.name in names or (not names and agent.model.key == "default"))
-    for warning in [*filter(None, (small_model_warning(agent, config) for agent in users))][:3]:
-        print_warning(f"warning: {warning}")
-
-
-def _print_unchanged_agents(base: Any, default_key: str) -> None:
-    """Print the agents with another key, which keep their model."""
-    unchanged = [agent for agent in survey_agents(base).agents.values() if agent.model.key != default_key]
-    if unchanged:
-        agent_list = ", ".join(f"{agent.name} ({agent.model.key})" for agent in unchanged[:10])
-        print_notice(f"unchanged: {one_line(agent_list, 300)}; --agent NAME changes one agent")
-
-
+@app.subcommand("test")
 def try_model(
     context: CommandContext,
     key: Annotated[str, argument("KEY", "Key in config/models.json.")] = "default",
@@ -183,11 +179,6 @@ def try_model(
     if is_written:
         print_notice(f'{paths.MODELS_FILE}: "{key}" has {to_line(trial.line)}')
     raise typer.Exit(0 if trial.is_usable or is_written else 1)
-
-
-app = make_command_group("List, choose, test and download models.")
-app.subcommand("use")(use_model)
-app.subcommand("test")(try_model)
 
 
 @app.subcommand("list")

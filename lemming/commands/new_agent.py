@@ -13,10 +13,9 @@ from lemming.commands.terminal import print_data, print_json, print_notice, prin
 from lemming.commands.trust import load_settings
 from lemming.import_export.apply_document import build_defaults
 from lemming.import_export.resume_shorthand import (
-    DEFAULT_CREDITS,
-    PLACEHOLDER,
     apply_shorthand,
     default_title,
+    expand_shorthand,
     get_default_wake,
 )
 from lemming.journal_tools.agent_rename import remove_standing_approvals
@@ -122,11 +121,17 @@ def new_agent(
       lemming agents new deployer --read human --tool shell --approve execute,send
     """
     base, assignees, askers = context.org, _split_list(ask), _split_list(asked_by)
-    _require_team_exists(base, [*assignees, *askers])
+    agents, kind_names = survey_agents(base).agents, _split_list(kinds)
+    for missing in (member for member in [*assignees, *askers] if member not in agents):
+        suggestion = did_you_mean(missing, list(agents)) or f"agents: {', '.join(agents)}"
+        hint = f"{suggestion}; or create it first: lemming agents new {missing}"
+        raise UsageError(f'there is no agent "{missing}" for the team', hint=hint)
+    for kind in (kind for kind in kind_names if kind not in MESSAGE_KINDS):
+        raise UsageError(f'--kind must be one of {", ".join(MESSAGE_KINDS)}, got "{kind}"')
     shorthand = {
         "does": instructions or None, "model": model, "read": read, "tools": _split_list(tool),
         "may_read": allow_read, "may_write": allow_write, "every": every, "offset": offset, "cron": cron,
-        "timezone": timezone, "wake": wake, "steps": steps, "kinds": _validate_kinds(_split_list(kinds)), "ask": assignees,
+        "timezone": timezone, "wake": wake, "steps": steps, "kinds": kind_names, "ask": assignees,
         "approve": _split_list(approve), "strategy": strategy, "budget": budget,
     }  # fmt: skip
     resume = read_resume_json(base, other) if other else _build_blank_resume()
@@ -135,9 +140,11 @@ def new_agent(
     read_outboxes = read if read is not None else resume.get("permissions", {}).get("read_outboxes", [])
     shorthand["read"] = [*dict.fromkeys([*read_outboxes, *assignees, *askers])]
     resume |= {"name": name, "title": title or default_title(name)}
-    defaults = build_defaults(survey_agents(base).agents, load_settings(base))
+    defaults = build_defaults(agents, load_settings(base))
     resume = apply_shorthand(resume, {key: item for key, item in shorthand.items() if item not in (None, [])}, defaults)
-    _allow_missing_authors(base, resume)
+    survey = survey_agents(base)
+    if {*resume["permissions"].get("read_outboxes", [])} - {"*", name, *survey.agents, *survey.broken}:
+        resume["permissions"]["may_be_absent"] = True  # or the agent could not run
     write_new_agent(base, name, resume)
     changed_files = [append_to_resume(base, item, _READ_OUTBOXES_PATH, name) for item in [*assignees, *askers]]
     changed_files += [append_to_resume(base, item, ("team", "ask"), name) for item in askers]
@@ -153,38 +160,9 @@ def _split_list(values: list[str] | None) -> list[str]:
     return [item.strip() for value in values or [] for item in value.split(",") if item.strip()]
 
 
-def _require_team_exists(base: OrgPath, names: list[str]) -> None:
-    """Raise `UsageError` for a missing team member: otherwise a resume would get half of a team."""
-    agents = survey_agents(base).agents
-    for name in names:
-        if name not in agents:
-            suggestion = did_you_mean(name, list(agents)) or f"agents: {', '.join(agents)}"
-            hint = f"{suggestion}; or create it first: lemming agents new {name}"
-            raise UsageError(f'there is no agent "{name}" for the team', hint=hint)
-
-
-def _allow_missing_authors(base: OrgPath, resume: dict[str, Any]) -> None:
-    """Set `may_be_absent` if the agent reads missing agents, so the agent can still run."""
-    survey = survey_agents(base)
-    existing_names = {"*", resume["name"], *survey.agents, *survey.broken}
-    if {*resume["permissions"].get("read_outboxes", [])} - existing_names:
-        resume["permissions"]["may_be_absent"] = True
-
-
 def _build_blank_resume() -> dict[str, Any]:
-    return {
-        "name": "",
-        "title": "",
-        "model": {"key": "default"},
-        "permissions": {
-            "read_outboxes": [],
-            "tools": [],
-            "file_access": {"allow_read": ["./workspace"], "allow_write": ["./workspace"]},
-        },
-        "schedule": {"run_every_n_ticks": 1, "phase_offset": 0, "wake": "changed"},
-        "instructions": PLACEHOLDER,
-        "credits": dict(DEFAULT_CREDITS),
-    }
+    schedule = {"run_every_n_ticks": 1, "phase_offset": 0, "wake": "changed"}
+    return expand_shorthand("", {"schedule": schedule, "may_read": ["./workspace"], "may_write": ["./workspace"]})
 
 
 def read_resume_json(base: OrgPath, name: str) -> dict[str, Any]:
@@ -193,13 +171,6 @@ def read_resume_json(base: OrgPath, name: str) -> dict[str, Any]:
     raw = fs.read_bytes(base / paths.resume_file(name), RESUME_LIMIT_BYTES)
     resume: dict[str, Any] = parse(raw, allow_bom=True)
     return resume
-
-
-def _validate_kinds(kinds: list[str]) -> list[str]:
-    for kind in kinds:
-        if kind not in MESSAGE_KINDS:
-            raise UsageError(f'--kind must be one of {", ".join(MESSAGE_KINDS)}, got "{kind}"')
-    return kinds
 
 
 def write_new_agent(base: OrgPath, name: str, resume: dict[str, Any]) -> None:

@@ -87,14 +87,14 @@ def requests(
         return
     _print_request(base, snapshot, levels[0][1], costs)
     if rows[1:]:
+        print_data()
         context.print_screen(REQUESTS, ScreenResult(rows[1:]))
 
 
 def _print_request(base: OrgPath, snapshot: RequestsSnapshot, request: RequestView, costs: RequestCosts) -> None:
     requests = snapshot.requests
-    print_data(
-        style_text(f"{request.asker} asks {' and '.join(request.targets)}: {request.text or '(no text)'}", "bold")
-    )
+    title = f"{request.asker} asks {' and '.join(request.targets)}: {request.text or '(no text)'}"
+    print_data(style_text(title, "bold"))
     rows = [["id", f"{request.id} ({request.entry.file})"], ["asked", f"in tick {request.tick}"]]
     if request.is_open:
         age = format_count(request.age_ticks(requests.tick), "tick")
@@ -125,8 +125,6 @@ def _print_request(base: OrgPath, snapshot: RequestsSnapshot, request: RequestVi
     if request.end == "expired" and request.has_default:
         rows.append(["default", to_text(request.default_answer)])
     print_columns(rows)
-    if request.children:
-        print_data()
 
 
 def cancel(
@@ -176,18 +174,16 @@ def answer(
         return
     author = choose_answerer(snapshot, request, person)  # before anything is asked
     answer_text = join_text_argument(text)
-    fields = dict(_parse_field(request, typed_field) for typed_field in field or ())
+    fields: dict[str, Any] = {}
+    for typed_field in field or ():
+        name, equals, value = typed_field.partition("=")
+        if not equals:
+            raise UsageError(f'--field "{typed_field}" has no value', hint="write --field NAME=VALUE")
+        fields[name] = parse_field(get_answer_schema(request), name, value)
     if not (answer_text or fields or refuse):
         answer_text, fields = _prompt_for_answer(request)
     entry = write_answer(base, request.identity, person=author, text=answer_text, fields=fields, refuse=refuse)
     context.print_entry(entry)
-
-
-def _parse_field(request: RequestView, typed_field: str) -> tuple[str, Any]:
-    name, equals, value = typed_field.partition("=")
-    if not equals:
-        raise UsageError(f'--field "{typed_field}" has no value', hint="write --field NAME=VALUE")
-    return name, parse_field(get_answer_schema(request), name, value)
 
 
 def _prompt_for_answer(request: RequestView) -> tuple[str, dict[str, Any]]:
@@ -195,26 +191,19 @@ def _prompt_for_answer(request: RequestView) -> tuple[str, dict[str, Any]]:
     if not can_ask():
         raise UsageError("the answer is empty", hint=describe_fields(request))
     print_warning(f"{request.asker} asks: {request.text}", style="bold")
-    properties = get_properties(get_answer_schema(request))
-    if not properties:
+    schema = get_answer_schema(request)
+    if not (properties := get_properties(schema)):
         return typer.prompt("Answer", err=True), {}
     fields = {}
     required = (request.schema or {}).get("required", ())
     for name in properties:
-        value = _prompt_for_field(request, name, is_required=name in required)
-        if value is not None:
-            fields[name] = value
+        prompt, default = f"{name} ({describe_field(schema, name)})", None if name in required else ""
+        while name not in fields:
+            typed = typer.prompt(prompt, default=default, show_default=False, err=True)
+            if typed == "" and name not in required:
+                break
+            try:
+                fields[name] = parse_field(schema, name, typed)
+            except UsageError as error:
+                print_warning(str(error))
     return "", fields
-
-
-def _prompt_for_field(request: RequestView, name: str, *, is_required: bool) -> Any:
-    description = describe_field(get_answer_schema(request), name)
-    while True:
-        default = None if is_required else ""
-        typed = typer.prompt(f"{name} ({description})", default=default, show_default=False, err=True)
-        if typed == "" and not is_required:
-            return None
-        try:
-            return parse_field(get_answer_schema(request), name, typed)
-        except UsageError as error:
-            print_warning(str(error))

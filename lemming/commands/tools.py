@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -56,71 +56,6 @@ from lemming.queries.screens.screen import ScreenResult
 from lemming.queries.screens.tools_screen import TOOLS, ToolRow, can_call, format_origin, list_tool_rows
 
 _TOOL_FILES_PATTERN = "tools/*.py"
-_TEMPLATE = '''\
-"""Tools of this organisation: docs/tools.md."""
-
-from lemming.tools import RecoverableError, ToolContext, tool
-
-
-@tool(tool_class="read", repeatable=True, independent=True)
-def {name}(text: str, letters: int = 1) -> int:
-    """Count the words of a text. A model reads this line, so say what the tool is for.
-
-    Args:
-        text: The text.
-        letters: How many letters a word must have to be counted.
-    """
-    if letters < 1:
-        raise RecoverableError("letters must be at least 1")  # the model reads this, word for word
-    return sum(len(word) >= letters for word in text.split())
-
-
-# A parameter that is annotated with ToolContext is filled in by the engine; the model does not see it:
-#
-# @tool
-# def remember(ctx: ToolContext, note: str) -> str:
-#     """Keep a note."""
-#     ctx.state["notes"] = [*ctx.state.get("notes", []), note]
-#     return f"{{len(ctx.state['notes'])}} notes are kept"
-'''
-
-
-class CreatedTool(NamedTuple):
-    """Result of creating a tool: file, True if the file is new, and the permitted agent, if any."""
-
-    file: str
-    is_new: bool
-    agent: str
-
-
-def create_tool(base: Organisation, name: str, agent: str | None) -> CreatedTool:
-    """Write `tools/<name>.py`, enable loading of tool files, and let an agent call the tool:
-
-    `agent`, or the only agent. If the file exists, only the permission of the given agent is added. Raises `UsageError`
-    for an invalid name, and for an existing file without `agent`.
-    """
-    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-        raise UsageError(
-            f'the name of a function must consist of letters, digits and _, got "{name}"', hint="start it with a letter"
-        )
-    file = f"tools/{name}.py"
-    caller = load_agent(base, agent) if agent else _find_only_agent(base)
-    is_new = fs.create(Path(base), file, _TEMPLATE.format(name=name).encode())
-    if not (is_new or agent):
-        hint = f"choose another name, or let an agent call it: lemming tools new {name} --agent AGENT"
-        raise UsageError(f"{file} already exists", hint=hint)
-    if not any(Path(file).match(pattern) for pattern in load_config(base).org.tool_files):
-        append_to_settings(base, ("tool_files",), _TOOL_FILES_PATTERN)
-    if caller and not any(is_match(name, tool_row) for tool_row in caller.permissions.tools):
-        append_to_resume(base, caller.name, ("permissions", "tools"), name)
-    return CreatedTool(file, is_new, caller.name if caller else "")
-
-
-def _find_only_agent(base: Organisation) -> Agent | None:
-    config = load_config(base)
-    active_agents = [agent for agent in survey_agents(base).agents.values() if config.has_model_turns(agent)]
-    return active_agents[0] if len(active_agents) == 1 else None
-
 
 app = make_command_group("List, show, call and create tools.")
 
@@ -195,7 +130,11 @@ def call(
     else:
         result = _run_call(Runtime(base), name, agent, arguments, applies_effects=False)
         base.close()
-    print_json("tool_called", result_to_json(name, result))
+    code = OUTCOME_CODES[result.outcome]
+    facts = {"tool": name, "success": result.success, "outcome": result.outcome, "code": code, "output": result.output}
+    files = [effect.path_key for effect in result.effects]
+    entries = [entry._asdict() for entry in result.entries]
+    print_json("tool_called", {**facts, "files": files, "entries": entries, "attempts": result.attempts})
     _print_result(result, is_applied=yes)
     if not result.success:
         raise typer.Exit(1)
@@ -216,19 +155,32 @@ def new(
       lemming tools new forecast --agent planner
     """
     base = context.org
-    created = create_tool(base, name, agent)
-    print_json("tool_file", created._asdict())
-    print_data(str(Path(base) / created.file))
-    if created.agent:
-        print_notice(f"{created.agent} may call it (permissions.tools of its resume)")
-        caller = load_agent(base, created.agent)
-        if tool_warning := small_model_warning(caller, load_config(base)):
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        message = f'the name of a function must consist of letters, digits and _, got "{name}"'
+        raise UsageError(message, hint="start it with a letter")
+    file, survey, config = f"tools/{name}.py", survey_agents(base), load_config(base)
+    active_agents = [load_agent(base, agent)] if agent else [*filter(config.has_model_turns, survey.agents.values())]
+    caller = active_agents[0] if len(active_agents) == 1 else None
+    template = Path(__file__).with_name("tool_template.txt").read_text("utf-8")
+    is_new = fs.create(Path(base), file, template.replace("{name}", name).encode())
+    if not (is_new or agent):
+        hint = f"choose another name, or let an agent call it: lemming tools new {name} --agent AGENT"
+        raise UsageError(f"{file} already exists", hint=hint)
+    if not any(Path(file).match(pattern) for pattern in config.org.tool_files):
+        append_to_settings(base, ("tool_files",), _TOOL_FILES_PATTERN)
+    if caller and not any(is_match(name, tool_row) for tool_row in caller.permissions.tools):
+        append_to_resume(base, caller.name, ("permissions", "tools"), name)
+    print_json("tool_file", {"file": file, "is_new": is_new, "agent": caller.name if caller else ""})
+    print_data(str(Path(base) / file))
+    if caller:
+        print_notice(f"{caller.name} may call it (permissions.tools of its resume)")
+        if tool_warning := small_model_warning(load_agent(base, caller.name), load_config(base)):
             print_warning(f"warning: {tool_warning}; {WITH_TOOLS}")
     else:
         agents = ", ".join(survey_agents(base).agents)
         print_notice(f"no agent may call it yet: lemming tools new {name} --agent ONE of {agents}")
-    example = "" if not created.is_new else ' text="one two three"'
-    command_line = f"lemming tools call {name}{f' --agent {created.agent}' if created.agent else ''}{example}"
+    example = ' text="one two three"' if is_new else ""
+    command_line = f"lemming tools call {name}{f' --agent {caller.name}' if caller else ''}{example}"
     print_notice(f"edit it; then `{command_line}`")
 
 
@@ -266,7 +218,7 @@ def parse_arguments(pairs: list[str], json_text: str | None) -> dict[str, Any]:
 def _run_call(
     runtime: Runtime, name: str, agent: str | None, arguments: dict[str, Any], *, applies_effects: bool
 ) -> ToolResult:
-    """Call a tool and return the result; with `applies_effects`, apply the effects."""
+    """Call a tool and return the result; with `applies_effects`, apply the effects, as at the end of a turn."""
     base = runtime.org
     settings = runtime.load_config().org
     load_installed_plugins()
@@ -282,8 +234,16 @@ def _run_call(
         return ToolResult(False, explanation, outcome="skipped")
     result = call_tool(name, arguments, context)
     result = replace(result, output=redact_values(result.output))
-    if applies_effects:
-        _commit_effects(context, result)
+    if not applies_effects:
+        return result
+    if result.passed_on:  # first, so that no allowance is there twice
+        state = read_state(base, caller.name)
+        amend_state(base, caller.name, replace(state, passed_on=state.passed_on + result.passed_on))
+    for effect in result.effects:
+        apply_effect(context.base, effect)
+    for entry in result.entries:
+        entry_keys: dict[str, Any] = {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
+        write_person_entry(base, caller.name, tick=tick, created_at=current_time, **entry_keys)
     return result
 
 
@@ -300,19 +260,6 @@ def _find_only_caller(base: Organisation, toolset: Toolset, settings: OrgSetting
     raise UsageError(f"{name} requires --agent", hint=hint)
 
 
-def _commit_effects(context: ToolContext, result: ToolResult) -> None:
-    """Apply the effects of a call, as the engine does at the end of a turn."""
-    base, name = context.org, context.agent.name
-    if result.passed_on:  # first, so that no allowance is there twice
-        state = read_state(base, name)
-        amend_state(base, name, replace(state, passed_on=state.passed_on + result.passed_on))
-    for effect in result.effects:
-        apply_effect(context.base, effect)
-    for entry in result.entries:
-        entry_keys: dict[str, Any] = {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
-        write_person_entry(base, name, tick=context.tick, created_at=context.now, **entry_keys)
-
-
 def _print_result(result: ToolResult, *, is_applied: bool) -> None:
     if result.output:
         print_text(result.output)
@@ -320,28 +267,10 @@ def _print_result(result: ToolResult, *, is_applied: bool) -> None:
         print_notice(f"{result.outcome} {OUTCOME_CODES[result.outcome]}", style="yellow")
     verb = "wrote" if is_applied else "would write"
     for effect in result.effects:
-        if effect.removes:
-            print_notice(f"{'removed' if is_applied else 'would remove'} {effect.path_key}")
-        else:
-            print_notice(f"{verb} {effect.path_key}: {format_count(len(effect.content), 'byte')}")
+        removal = f"{'removed' if is_applied else 'would remove'} {effect.path_key}"
+        size = format_count(len(effect.content), "byte")
+        print_notice(removal if effect.removes else f"{verb} {effect.path_key}: {size}")
     for entry in result.entries:
         print_notice(f"{verb} an entry of kind {entry.kind}: {one_line(dump_compact(entry.payload).decode())}")
     if (result.effects or result.entries) and not is_applied:
         print_notice("--yes applies these changes")
-
-
-# --- objects of --json ----------------------------------------------------------------------------
-
-
-def result_to_json(name: str, result: ToolResult) -> dict[str, Any]:
-    """Convert the result of a call to the object printed by `--json`."""
-    return {
-        "tool": name,
-        "success": result.success,
-        "outcome": result.outcome,
-        "code": OUTCOME_CODES[result.outcome],
-        "output": result.output,
-        "files": [effect.path_key for effect in result.effects],
-        "entries": [entry._asdict() for entry in result.entries],
-        "attempts": result.attempts,
-    }

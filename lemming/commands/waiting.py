@@ -10,6 +10,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -25,7 +26,6 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.libraries.outbox_files import read_entry
 from lemming.obligations.ledger_calls import find_pending_call
 from lemming.obligations.pending_approvals import CallPatch, find_call_review
-from lemming.obligations.request_view import RequestView
 from lemming.obligations.write_decisions import find_pending_request
 from lemming.queries.screens.waiting_screen import WAITING, list_waiting
 
@@ -46,7 +46,11 @@ def print_call(org: OrgPath, asker: str, call: Mapping[str, Any], approvers: Seq
         print_wrapped("asker", asker)
         print_patch(review.load_patch(Organisation.from_path(org), call["args"]))
     else:
-        _print_arguments(call["args"])
+        for key, value in call["args"].items():
+            print_data(f"argument {_mark_invisible_text(key)}:")
+            print_in_full(value if isinstance(value, str) else dump_pretty(value).decode().rstrip("\n"))
+        if not call["args"]:
+            print_data("no arguments")
     print_data("the approval covers exactly this call, once" + (", and bound to:" if call["binds"] else ""))
     for path, digest in call["binds"].items():
         print_wrapped("", f"{path} {digest or _MISSING_FILE}")
@@ -59,14 +63,6 @@ def print_call(org: OrgPath, asker: str, call: Mapping[str, Any], approvers: Seq
     if (diff := str(call.get("diff") or "")) and not review:
         print_data("what it would write or affect:")
         print_in_full(diff)
-
-
-def _print_arguments(arguments: Mapping[str, Any]) -> None:
-    for key, value in arguments.items():
-        print_data(f"argument {_mark_invisible_text(key)}:")
-        print_in_full(value if isinstance(value, str) else dump_pretty(value).decode().rstrip("\n"))
-    if not arguments:
-        print_data("no arguments")
 
 
 def print_patch(patch: CallPatch) -> None:
@@ -120,20 +116,15 @@ def _format_file(file: Mapping[str, Any], name: str) -> str:
 
 def print_in_full(text: str, style: Style = "plain") -> None:
     """Print a text with each line wrapped and invisible characters shown as numbers."""
-    empty_lines = 0
-    for line in [*text.split("\n"), None]:
-        if line == "":
-            empty_lines += 1
+    width = get_terminal_width(sys.stdout) - 4
+    for line, repeats in groupby(text.split("\n")):
+        count = len([*repeats])
+        if line == "" and count > _MAX_EMPTY_LINES:
+            print_data(f"  ⟨{count:,} empty lines⟩")
             continue
-        if empty_lines > _MAX_EMPTY_LINES:
-            print_data(f"  ⟨{empty_lines:,} empty lines⟩")
-        else:
-            for _ in range(empty_lines):
-                print_data("  |")
-        empty_lines = 0
-        if line is not None:
-            for number, part in enumerate(_wrap_text(_mark_invisible_text(line), get_terminal_width(sys.stdout) - 4)):
-                print_data(f"  {'»' if number else '|'} {style_text(part, style)}")
+        parts = [*_wrap_text(_mark_invisible_text(line), width)]
+        for number, part in [*enumerate(parts)] * count:
+            print_data(f"  {'»' if number else '|'} {style_text(part, style)}" if line else "  |")
 
 
 def print_wrapped(label: str, text: str) -> None:
@@ -187,7 +178,11 @@ def waiting(
         request, call = find_pending_request(base, reference)[1:]
         items = [item for item in items if item.identity == request.identity]
         if call and not context.as_json:
-            shown_call = _expand_call(base, request, call)
+            shown_call = find_pending_call(request, {request.identity: call}) or call
+            with contextlib.suppress(ConfigError, FileNotFoundError, StopIteration):
+                if call["tool"] == SHOW:  # the approval shows an entry
+                    entry = read_entry(base, next(iter(parse_identities([call["args"]["entry"]]))))
+                    shown_call = {**shown_call, "diff": dump_pretty(entry.as_json()).decode()}
             print_call(base, request.asker, shown_call, [(item.person, item.at_deadline) for item in items])
             raise typer.Exit(1)
     for item in context.limit_rows(items, limit):
@@ -199,13 +194,3 @@ def waiting(
     if not items and not context.as_json:
         print_data(WAITING.empty)
     raise typer.Exit(1 if items else 0)
-
-
-def _expand_call(base: OrgPath, request: RequestView, call: dict[str, Any]) -> dict[str, Any]:
-    """Return a call as displayed, including the entry of an approval that shows an entry."""
-    expanded = find_pending_call(request, {request.identity: call}) or call
-    with contextlib.suppress(ConfigError, FileNotFoundError, StopIteration):
-        if call["tool"] == SHOW:
-            entry = read_entry(base, next(iter(parse_identities([call["args"]["entry"]]))))
-            expanded = {**expanded, "diff": dump_pretty(entry.as_json()).decode()}
-    return expanded
