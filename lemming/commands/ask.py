@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +28,7 @@ from lemming.commands.command_context import (
     parse_ticks_or_duration,
     require_agent_folder,
 )
-from lemming.commands.error_reporting import CommandSession, run_guarded
+from lemming.commands.error_reporting import run_guarded
 from lemming.commands.progress import TurnProgress
 from lemming.commands.run_output import (
     NO_CREDITS,
@@ -84,21 +85,18 @@ class Watcher:
     def on_event(self, event: Event) -> None:
         """Handle an event of the engine."""
         self.progress.on_event(event)
-        if isinstance(event, ModelWrote) and not self.progress.is_shown:
-            self._live_text.add_text(event, len(event.agent))
-            return
-        if isinstance(event, TurnEnded):
-            self._live_text.flush(event.report.agent, len(event.report.agent))
-        if isinstance(event, TurnEnded) and event.report.status == "failed":
-            text = f"  {event.report.agent} failed: {one_line(event.report.reason, 400)}"
-        elif isinstance(event, ProblemFound) and has_person():
-            text = f"  {one_line(str(event.problem), 400)}"
-        elif isinstance(event, TickBegins) and event.turns_left is not None:
-            self.progress.print_line(f"  {format_tick_start(event)}", style="dim")
-            return
-        else:
-            return
-        if text not in self._failed:
+        text = ""
+        match event:
+            case ModelWrote() if not self.progress.is_shown:
+                self._live_text.add_text(event, len(event.agent))
+            case TurnEnded(report=report):
+                self._live_text.flush(report.agent, len(report.agent))
+                text = f"  {report.agent} failed: {one_line(report.reason, 400)}" if report.status == "failed" else ""
+            case ProblemFound() if has_person():
+                text = f"  {one_line(str(event.problem), 400)}"
+            case TickBegins() if event.turns_left is not None:
+                self.progress.print_line(f"  {format_tick_start(event)}", style="dim")
+        if text and text not in self._failed:
             self._failed.add(text)
             self.progress.print_line(text, style="yellow")
 
@@ -157,22 +155,10 @@ def show_answer(outcome: AskOutcome[Any]) -> None:
 
 
 Conversation = Annotated[str, option("--conversation NAME", "Continue the conversation with this name.")]
-Timeout = Annotated[
-    float | None,
-    option(
-        "--timeout DURATION",
-        "Stop waiting after this time: 90 (seconds), 10m, 2h. Default: wait forever.",
-        parser=parse_seconds,
-    ),
-]
-Deadline = Annotated[
-    Any,
-    option(
-        "--deadline TICKS|DURATION",
-        "Expire the request after N ticks or after a time: 30m, 2h.",
-        parser=parse_ticks_or_duration,
-    ),
-]
+_TIMEOUT_HELP = "Stop waiting after this time: 90 (seconds), 10m, 2h. Default: wait forever."
+Timeout = Annotated[float | None, option("--timeout DURATION", _TIMEOUT_HELP, parser=parse_seconds)]
+_DEADLINE_HELP = "Expire the request after N ticks or after a time: 30m, 2h."
+Deadline = Annotated[Any, option("--deadline TICKS|DURATION", _DEADLINE_HELP, parser=parse_ticks_or_duration)]
 
 
 def ask(
@@ -214,8 +200,10 @@ def ask(
     base = context.org
     require_agent_folder(base, agent)
     typed_text = " ".join(text)
-    options: dict[str, Any] = {"schema": _load_schema(schema)} if schema else {}
-    options["budget"] = _parse_budget(budget)
+    options: dict[str, Any] = {"budget": budget}
+    with suppress(ValueError):  # a plain number is credits
+        options["budget"] = float(budget or "")
+    options |= {"schema": _load_schema(schema)} if schema else {}
     options |= {"until": _load_object(until, "--until")} if until else {}
     agree_to_run(base, trusts=trust, can_ask=not context.as_json and typed_text != "-")
     outcome, status = ask_with_progress(
@@ -239,14 +227,6 @@ def ask(
     else:
         show_answer(outcome)
     raise typer.Exit(status)
-
-
-def _parse_budget(typed: str | None) -> float | str | None:
-    """Parse a budget typed by the user; a plain number is credits."""
-    try:
-        return None if typed is None else float(typed)
-    except ValueError:
-        return typed
 
 
 def _load_object(file: Path, option_name: str) -> dict[str, Any]:
@@ -309,12 +289,13 @@ def chat(
     print_notice(f"conversation {name} of {person} with {agent}; Ctrl-D ends it", style="dim")
     status = 0
     for text in _iter_lines():
-        if _is_typed() and text in ("/quit", "/exit"):
-            break
-        if _is_typed() and text.startswith("/") and not text.startswith("//"):
-            _run_command(context.typer_context, text[1:])
-            continue
-        text = text.removeprefix("/") if _is_typed() and text.startswith("//") else text
+        if _is_typed() and text.startswith("/"):
+            if text in ("/quit", "/exit"):
+                break
+            text = text[1:]
+            if not text.startswith("/"):
+                _run_command(context.typer_context, text)
+                continue
         outcome, exit_status = ask_with_progress(
             base, agent, text, quiet=quiet, person=person, conversation=name, timeout_s=timeout, watch=watch
         )
@@ -336,7 +317,6 @@ def _is_typed() -> bool:
 def _run_command(ctx: typer.Context, line: str) -> None:
     """Run a line as a lemming command on this organisation; errors are printed and do not end the chat."""
     root = ctx.find_root()
-    session: CommandSession = root.obj
 
     def run_line() -> int:
         try:
@@ -347,10 +327,10 @@ def _run_command(ctx: typer.Context, line: str) -> None:
             raise UsageError("a chat is already running", hint="press Ctrl-D to end it")
         if not args or args[0] == "help":
             args = [*args[1:], "--help"]
-        status = root.command.main(args, "lemming", standalone_mode=False, obj=session)
+        status = root.command.main(args, "lemming", standalone_mode=False, obj=root.obj)
         return status if isinstance(status, int) else 0
 
-    run_guarded(run_line, session, as_json=False)
+    run_guarded(run_line, root.obj, as_json=False)
 
 
 def _iter_lines() -> Iterator[str]:

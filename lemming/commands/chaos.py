@@ -11,10 +11,11 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -135,14 +136,27 @@ def _count_damage(base: Path, folder: Path, kills: int, seed: int) -> ChaosResul
     longest_s = _run_once(undisturbed)
     while tally.kills < kills:
         tally.recoveries += _is_interrupted(killed)
-        tally.kills += _kill_during_tick(killed, rng.uniform(0, longest_s))
+        engine = _start_tick_process(killed)
+        try:
+            _, error_text = engine.communicate(timeout=rng.uniform(0, longest_s))
+        except subprocess.TimeoutExpired:
+            engine.kill()
+            engine.communicate()
+            tally.kills += engine.returncode < 0
+        else:
+            _require_tick_ended(engine.returncode, error_text)
         print_notice(f"tick {load_tick(killed)}: {tally.kills} of {format_count(kills, 'kill')}")
     tally.recoveries += _is_interrupted(killed)
     _run_once(killed)
     while load_tick(undisturbed) < load_tick(killed):
         _run_once(undisturbed)
     tally.ticks = load_tick(killed) - first_tick
-    _compare(tally, undisturbed, killed)
+    calls = Counter((killed / BILL_FILE).read_text().splitlines()) if (killed / BILL_FILE).exists() else Counter()
+    tally.calls, tally.calls_repeated = calls.total(), calls.total() - len(calls)
+    expected, actual = _collect_files_without_times(undisturbed), _collect_files_without_times(killed)
+    tally.doubled = sorted(actual.keys() - expected.keys())
+    tally.lost = sorted(expected.keys() - actual.keys())
+    tally.different = sorted(path for path in expected.keys() & actual.keys() if expected[path] != actual[path])
     return tally
 
 
@@ -151,19 +165,6 @@ def count_concurrent_turns(base: Path) -> int:
     config, agents = load_config(base), survey_agents(base).agents.values()
     active_agents = sum(config.has_model_turns(agent) for agent in agents)
     return 1 if config.org.executor == "serial" else max(1, min(config.org.parallel_limit, active_agents))
-
-
-def _kill_during_tick(base: Path, after_s: float) -> bool:
-    """Start an engine and kill it `after_s` seconds after lock acquisition. Return True if the tick still ran."""
-    engine = _start_tick_process(base)
-    try:
-        _, error_text = engine.communicate(timeout=after_s)
-    except subprocess.TimeoutExpired:
-        engine.kill()
-        engine.communicate()
-        return engine.returncode < 0
-    _require_tick_ended(engine.returncode, error_text)
-    return False
 
 
 def _run_once(base: Path) -> float:
@@ -187,7 +188,11 @@ def _start_tick_process(base: Path) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    while engine.poll() is None and _get_lock_holder(base) != engine.pid:
+    while engine.poll() is None:
+        with suppress(OSError, JsonProblem):
+            lock = parse(fs.read_bytes(base / paths.LOCK_FILE, 4096))
+            if isinstance(lock, dict) and lock.get("pid") == engine.pid:
+                break
         time.sleep(0.001)
     return engine
 
@@ -199,38 +204,17 @@ def _require_tick_ended(status: int, error_text: str) -> None:
         raise LemmingError(problem, hint="run `lemming doctor`")
 
 
-def _get_lock_holder(base: Path) -> Any:
-    try:
-        plain = parse(fs.read_bytes(base / paths.LOCK_FILE, 4096))
-    except (OSError, JsonProblem):
-        return None
-    return plain.get("pid") if isinstance(plain, dict) else None
-
-
 def _is_interrupted(base: Path) -> bool:
     """Return True if the current tick was started and not committed."""
     record = last_record(base, load_tick(base))
     return record is not None and not isinstance(record, TickCommitted)
 
 
-def _compare(tally: ChaosResult, undisturbed: Path, killed: Path) -> None:
-    """Fill the result with calls and file differences of the two copies."""
-    calls = Counter((killed / BILL_FILE).read_text().splitlines()) if (killed / BILL_FILE).exists() else Counter()
-    tally.calls, tally.calls_repeated = calls.total(), calls.total() - len(calls)
-    expected, actual = _collect_files_without_times(undisturbed), _collect_files_without_times(killed)
-    tally.doubled = sorted(actual.keys() - expected.keys())
-    tally.lost = sorted(expected.keys() - actual.keys())
-    tally.different = sorted(path for path in expected.keys() & actual.keys() if expected[path] != actual[path])
-
-
 def _collect_files_without_times(base: Path) -> dict[str, bytes]:
-    """Return the files of an organisation with times blanked, without its settings."""
-    return {path: _blank_times(path, raw) for path, raw in tree(base).items() if not path.startswith("config/")}
-
-
-def _blank_times(path: str, raw: bytes) -> bytes:
-    """Blank the times in a file, and in a ledger also the digests of files with times."""
-    return _TIME.sub(b"-", _DIGEST.sub(b"-", raw) if path.endswith("/turns.jsonl") else raw)
+    """Return the files of an organisation without its settings; times, and digests of files with times, are blanked."""
+    files = {path: raw for path, raw in tree(base).items() if not path.startswith("config/")}
+    ledgers = {path: _DIGEST.sub(b"-", raw) for path, raw in files.items() if path.endswith("/turns.jsonl")}
+    return {path: _TIME.sub(b"-", raw) for path, raw in {**files, **ledgers}.items()}
 
 
 def _print_result(tally: ChaosResult) -> None:

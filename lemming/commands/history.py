@@ -245,9 +245,11 @@ def _print_rewind(result: RewindResult) -> None:
     for file in result.changes.files:
         print_data(f"{file.change:<8}  {file.path}")
     journal_count = format_count(len(result.journals), "journal")
-    pending_text = " to be archived" if result.journals else ""
-    journals_text = f" moved to {result.archive_folder}" if result.archive_folder else pending_text
-    summary = summarize_files(result.changes.files)
+    archived = f" moved to {result.archive_folder}" if result.archive_folder else " to be archived"
+    journals_text = archived if result.journals or result.archive_folder else ""
+    kinds = [file.change for file in result.changes.files]
+    parts = [f"{kinds.count(kind)} {kind}" for kind in ("added", "modified", "deleted") if kind in kinds]
+    summary = f"{format_count(len(kinds), 'file')} ({', '.join(parts)})" if parts else "no file"
     print_notice(f"to tick {result.state.tick}: {summary}, {journal_count}{journals_text}")
 
 
@@ -280,13 +282,6 @@ def print_entry_difference(entry: EntryDifference) -> None:
 def print_file_change(file: FileChange) -> None:
     """Print a changed file with line counts."""
     print_truncated(f"file  {file.path}  {file.change}  {_format_line_counts(file)}", "bold")
-
-
-def summarize_files(files: list[FileChange]) -> str:
-    """Return the number of changed files by kind, on a line."""
-    kinds = [file.change for file in files]
-    parts = [f"{kinds.count(kind)} {kind}" for kind in ("added", "modified", "deleted") if kind in kinds]
-    return f"{format_count(len(files), 'file')} ({', '.join(parts)})" if parts else "no file"
 
 
 def _format_line_counts(file: FileChange) -> str:

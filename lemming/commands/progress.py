@@ -46,17 +46,14 @@ class _Turn:
     tools: list[str] = field(default_factory=list)
 
     def format_text(self, agent: str, current_time: float) -> str:
-        tools_text = ", ".join(self.tools[-_MAX_TOOLS_SHOWN:])
-        if tools_text:
-            omission = f"{len(self.tools)} tools, last " if len(self.tools) > _MAX_TOOLS_SHOWN else ""
-            tools_text = f"called {omission}{tools_text}"
+        omission = f"{len(self.tools)} tools, last " if len(self.tools) > _MAX_TOOLS_SHOWN else ""
+        called = f"called {omission}{', '.join(self.tools[-_MAX_TOOLS_SHOWN:])}" if self.tools else ""
         if self.streamed_text:
             limit = f" ({self.limit})" if self.limit else ""
-            parts = filter(None, (tools_text, f"writes{limit}: {_tail(self.streamed_text)}"))
+            parts = [called, f"writes{limit}: {_tail(self.streamed_text)}"]
         else:
-            activity = f"{self.activity}, {self.limit}" if self.limit else self.activity
-            parts = filter(None, (activity, tools_text))
-        return f"{agent} {current_time - self.started_at:.0f} s: {'; '.join(parts)}".rstrip(": ")
+            parts = [", ".join(filter(None, (self.activity, self.limit))), called]
+        return f"{agent} {current_time - self.started_at:.0f} s: {'; '.join(filter(None, parts))}".rstrip(": ")
 
 
 class TurnProgress:

@@ -87,7 +87,9 @@ def rehearse(
       lemming rehearse --keep ../what-if --json | jq -c 'select(.type == "entry_difference") | .diff'
     """
     base = context.org
-    tick_range = find_recorded_span(base, _parse_ticks(ticks) if ticks else None)
+    first, last = parse_tick_range(ticks) if ticks else (0, None)
+    typed_ticks = range(first, (_LAST_TICK_BOUND if last is None else last) + 1) if ticks else None
+    tick_range = find_recorded_span(base, typed_ticks)
     rehearsal_options = RehearsalOptions(
         first=tick_range.start,
         last=tick_range.stop - 1,
@@ -103,7 +105,7 @@ def rehearse(
         folder = Path(scratch, "fork") if keep is None else keep.expanduser().resolve()
         allow_code(folder)  # with the same trust as the original
         rehearsal = run_rehearsal(base, folder, rehearsal_options, stop=switch.stop)
-    _print_rehearsal(rehearsal, rehearsal_options)
+    _print_rehearsal(rehearsal, is_dry=dry_run)
     if keep is not None:
         print_notice(f"fork kept in {folder}")
     if rehearsal.stopped_by is not None:
@@ -115,43 +117,33 @@ def rehearse(
         raise typer.Exit(switch.exit_status)
 
 
-def _parse_ticks(text: str) -> range:
-    """Parse a typed tick range."""
-    first, last = parse_tick_range(text)
-    return range(first, (_LAST_TICK_BOUND if last is None else last) + 1)
-
-
 def _format_tick_range(first: int, last: int) -> str:
     return f"tick {first}" if first == last else f"ticks {first} to {last}"
 
 
-def _print_rehearsal(rehearsal: RehearsalResult, rehearsal_options: RehearsalOptions) -> None:
+def _print_rehearsal(rehearsal: RehearsalResult, *, is_dry: bool) -> None:
     for entry in rehearsal.entries:
         print_json("entry_difference", entry.as_json())
-    print_json("rehearsed", {**rehearsal.as_json(), "dry_run": rehearsal_options.is_dry})
+    print_json("rehearsed", {**rehearsal.as_json(), "dry_run": is_dry})
     if rehearsal.remark:
         print_notice(rehearsal.remark)
-    if not rehearsal_options.is_dry:
-        _print_differences(rehearsal)
+    if not is_dry:
+        for entry in rehearsal.entries:
+            print_entry_difference(entry)
+        for end in rehearsal.ends:
+            print_truncated(f"tick {end.tick}  {end.agent}  ended {end.before or '(no turn)'}", "bold")
+            print_truncated(f"  now: {end.after or '(no turn)'}")
+        for file in rehearsal.files:
+            print_file_change(file)
+        if rehearsal.last >= rehearsal.first and rehearsal.is_unchanged and not rehearsal.cannot_tell:
+            print_data("no differences")
     for line in describe_skipped_calls(rehearsal.skipped_calls):
         print_warning(f"not run: {line}")
     for tick, agent in rehearsal.not_repeated:
         print_warning(f"tick {tick}: {agent}: not rehearsed: the engine or the disk ended that turn")
-    (_print_dry_run if rehearsal_options.is_dry else _print_spending)(rehearsal)
-    if rehearsal.caveat and (rehearsal_options.is_dry or not rehearsal.cannot_tell):
+    (_print_dry_run if is_dry else _print_spending)(rehearsal)
+    if rehearsal.caveat and (is_dry or not rehearsal.cannot_tell):
         print_warning(rehearsal.caveat)
-
-
-def _print_differences(rehearsal: RehearsalResult) -> None:
-    for entry in rehearsal.entries:
-        print_entry_difference(entry)
-    for end in rehearsal.ends:
-        print_truncated(f"tick {end.tick}  {end.agent}  ended {end.before or '(no turn)'}", "bold")
-        print_truncated(f"  now: {end.after or '(no turn)'}")
-    for file in rehearsal.files:
-        print_file_change(file)
-    if rehearsal.last >= rehearsal.first and rehearsal.is_unchanged and not rehearsal.cannot_tell:
-        print_data("no differences")
 
 
 def _print_spending(rehearsal: RehearsalResult) -> None:
@@ -215,7 +207,11 @@ def replay(
     selected_ticks = list_journals(base, ticks)
     try:
         if into is None:
-            _import_plugins(base)
+            survey = survey_agents(base)
+            strategies = {agent.turn.strategy for agent in survey.agents.values()}
+            has_plugin_strategies = not strategies <= {None, *provided("strategies")}
+            if has_plugin_strategies or survey.has_plugin_capabilities or load_config(base).org.capabilities:
+                load_settings(base)  # which imports the plugins
             _print_replay(replay_in_place(base, selected_ticks))
         else:
             rerun_ticks = list_replayable_ticks(base, selected_ticks[-1] if selected_ticks else None)
@@ -225,18 +221,6 @@ def replay(
         if difference.diff:
             print_text(difference.diff)
         raise
-
-
-def _import_plugins(base: OrgPath) -> None:
-    """Import the plugins if an agent uses one of their strategies or capabilities."""
-    survey = survey_agents(base)
-    strategies = {agent.turn.strategy for agent in survey.agents.values()}
-    if (
-        not strategies <= {None, *provided("strategies")}
-        or survey.has_plugin_capabilities
-        or load_config(base).org.capabilities
-    ):
-        load_settings(base)
 
 
 def _print_replay(replayed: Iterator[ReplayResult]) -> None:

@@ -66,33 +66,32 @@ def repair(
     """
     base = context.org
     if (mark is not None) + retry != (call is not None):
-        raise UsageError(
-            "a call requires either --mark or --retry",
-            hint="lemming repair --mark done 42/editor/0, or lemming repair --retry 42/editor/0",
-        )
+        hint = "lemming repair --mark done 42/editor/0, or lemming repair --retry 42/editor/0"
+        raise UsageError("a call requires either --mark or --retry", hint=hint)
     with open_org(base, command="repair") as runtime:
+        if call is not None and retry:
+            require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
+            _retry_call(runtime, call, confirmed=yes)
+            return
         if call is not None:
-            if retry:
-                require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
-                _retry_call(runtime, call, confirmed=yes)
-            else:
-                _mark_call(runtime, call, happened=mark == "done")
+            marked, happened = mark_call(runtime.base, call, happened=mark == "done"), mark == "done"
+            print_json("call_marked", {**marked.as_json(), "did happen": happened})
+            outcome = f"{one_line(marked.summary, 200)} {'did happen' if happened else 'did not happen'}"
+            print_notice(f"{marked.agent} will be told in its next prompt that {outcome}")
             return
         repairs = find_repairs(base)
         to_do = [repair for repair in repairs if repair.steps]
         archive_path = make_repairs(runtime, to_do) if yes and to_do else ""
-    for listed_repair in repairs:
-        _print_repair(listed_repair, is_done=yes, archive_path=archive_path)
+    for listed in repairs:
+        is_made = yes and bool(listed.steps)
+        print_json("repair", {**listed.as_json(), "is_done": is_made, "aside": archive_path if is_made else ""})
+        label = "for you" if not listed.steps else "done" if yes else "would"
+        colour = style_text(label, "yellow" if label != "done" else "green")
+        print_data(f"{style_text(one_line(listed.where, 200), 'bold')}: {one_line(listed.found, 600)}")
+        print_data(f"  {colour}: {one_line(listed.action, 600)}")
     print_notice(_format_summary(repairs, to_do, is_done=yes, archive_path=archive_path))
     if to_do and not yes:
         raise typer.Exit(_REPAIRS_PENDING_STATUS)
-
-
-def _mark_call(runtime: Runtime, call_id: str, *, happened: bool) -> None:
-    call = mark_call(runtime.base, call_id, happened=happened)
-    print_json("call_marked", {**call.as_json(), "did happen": happened})
-    verb = "did happen" if happened else "did not happen"
-    print_notice(f"{call.agent} will be told in its next prompt that {one_line(call.summary, 200)} {verb}")
 
 
 def _retry_call(runtime: Runtime, call_id: str, *, confirmed: bool) -> None:
@@ -109,15 +108,6 @@ def _retry_call(runtime: Runtime, call_id: str, *, confirmed: bool) -> None:
     print_notice(f"{text} {verb}; {call.agent} will be told in its next prompt: {one_line(result.output, 400)}")
 
 
-def _print_repair(repair: Repair, *, is_done: bool, archive_path: str) -> None:
-    is_made = is_done and bool(repair.steps)
-    print_json("repair", {**repair.as_json(), "is_done": is_made, "aside": archive_path if is_made else ""})
-    label = "for you" if not repair.steps else "done" if is_done else "would"
-    colour = style_text(label, "yellow" if label != "done" else "green")
-    print_data(f"{style_text(one_line(repair.where, 200), 'bold')}: {one_line(repair.found, 600)}")
-    print_data(f"  {colour}: {one_line(repair.action, 600)}")
-
-
 def _format_summary(repairs: list[Repair], to_do: list[Repair], *, is_done: bool, archive_path: str) -> str:
     if not repairs:
         return "nothing to repair"
@@ -132,27 +122,15 @@ def _format_summary(repairs: list[Repair], to_do: list[Repair], *, is_done: bool
 
 
 _DEFAULT_AGE_S = 30 * 86_400.0
+_AGE_HELP = "Remove only rotated logs and archived files older than this. Default: 30d."
+_TICKS_HELP = "Keep packed journals of the last N ticks. Default: kept_journals in config/org.json."
 
 
 def prune(
     context: CommandContext,
     yes: Apply = False,
-    older_than: Annotated[
-        float | None,
-        option(
-            "--older-than DURATION",
-            "Remove only rotated logs and archived files older than this. Default: 30d.",
-            parser=parse_seconds,
-        ),
-    ] = None,
-    journals: Annotated[
-        int | None,
-        option(
-            "--keep-ticks N",
-            "Keep packed journals of the last N ticks. Default: kept_journals in config/org.json.",
-            min=0,
-        ),
-    ] = None,
+    older_than: Annotated[float | None, option("--older-than DURATION", _AGE_HELP, parser=parse_seconds)] = None,
+    journals: Annotated[int | None, option("--keep-ticks N", _TICKS_HELP, min=0)] = None,
 ) -> None:
     """Remove old journals, logs and archived files; without --yes, list the files with sizes.
 
@@ -176,39 +154,33 @@ def prune(
         current_time=SystemClock().now(),
     )
     skipped = _remove_surplus(base, surplus_items) if yes else []
-    _print_surplus(surplus_items, skipped, is_done=yes)
+    for surplus in surplus_items:
+        print_json("surplus", {**surplus.as_json(), "is_removed": yes and surplus not in skipped})
+    print_columns([[format_size(surplus.bytes), surplus.path, surplus.why] for surplus in surplus_items])
+    removed = [surplus for surplus in surplus_items if surplus not in skipped]
+    count, size = format_count(len(removed), "thing"), format_size(sum(surplus.bytes for surplus in removed))
+    if not surplus_items:
+        print_notice("nothing to remove")
+    elif yes:
+        print_notice(f"{count} removed, {size}")
+    else:
+        print_notice(f"{count}, {size}: nothing was removed; `lemming prune --yes` removes them")
+    if skipped:
+        print_warning("an engine is running, so journals are kept; stop it first to remove them")
 
 
 def _remove_surplus(base: Organisation, items: list[PrunableItem]) -> list[PrunableItem]:
     """Remove all items; return the journals skipped because of a running engine."""
-    other_items = [surplus for surplus in items if surplus.kind != "journals"]
     try:
         with open_org(base, command="prune"):
             for surplus in items:
                 remove_item(base, surplus)
         return []
     except OrgBusy:
-        for surplus in other_items:
-            remove_item(base, surplus)
+        for surplus in items:
+            if surplus.kind != "journals":
+                remove_item(base, surplus)
         return [surplus for surplus in items if surplus.kind == "journals"]
-
-
-def _print_surplus(items: list[PrunableItem], skipped: list[PrunableItem], *, is_done: bool) -> None:
-    for surplus in items:
-        print_json("surplus", {**surplus.as_json(), "is_removed": is_done and surplus not in skipped})
-    if not items:
-        print_notice("nothing to remove")
-        return
-    print_columns([[format_size(surplus.bytes), surplus.path, surplus.why] for surplus in items])
-    removed = [surplus for surplus in items if surplus not in skipped]
-    size = format_size(sum(surplus.bytes for surplus in (removed if is_done else items)))
-    if not is_done:
-        count = format_count(len(items), "thing")
-        print_notice(f"{count}, {size}: nothing was removed; `lemming prune --yes` removes them")
-        return
-    print_notice(f"{format_count(len(removed), 'thing')} removed, {size}")
-    if skipped:
-        print_warning("an engine is running, so journals are kept; stop it first to remove them")
 
 
 def upgrade(context: CommandContext, yes: Apply = False) -> None:

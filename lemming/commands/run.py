@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext
-from threading import Event
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -26,8 +25,7 @@ from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import one_line, print_notice
 from lemming.commands.trust import require_workspace_trust
 from lemming.kernel.journal.engine_events import Observer
-from lemming.kernel.journal.turn_report import TickReport, TurnReport
-from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.plugins.capability_loader import require_fact
 
 
@@ -96,21 +94,17 @@ def run_once(
                 raise typer.Exit(switch.exit_status)
             narrator.print_tick_summary(report)
             exit_statuses.append(compute_exit_status(report, narrator.due))
-            _print_missed_turns(report, narrator.due, agents)
+            for turn in report.turns:
+                if turn.agent in agents and turn.agent not in narrator.due and turn.status == "skipped":
+                    print_notice(f"  {turn.agent} does not run: {one_line(turn.reason, 300)}{_suggest_fix(turn)}")
+            if report.not_due and not (narrator.due or agents):
+                hint = "`lemming run-once --agent NAME` runs an agent now"
+                print_notice(f"  `lemming schedule` shows the next turns; {hint}")
     if narrator.is_output_closed:
         raise typer.Exit(BROKEN_PIPE)
     if report.tick == 1 and report.by_status("done"):
         print_notice("next: `lemming tick` shows this tick in full, `lemming run-once` runs the next")
     raise typer.Exit(next(filter(None, exit_statuses), 0))
-
-
-def _print_missed_turns(report: TickReport, due: list[str], selected_agents: list[str]) -> None:
-    """Print the reasons that named agents had no turn; if no agent was due, print a hint."""
-    for turn in report.turns:
-        if turn.agent in selected_agents and turn.agent not in due and turn.status == "skipped":
-            print_notice(f"  {turn.agent} does not run: {one_line(turn.reason, 300)}{_suggest_fix(turn)}")
-    if report.not_due and not (due or selected_agents):
-        print_notice("  `lemming schedule` shows the next turns; `lemming run-once --agent NAME` runs an agent now")
 
 
 def _suggest_fix(turn: TurnReport) -> str:
@@ -185,10 +179,15 @@ def run_forever(
     has_failures = False
     with stop_on_signals(quiet=quiet) as switch:
         narrator = Narrator(base, switch.stop)
-        with (
-            _serve_channels(base, serve, switch.stop),
-            _supervise_run(base, narrator, health=health, interval_s=interval, batch=batch) as observer,
-        ):
+        with ExitStack() as stack:
+            if serve is not None:
+                stack.enter_context(require_fact("channels.serve")(base.base, serve, stop=switch.stop))
+            observer: Observer = narrator.on_event
+            if health is not None or "NOTIFY_SOCKET" in os.environ:
+                from lemming.commands.supervision import supervise  # only for --health or systemd
+
+                supervision = supervise(base, observer, health=health, interval_s=interval, batch=batch)
+                observer = stack.enter_context(supervision)
             ticks = engine.ticks(
                 base,
                 interval_s=interval,
@@ -214,21 +213,3 @@ def run_forever(
         print_notice("stopped")
         return
     raise typer.Exit(TURN_FAILED if has_failures else 0)
-
-
-def _serve_channels(base: Organisation, port: int | None, stop: Event) -> AbstractContextManager[object]:
-    if port is None:
-        return nullcontext()
-    server: AbstractContextManager[object] = require_fact("channels.serve")(base.base, port, stop=stop)
-    return server
-
-
-def _supervise_run(
-    base: OrgPath, narrator: Narrator, *, health: int | None, interval_s: float | None, batch: bool
-) -> AbstractContextManager[Observer]:
-    """Give the observer of engine events; supervision is imported only for --health or systemd."""
-    if health is None and "NOTIFY_SOCKET" not in os.environ:
-        return nullcontext(narrator.on_event)
-    from lemming.commands.supervision import supervise
-
-    return supervise(base, narrator.on_event, health=health, interval_s=interval_s, batch=batch)

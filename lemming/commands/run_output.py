@@ -57,14 +57,12 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.queries.sentences import describe_entry, summarize_report
 
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
-_MIN_TEXT_WIDTH = 30
+_MIN_TEXT_WIDTH, _MIN_STREAM_WIDTH = 30, 20
 
-UNUSABLE_PROVIDER_ERRORS = frozenset(
-    {
-        *("AuthenticationFailed", "Unavailable", "CircuitOpen", "TimedOut", "RateLimited", "UnknownModel"),
-        *("Unusable", "MayHaveActed", "ProviderError"),
-    }
-)
+UNUSABLE_PROVIDER_ERRORS = frozenset((
+    "AuthenticationFailed", "Unavailable", "CircuitOpen", "TimedOut", "RateLimited", "UnknownModel", "Unusable",
+    "MayHaveActed", "ProviderError",
+))  # fmt: skip
 TURN_FAILED, NO_PROVIDER, NO_CREDITS = 1, 5, 6
 
 EVENT_NAMES: dict[type[Event], str] = {
@@ -142,33 +140,40 @@ class Narrator:
             self._ended_before = set(self.due) - set(self.due if event.turns_left is None else event.turns_left)
             self._name_width = max(map(len, [*self.due, *event.broken]), default=0)
         try:
-            self._handle_event(event)
+            if kind := event_type_name(type(event)):
+                print_json(kind, event_to_json(event, self.tick))
+            if not is_for_program():
+                self._progress.clear()
+                self._print_event(event)
+                self._progress.on_event(event)
         except OutputClosed:
             self.is_output_closed = True
             self.stop.set()
 
-    def _handle_event(self, event: Event) -> None:
-        if kind := event_type_name(type(event)):
-            print_json(kind, event_to_json(event, self.tick))
-        if is_for_program():
-            return
-        self._progress.clear()
-        self._print_event(event)
-        self._progress.on_event(event)
-
     def _print_event(self, event: Event) -> None:
         match event:
             case TickBegins():
-                self._print_tick_start(event)
-            case TurnEnded():
-                self._print_turn(event.report)
+                if self._name_width:
+                    print_notice(format_tick_start(event), style="bold")
+                status_text = style_text("broken  ", "red", sys.stderr)
+                for name, reason in event.broken.items():
+                    print_warning(f"  {self._pad_name(name)}  {status_text}  {one_line(reason, 400)}", style="plain")
+            case TurnEnded(report=turn):
+                self._streamed_lines.flush(turn.agent, self._name_width)
+                for line in self._format_turn(turn) if turn.status == "failed" or has_person() else ():
+                    print_warning(line, style="plain")
             case Sleeping() | Woken():
                 if line := format_sleep(event):
                     print_notice(f"  {style_text(line, 'dim', sys.stderr)}")
             case ModelWrote():
                 self._streamed_lines.add_text(event, self._name_width)
-            case ProblemFound():
-                self._print_problem(event)
+            case ProblemFound(problem=problem):
+                location = problem.file + (f":{problem.line}" if problem.line else "")
+                hint = f" ({problem.hint})" if problem.hint else ""
+                line = one_line(f"{location}: {problem.message}{hint}", 400)
+                kind = "ignored" if problem.severity == "error" else problem.severity
+                prefix = f"{self._pad_name(event.agent)}  " if event.agent else ""
+                print_warning(f"  {prefix}{style_text(kind.ljust(8), 'yellow', sys.stderr)}  {line}", style="plain")
             case HistoryNotKept(problem=problem):
                 print_warning(f"warning: the history commit failed: {one_line(problem.message, 400)}")
                 print_warning(f"  fix: {problem.hint}", style="plain")
@@ -190,25 +195,14 @@ class Narrator:
         """Print the summary of a tick."""
         print_notice(format_tick_summary(report, self.due))
 
-    def _print_tick_start(self, event: TickBegins) -> None:
-        if self._name_width:
-            print_notice(format_tick_start(event), style="bold")
-        for name, reason in event.broken.items():
-            status_text = style_text("broken  ", "red", sys.stderr)
-            print_warning(f"  {self._pad_name(name)}  {status_text}  {one_line(reason, 400)}", style="plain")
-
-    def _print_turn(self, turn: TurnReport) -> None:
-        self._streamed_lines.flush(turn.agent, self._name_width)
-        if turn.status == "failed" or has_person():
-            for line in self._format_turn(turn):
-                print_warning(line, style="plain")
-
     def _format_turn(self, turn: TurnReport) -> list[str]:
         name = self._pad_name(turn.agent)
         if turn.status in ("failed", "skipped"):
             status_text = style_text(f"{turn.status:<8}", _STYLES[turn.status], sys.stderr)
             return [f"  {name}  {status_text}  {one_line(turn.reason, 600)}"]
-        cost = f"kept, {_format_turn_cost(turn)}" if turn.agent in self._ended_before else _format_turn_cost(turn)
+        kept = "kept, " if turn.agent in self._ended_before else ""
+        dollars = "" if turn.cost_usd is None else f", {format_usd(turn.cost_usd)}"
+        cost = f"{kept}{format_count(turn.credits, 'credit')}, {turn.duration_ms / 1000:.1f}s{dollars}"
         text_width = max(_MIN_TEXT_WIDTH, get_terminal_width(sys.stderr) - len(name) - len(cost) - 17)
         rows = [(entry["kind"], one_line(self._format_entry(turn.agent, entry), text_width)) for entry in turn.entries]
         if not rows:
@@ -217,15 +211,6 @@ class Narrator:
             rows.append(("", one_line(other_effects, 300)))
         lines = [f"  {name}  {kind:<8}  {text}" for kind, text in rows]
         return [f"{lines[0]}  {style_text(cost, 'dim', sys.stderr)}", *lines[1:]]
-
-    def _print_problem(self, event: ProblemFound) -> None:
-        problem = event.problem
-        location = problem.file + (f":{problem.line}" if problem.line else "")
-        hint = f" ({problem.hint})" if problem.hint else ""
-        text = one_line(f"{location}: {problem.message}{hint}", 400)
-        kind = "ignored" if problem.severity == "error" else problem.severity
-        prefix = f"{self._pad_name(event.agent)}  " if event.agent else ""
-        print_warning(f"  {prefix}{style_text(kind.ljust(8), 'yellow', sys.stderr)}  {text}", style="plain")
 
     def _pad_name(self, name: str) -> str:
         return name.ljust(self._name_width)
@@ -312,11 +297,3 @@ def compute_exit_status(report: TickReport, due: list[str]) -> int:
     if due_turns and all(turn.error in ("OutOfCredits", "LimitReached") for turn in due_turns):
         return NO_CREDITS
     return 0
-
-
-def _format_turn_cost(turn: TurnReport) -> str:
-    cost = f"{format_count(turn.credits, 'credit')}, {turn.duration_ms / 1000:.1f}s"
-    return cost if turn.cost_usd is None else f"{cost}, {format_usd(turn.cost_usd)}"
-
-
-_MIN_STREAM_WIDTH = 20
