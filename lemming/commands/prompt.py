@@ -24,7 +24,7 @@ from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.queries.model_readiness import small_model_warning
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.prompt_parts import describe_message, list_parts
-from lemming.queries.sent import CHAT_TEMPLATE, REPLY_FORM, PromptSize, SentPrompt, build_first_request, measure_prompt
+from lemming.queries.sent import CHAT_TEMPLATE, REPLY_FORM, PromptSize, build_first_request, measure_prompt
 from lemming.queries.tick_preview import TickPreview, preview_tick
 
 HOW_TO_RUN = "`lemming run-once --agent {}` runs it now"
@@ -52,24 +52,12 @@ def prompt(context: CommandContext, agent: AgentName) -> None:
     inputs = prompt_preview.inputs
     sent = build_first_request(preview.snapshot, inputs)
     size = measure_prompt(sent, list_parts(prompt_preview, sent))
-    print_json("prompt", {**prompt_to_json(inputs), **_request_to_json(sent, size)})
+    counts = {"all": size.tokens, "parts": dict(size.parts), "boilerplate": round(size.boilerplate, 3)}
+    print_json("prompt", {**prompt_to_json(inputs), "tokens": counts, "body": sent.body})
     print_notice(_describe_prompt(preview, inputs, size), style="dim")
     if tool_warning := small_model_warning(inputs.agent, preview.snapshot.config):
         print_warning(f"warning: {tool_warning}")
     print_messages(inputs)
-    _print_other_fields(sent)
-    _print_size(sent, size)
-
-
-def print_messages(inputs: TurnInputs) -> None:
-    """Print the messages of a turn's first call, each under its role."""
-    for message in inputs.first_messages:
-        print_data(style_text(f"--- {message['role']}", "bold"))
-        print_text(describe_message(message))
-
-
-def _print_other_fields(sent: SentPrompt) -> None:
-    """Print the parts of the request besides the messages: a line per tool and per other field."""
     other_fields = sent.extra_fields
     if tools := other_fields.pop("tools", None):
         print_data(style_text(f"--- tools ({len(tools)})", "bold"))
@@ -79,21 +67,20 @@ def _print_other_fields(sent: SentPrompt) -> None:
         print_data(style_text("--- other parts", "bold"))
         for key, value in other_fields.items():
             print_data(f"{key}: {to_line(value)}")
+    if size.tokens:
+        shares = [
+            (name, f"about {count:,}", f"{100 * count / size.tokens:.0f} %") for name, count in size.parts.items()
+        ]
+        print_data(style_text("--- tokens, estimated from bytes", "bold"))
+        print_table(["PART", "TOKENS", "SHARE"], [*shares, ("all", f"about {size.tokens:,}", "")])
+        print_data(f"boilerplate ({REPLY_FORM} and {CHAT_TEMPLATE}): {100 * size.boilerplate:.0f} %")
 
 
-def _print_size(sent: SentPrompt, size: PromptSize) -> None:
-    """Print a table of the prompt's tokens by part."""
-    if not size.tokens:
-        return
-    rows = [[name, f"about {count:,}", f"{100 * count / size.tokens:.0f} %"] for name, count in size.parts.items()]
-    print_data(style_text("--- tokens, estimated from bytes", "bold"))
-    print_table(["PART", "TOKENS", "SHARE"], [*rows, ["all", f"about {size.tokens:,}", ""]])
-    print_data(f"boilerplate ({REPLY_FORM} and {CHAT_TEMPLATE}): {100 * size.boilerplate:.0f} %")
-
-
-def _request_to_json(sent: SentPrompt, size: PromptSize) -> dict[str, Any]:
-    counts = {"all": size.tokens, "parts": dict(size.parts), "boilerplate": round(size.boilerplate, 3)}
-    return {"tokens": counts, "body": sent.body}
+def print_messages(inputs: TurnInputs) -> None:
+    """Print the messages of a turn's first call, each under its role."""
+    for message in inputs.first_messages:
+        print_data(style_text(f"--- {message['role']}", "bold"))
+        print_text(describe_message(message))
 
 
 def prompt_to_json(inputs: TurnInputs) -> dict[str, Any]:
@@ -132,29 +119,21 @@ def print_next_tick(base: OrgPath, agents: Sequence[str] = ()) -> None:
     """Print the agents of the next tick in order, each with a prompt."""
     preview = preview_tick(base, load_settings(base), agents)
     print_json("tick_started", preview.plan.as_json())
-    _print_plan(preview)
-    for name in preview.plan.order:
-        _print_turn(preview, name)
-    print_notice("dry run: no model was called and nothing was written")
-
-
-def _print_plan(preview: TickPreview) -> None:
     continued = " (continued)" if preview.is_interrupted else ""
     print_notice(f"tick {preview.tick}{continued}: {', '.join(preview.plan.order) or 'nobody is due'}", style="bold")
     for name, reason in preview.plan.broken.items():
         print_notice(f"  {name}: broken: {one_line(reason, 400)}")
-
-
-def _print_turn(preview: TickPreview, name: str) -> None:
-    turn_reason = preview.explain_turn(name)
-    print_data(style_text(f"=== {name}", "bold"))
-    if turn_reason.takes_turn:
-        inputs = preview.build_inputs(name)
-        print_json("prompt", prompt_to_json(inputs))
-        print_messages(inputs)
-    else:
-        print_json("no_turn", {"agent": name, "tick": preview.tick, "reason": turn_reason.text})
-        print_data(f"no turn: {turn_reason.text}")
-    if authors := preview.find_predecessors(name):
-        print_data(f"(plus what {', '.join(authors)} would write earlier in this tick)")
-    print_data()
+    for name in preview.plan.order:
+        turn_reason = preview.explain_turn(name)
+        print_data(style_text(f"=== {name}", "bold"))
+        if turn_reason.takes_turn:
+            inputs = preview.build_inputs(name)
+            print_json("prompt", prompt_to_json(inputs))
+            print_messages(inputs)
+        else:
+            print_json("no_turn", {"agent": name, "tick": preview.tick, "reason": turn_reason.text})
+            print_data(f"no turn: {turn_reason.text}")
+        if authors := preview.find_predecessors(name):
+            print_data(f"(plus what {', '.join(authors)} would write earlier in this tick)")
+        print_data()
+    print_notice("dry run: no model was called and nothing was written")

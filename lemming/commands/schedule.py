@@ -9,7 +9,6 @@ from lemming.commands.command_context import CommandContext, option
 from lemming.commands.terminal import one_line, print_data, print_json, style_text
 from lemming.commands.trust import load_settings
 from lemming.kernel.base.clock import SystemClock
-from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.everyday_times import format_moment, parse_moment
@@ -50,10 +49,21 @@ def schedule(
     org = Organisation.from_path(context.org)
     config = load_settings(org)
     if why:
-        _print_dependency(org, config, *why)
+        later, earlier, reasons = explain_wait(org, config, *why)
+        print_json("plan_why", {"agent": later, "before_it": earlier, "reasons": reasons})
+        if reasons:
+            print_data(f"{later} waits for {earlier}, which comes first in the order of a tick:")
+        else:
+            print_data(f"{later} does not wait for {earlier}: neither can see the other's output of the same tick")
+        for reason in reasons:
+            print_data(f"  {reason}")
         return
     if until is not None:
-        _print_upcoming(context, org, config, until)
+        is_duration = until[:1].isdigit() and until[-1:] in "smhdw"
+        zone = config.org.timezone or "UTC"
+        end_time = parse_moment(f"in {until}" if is_duration else until, SystemClock().now(), zone)
+        empty = f"nothing is scheduled by the clock until {format_moment(end_time)}"
+        context.print_screen(replace(COMING, empty=empty), ScreenResult(list_upcoming(org, config, end_time)))
         return
     first = load_tick(org) if start is None else start
     for tick in range(first, first + ticks):
@@ -62,16 +72,6 @@ def schedule(
         _print_tick_plan(upcoming_tick)
         if upcoming_tick.is_next and (waits := summarize_inbox(list_person_inbox(org))):
             print_data(style_text(f"  {one_line(waits, 400)}", "yellow"))
-
-
-def _print_upcoming(context: CommandContext, org: Organisation, config: Config, until: str) -> None:
-    """Print turns, jobs and entries scheduled by the clock until a given time."""
-    current_time = SystemClock().now()
-    is_duration = until[:1].isdigit() and until[-1:] in "smhdw"
-    end_time = parse_moment(f"in {until}" if is_duration else until, current_time, config.org.timezone or "UTC")
-    events = list_upcoming(org, config, end_time)
-    empty = f"nothing is scheduled by the clock until {format_moment(end_time)}"
-    context.print_screen(replace(COMING, empty=empty), ScreenResult(events))
 
 
 def _print_tick_plan(upcoming_tick: TickForecast) -> None:
@@ -103,15 +103,3 @@ def _format_waits(waits: TurnWaits, rank: int) -> str:
     names = sorted(waits.names)
     suffix = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return f"waits for {', '.join(names[:NAMES_SHOWN])}{suffix}" if names else ""
-
-
-def _print_dependency(org: Organisation, config: Config, first_agent: str, second_agent: str) -> None:
-    """Print the permissions that make an agent wait for another when both are due."""
-    later, earlier, reasons = explain_wait(org, config, first_agent, second_agent)
-    print_json("plan_why", {"agent": later, "before_it": earlier, "reasons": reasons})
-    if reasons:
-        print_data(f"{later} waits for {earlier}, which comes first in the order of a tick:")
-        for reason in reasons:
-            print_data(f"  {reason}")
-    else:
-        print_data(f"{later} does not wait for {earlier}: neither can see the other's output of the same tick")

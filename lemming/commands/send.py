@@ -85,15 +85,25 @@ def send(
         require_agent_folder(base, to)
     delivery_key = _build_delivery_time(at, after, config)
     if every is not None:
-        _validate_job_options(to, text, delivery_key)
-        require_fact("calendars.add_job")(base, to or "", " ".join(text or ()), every)
+        if delivery_key:
+            raise UsageError("--every excludes --at and --in", hint="use one of them")
+        if to is None or not text:
+            hint = 'lemming send --every "0 9 * * mon" --to editor "What was last week?"'
+            raise UsageError("--every requires --to and a text", hint=hint)
+        require_fact("calendars.add_job")(base, to, " ".join(text), every)
         return
     if to is None and text and len(text) > 1:
         _reject_missing_to_option(text, [name for name in list_agent_folders(base) if name != author])
     message_text = join_text_argument(text)  # may wait for standard input, while ticks go by
-    entry_payload = _require_sendable_size(
-        _build_payload(message_text, to, payload) | _build_attachments(base, attach or []) | delivery_key
-    )
+    if not message_text and payload is None:
+        raise UsageError("the message is empty", hint='write lemming send "some text", or use --payload')
+    keys = {"text": message_text or None, "target": to}
+    entry_payload: dict[str, Any] = {key: value for key, value in keys.items() if value is not None}
+    entry_payload |= parse_json_object(payload, "--payload", '{"key": "value"}') if payload is not None else {}
+    entry_payload |= _build_attachments(base, attach or []) | delivery_key
+    if (size := len(dump_pretty(entry_payload))) > _PAYLOAD_LIMIT_BYTES:
+        message = f"the payload must have at most {_PAYLOAD_LIMIT_BYTES:,} bytes, got {size:,}"
+        raise UsageError(message, hint="put the content into a file in shared/ and send its name")
     if kind == "request" and "until" in entry_payload:
         require_fact("goals.require_valid")(base, entry_payload["until"], to or "")
     entry = write_person_entry(
@@ -115,32 +125,18 @@ def _reject_missing_to_option(text: list[str], other_agents: list[str]) -> None:
     name = first_word if first_word in other_agents else correct_typo(first_word, other_agents)
     if not name:
         return
-    quoted_text = shlex.quote(" ".join(text[1:]))
-    raise UsageError(
-        f'a message to "{name}" must have --to {name}; without it, the message goes to everybody',
-        hint=f"write lemming send --to {name} {quoted_text}, or put the whole text into quotes for everybody",
-    )
+    command = f"lemming send --to {name} {shlex.quote(' '.join(text[1:]))}"
+    message = f'a message to "{name}" must have --to {name}; without it, the message goes to everybody'
+    raise UsageError(message, hint=f"write {command}, or put the whole text into quotes for everybody")
 
 
 def _require_person(base: OrgPath, author: str, config: Config) -> None:
     """Raise `UsageError` unless the author is a person's agent."""
     if config.is_person(find_agent(base, author)):
         return
-    agents = survey_agents(base).agents.values()
-    people = ", ".join(agent.name for agent in agents if config.is_person(agent))
-    raise UsageError(
-        f"{author} is not a person: a model answers for it",
-        hint=f"people here: {people or 'none; create one with the model key human'}",
-    )
-
-
-def _validate_job_options(to: str | None, text: list[str] | None, delivery_key: dict[str, str]) -> None:
-    """Raise `UsageError` for options that contradict --every."""
-    if delivery_key:
-        raise UsageError("--every excludes --at and --in", hint="use one of them")
-    if to is None or not text:
-        hint = 'lemming send --every "0 9 * * mon" --to editor "What was last week?"'
-        raise UsageError("--every requires --to and a text", hint=hint)
+    people = ", ".join(survey_agents(base).find_people(config))
+    hint = f"people here: {people or 'none; create one with the model key human'}"
+    raise UsageError(f"{author} is not a person: a model answers for it", hint=hint)
 
 
 def _build_delivery_time(at: str | None, delay: str | None, config: Config) -> dict[str, str]:
@@ -154,28 +150,16 @@ def _build_delivery_time(at: str | None, delay: str | None, config: Config) -> d
         return {"not_before": timestamp(current_time + parse_duration(delay))}
     delivery_time = parse_moment(at or "", current_time, config.org.timezone or "UTC")
     if delivery_time <= current_time:
-        raise UsageError(
-            f"the delivery time must be in the future, got {format_moment(delivery_time)}",
-            hint="name a later moment, or leave out --at",
-        )
+        message = f"the delivery time must be in the future, got {format_moment(delivery_time)}"
+        raise UsageError(message, hint="name a later moment, or leave out --at")
     return {"not_before": timestamp(delivery_time)}
-
-
-def _build_payload(text: str, to: str | None, extra: str | None) -> dict[str, Any]:
-    if not text and extra is None:
-        raise UsageError("the message is empty", hint='write lemming send "some text", or use --payload')
-    keys = {"text": text or None, "target": to}
-    return {
-        **{key: value for key, value in keys.items() if value is not None},
-        **(parse_json_object(extra, "--payload", '{"key": "value"}') if extra is not None else {}),
-    }
 
 
 def _build_attachments(base: OrgPath, files: list[Path]) -> dict[str, Any]:
     """Return the payload key that lists files with their digests."""
     attachments = []
-    org_paths = [Path(base) / file for file in files]
-    for file in (org_path if org_path.exists() else file for org_path, file in zip(org_paths, files, strict=True)):
+    for typed_file in files:
+        file = Path(base) / typed_file if (Path(base) / typed_file).exists() else typed_file
         try:
             relative_path = file.resolve(strict=True).relative_to(Path(base).resolve())
             with file.open("rb") as content:
@@ -189,31 +173,15 @@ def _build_attachments(base: OrgPath, files: list[Path]) -> dict[str, Any]:
     return {"attachments": attachments} if attachments else {}
 
 
-def _require_sendable_size(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the payload. Raises `UsageError` if the payload is too large for an entry."""
-    size = len(dump_pretty(payload))
-    if size > _PAYLOAD_LIMIT_BYTES:
-        raise UsageError(
-            f"the payload must have at most {_PAYLOAD_LIMIT_BYTES:,} bytes, got {size:,}",
-            hint="put the content into a file in shared/ and send its name",
-        )
-    return payload
-
-
 def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Config) -> None:
     """Print the agents that will see the entry as new, each with the tick or time of the next turn."""
     survey = survey_agents(base)
     permitted_readers = [agent for agent in survey.agents.values() if agent.may_read(entry.agent)]
     agent_names = frozenset((*survey.agents, *survey.broken))
-    readers = [
-        reader
-        for reader in permitted_readers
-        if config.has_model_turns(reader) and _is_news(entry, reader, agent_names, config)
-    ]
+    model_readers = [agent for agent in permitted_readers if config.has_model_turns(agent)]
+    readers = [agent for agent in model_readers if _is_news(entry, agent, agent_names, config)]
     if to is not None and to not in {agent.name for agent in permitted_readers}:
-        print_warning(
-            f'warning: {to} cannot read it; add "{entry.agent}" to read_outboxes in agents/{to}/resume.json',
-        )
+        print_warning(f'warning: {to} cannot read it; add "{entry.agent}" to read_outboxes in agents/{to}/resume.json')
     for agent in permitted_readers:
         if config.is_person(agent) and agent.name in entry.targets:
             print_notice(f"{agent.name} is a person: `lemming inbox {agent.name}` shows it")
@@ -230,9 +198,9 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
         reader_list = _format_readers(turns)
         print_notice(f"to be read by {reader_list} (tick {entry.tick} is next)")
     elif not entry.targets & {agent.name for agent in permitted_readers}:
-        indirect_readers = [
-            agent.name for agent in permitted_readers if config.has_model_turns(agent) and _has_inbox(agent, config)
-        ]
+        # Prompts of these agents also show the newest known entries.
+        policies = {agent.name: resolve_turn_policy(agent, config) for agent in model_readers}
+        indirect_readers = [name for name, policy in policies.items() if policy.is_asked and not policy.is_written]
         verb = "sees it in its" if len(indirect_readers) == 1 else "see it in their"
         names = " and ".join(indirect_readers) if len(indirect_readers) < 3 else _format_readers(indirect_readers)
         summary = f"no agent is woken; {names} {verb} next turn"
@@ -244,12 +212,6 @@ def _is_news(entry: OutboxEntry, agent: Agent, agent_names: frozenset[str], conf
     if agent.name not in entry.targets and resolve_turn_policy(agent, config).wake == "addressed":
         return False
     return entry.is_news_to_reader(agent.name, agent_names)
-
-
-def _has_inbox(agent: Agent, config: Config) -> bool:
-    """Return True if an agent's prompts also show the newest known entries."""
-    policy = resolve_turn_policy(agent, config)
-    return policy.is_asked and not policy.is_written
 
 
 def _format_readers(readers: list[str]) -> str:

@@ -12,8 +12,7 @@ from lemming.commands.terminal import print_data, print_json, print_notice, prin
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.org.config import Config, load_config
-from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.config import load_config
 from lemming.libraries.optional_packages import require_server
 from lemming.operations.permission_grants import PermissionGrants
 from lemming.operations.service_unit import Form, ServiceUnit, is_unit_for_folder, make_service_name, render_unit
@@ -71,7 +70,8 @@ def service(
     """
     base = context.org
     config = load_config(base)  # or it would not start
-    channel_agents = _list_served_channels(base, config)
+    channels = load_channel_statuses(base, survey_agents(base), config)
+    channel_agents = [channel.agent for channel in channels if channel.seen_to_by == "serve"]
     if serve is not None and not channel_agents:
         hint = "leave out --serve; see docs/channels.md"
         raise UsageError("there is nothing to serve: no agent uses an http or mail channel", hint=hint)
@@ -79,15 +79,16 @@ def service(
         require_server("--health")
     folder = Path(base).resolve()
     if name and name != make_service_name(name):
-        raise UsageError(
-            f'the name of a service must consist of a-z, 0-9 and -, got "{name}"', hint=f"use {make_service_name(name)}"
-        )
+        message = f'the name of a service must consist of a-z, 0-9 and -, got "{name}"'
+        raise UsageError(message, hint=f"use {make_service_name(name)}")
     name = name or make_service_name(folder.name)
+    options = [] if interval is None else ["--interval", f"{interval:g}"]
+    script = Path(sys.executable).with_name("lemming")
     unit = ServiceUnit(
         name=name,
         folder=str(folder),
-        program=_find_program(),
-        options=_build_options(interval, wake_on_change=wake_on_change),
+        program=[str(script)] if os.access(script, os.X_OK) else [sys.executable, "-m", "lemming"],
+        options=[*options, "--wake-on-change"] if wake_on_change else options,
         keys_file=str(_get_config_home() / "lemming" / f"{name}.env"),
         log_file=str(Path.home() / "Library" / "Logs" / f"lemming-{name}.log"),
         health=health,
@@ -101,15 +102,12 @@ def service(
     else:
         print_text(text.rstrip("\n"))
     _print_next_steps(unit, form, written)
-    _print_missing_trust(base)
+    permissions = list_required_permissions(base, config, survey_agents(base).agents.values())
+    grants = PermissionGrants(Path(base)).find_missing(permissions)
+    if missing := [grant for grant in grants if grant.permission.needs_agreement]:  # never done without being asked
+        print_warning(f"first: `lemming trust --yes`; it is not yet permitted to do this: it {missing[0]}")
     if channel_agents and serve is None:
         print_warning(f"channels of {', '.join(channel_agents)} are not served: add --serve PORT")
-
-
-def _list_served_channels(base: OrgPath, config: Config) -> list[str]:
-    """Return the agents whose channels need a server."""
-    states = load_channel_statuses(base, survey_agents(base), config)
-    return [state.agent for state in states if state.seen_to_by == "serve"]
 
 
 def _write_unit(unit: ServiceUnit, text: str) -> str:
@@ -123,11 +121,8 @@ def _write_unit(unit: ServiceUnit, text: str) -> str:
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), hint="move it away") from error
     if existing is not None and not is_unit_for_folder(existing, unit.folder):
-        raise UsageError(
-            "a different service of this name already exists",
-            where=str(path),
-            hint=f"choose another name: lemming service --name {unit.name}-2",
-        )
+        hint = f"choose another name: lemming service --name {unit.name}-2"
+        raise UsageError("a different service of this name already exists", where=str(path), hint=hint)
     if existing != text:
         fs.make_root(folder)
         fs.write_atomic(folder, unit.file_name, text.encode(), is_org=False)
@@ -140,37 +135,13 @@ def _print_next_steps(unit: ServiceUnit, form: Form, written: str) -> None:
         plist_path = f"~/Library/LaunchAgents/{unit.launchd_label}.plist"
         print_notice(f"next: put this into {plist_path}, then: launchctl bootstrap gui/$(id -u) {plist_path}")
     else:
-        if not written:
-            print_notice(f"next: put this into ~/.config/systemd/user/{unit.file_name}, then:")
-        else:
-            print_notice("next:")
+        put = "" if written else f" put this into ~/.config/systemd/user/{unit.file_name}, then:"
+        print_notice(f"next:{put}")
         print_notice("  systemctl --user daemon-reload")
         print_notice(f"  systemctl --user enable --now {unit.file_name}")
         print_notice("  loginctl enable-linger   # so that it runs while you are not logged in")
         print_notice(f"then: journalctl --user -u {unit.file_name} -f")
     print_notice(f"keys: {make_folder}; then NAME=VALUE lines in {_shorten_path(Path(unit.keys_file))} (chmod 600)")
-
-
-def _print_missing_trust(base: OrgPath) -> None:
-    permissions = list_required_permissions(base, load_config(base), survey_agents(base).agents.values())
-    missing = [
-        missing_permission
-        for missing_permission in PermissionGrants(Path(base)).find_missing(permissions)
-        if missing_permission.permission.needs_agreement
-    ]
-    if missing:  # never done without being asked
-        print_warning(f"first: `lemming trust --yes`; it is not yet permitted to do this: it {missing[0]}")
-
-
-def _build_options(interval: float | None, *, wake_on_change: bool) -> list[str]:
-    options = [] if interval is None else ["--interval", f"{interval:g}"]
-    return [*options, "--wake-on-change"] if wake_on_change else options
-
-
-def _find_program() -> list[str]:
-    """Return the command line that starts this program from any folder."""
-    script = Path(sys.executable).with_name("lemming")
-    return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-m", "lemming"]
 
 
 def _get_config_home() -> Path:

@@ -19,9 +19,7 @@ from lemming.commands.terminal import (
     print_warning,
     style_text,
 )
-from lemming.kernel.agents import Survey
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.org.config import Config
 from lemming.kernel.tick.firing_plan import format_pause
 from lemming.obligations.waiting_items import summarize_inbox
 from lemming.queries.checks.health_checks import group_issues
@@ -31,19 +29,13 @@ from lemming.queries.screens.screen import ScreenResult
 from lemming.queries.screens.status_screen import STATUS, status_to_json
 
 _MAX_FACTS_SHOWN = 8
+_MAX_AGE_HELP = "With --check: also fail when the last tick is older than this: 90 (seconds), 10m, 2h, 1d."
 
 
 def status(
     context: CommandContext,
     check: Annotated[bool, option("--check", "Exit with 1 when something is wrong, for monitoring.")] = False,
-    max_age: Annotated[
-        float | None,
-        option(
-            "--max-age DURATION",
-            "With --check: also fail when the last tick is older than this: 90 (seconds), 10m, 2h, 1d.",
-            parser=parse_seconds,
-        ),
-    ] = None,
+    max_age: Annotated[float | None, option("--max-age DURATION", _MAX_AGE_HELP, parser=parse_seconds)] = None,
     limit: Annotated[int | None, option("--limit N", "Show at most N agents, failing agents first.", min=1)] = None,
     watch: Annotated[
         bool, option("--watch -w", "Show a live screen until `q`: what waits, agents, newest entries.")
@@ -95,20 +87,21 @@ def group_facts(facts: Iterable[tuple[str, str]]) -> list[str]:
     subjects_by_text: dict[str, list[str]] = {}
     for subject, text in facts:
         subjects_by_text.setdefault(text, []).append(subject)
-    return [_prefix_names(names, text).strip() for text, names in subjects_by_text.items()]
-
-
-def _prefix_names(names: list[str], text: str) -> str:
-    if len(names) == 1:
-        return f"{names[0]} {text}"
-    suffix = f" and {len(names) - _MAX_FACTS_SHOWN} more" if len(names) > _MAX_FACTS_SHOWN else ""
-    return f"{', '.join(names[:_MAX_FACTS_SHOWN])}{suffix}: {text}"
+    lines = []
+    for text, names in subjects_by_text.items():
+        suffix = f" and {len(names) - _MAX_FACTS_SHOWN} more" if len(names) > _MAX_FACTS_SHOWN else ""
+        subjects = f"{', '.join(names[:_MAX_FACTS_SHOWN])}{suffix}:" if len(names) > 1 else names[0]
+        lines.append(f"{subjects} {text}".strip())
+    return lines
 
 
 def _print_status(context: CommandContext, org_status: OrgStatus, waiting_line: str, findings: int | None) -> None:
     print_data(f"{style_text(str(org_status.base), 'bold')}")
     print_data(_format_tick_position(org_status))
-    _print_pauses(org_status.survey, org_status.config)
+    if paused := org_status.config.org.paused:
+        print_data(f"{style_text(one_line(format_pause(paused), 400), 'yellow')}; `lemming unpause` ends it")
+    for name, text in org_status.survey.paused_agents.items():
+        print_data(f"{name} is {one_line(format_pause(text), 400)}; `lemming unpause {name}` ends it")
     if org_status.last_commit:
         print_data(f"tick {org_status.last_commit.tick}: {describe_totals(org_status.last_commit.totals)}")
     if waiting_line:
@@ -127,7 +120,11 @@ def _print_status(context: CommandContext, org_status: OrgStatus, waiting_line: 
         context.print_screen(STATUS, ScreenResult(org_status.agent_statuses))
     else:
         print_data(STATUS.empty)
-    _print_issues(context, org_status)
+    for issue in group_issues(org_status.issues):
+        report_problem(context, issue, "issue")
+    if warnings := len(org_status.survey.warnings):
+        count = format_count(warnings, "warning")
+        print_notice(f"{count} about resumes; `lemming validate` lists them", style="dim")
     for problem in org_status.misplaced:
         print_warning(one_line(str(problem), 400))
 
@@ -141,20 +138,3 @@ def _format_tick_position(status: OrgStatus) -> str:
         turns = format_count(len(status.progress["turns_left"]), "turn")
         return f"tick {tick} was interrupted: {answers} kept, {turns} left; `lemming run-once` continues it"
     return f"tick {tick} is next; no engine is running"
-
-
-def _print_pauses(survey: Survey, config: Config) -> None:
-    """Print the paused agents, each with author and time of the pause, and the command for ending the pause."""
-    if config.org.paused:
-        print_data(f"{style_text(one_line(format_pause(config.org.paused), 400), 'yellow')}; `lemming unpause` ends it")
-    for name, text in survey.paused_agents.items():
-        print_data(f"{name} is {one_line(format_pause(text), 400)}; `lemming unpause {name}` ends it")
-
-
-def _print_issues(context: CommandContext, org_status: OrgStatus) -> None:
-    survey = org_status.survey
-    for issue in group_issues(org_status.issues):
-        report_problem(context, issue, "issue")
-    if survey.warnings:
-        count = format_count(len(survey.warnings), "warning")
-        print_notice(f"{count} about resumes; `lemming validate` lists them", style="dim")

@@ -95,31 +95,34 @@ def _print_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> Non
     if turn.attempts > 1 or turn.stops:
         stops_text = f", stopped {turn.stops} times" if turn.stops else ""
         _print_labelled_line("attempts", f"started {turn.attempts} times{stops_text}")
-    _print_entries(parse_prompt(turn, record.plan.all_agents).entries)
+    entries = parse_prompt(turn, record.plan.all_agents).entries
+    known_entries = [entry for entry in entries if not entry.is_new]
+    collapsed = known_entries if len(known_entries) > MAX_KNOWN_SHOWN else []
+    for entry in (entry for entry in entries if entry not in collapsed):
+        _print_labelled_line("saw", _format_entry(entry))
+    if collapsed:
+        count = format_count(len(collapsed), "entry", "entries")
+        _print_labelled_line("saw", f"{count} that it had seen before (--json lists them)")
     for result in turn.visible_results:
         _print_labelled_line("saw", one_line(f"result of {result['tool']}: {result['output']}", 400))
     if turn.prompt:
-        size = f"{format_count(len(turn.prompt), 'message')}, {_count_prompt_chars(turn):,} characters"
-        _print_labelled_line("prompt", size)
+        characters = sum(len(message["content"]) for message in turn.prompt)
+        _print_labelled_line("prompt", f"{format_count(len(turn.prompt), 'message')}, {characters:,} characters")
         if prompts:
-            _print_prompt(turn)
+            for message in turn.prompt:
+                print_data(style_text(f"  --- {message['role']}", "dim"))
+                print_text(_indent(describe_message(message)))
+            print_data(style_text("  ---", "dim"))
     for call in turn.calls:
         _print_call(call)
     for use in turn.tools:
-        _print_labelled_line("tool", f"{_format_use(use)}  {_format_tool_result(use)}")
+        _print_tool_use(use)
     for effect in describe_effects(turn):
         subject = f"{effect.subject} =" if effect.label == "memory" else one_line(effect.subject, 400)
         kind = effect.kind if effect.label == "entry" else ""
         _print_labelled_line(effect.label, "  ".join(filter(None, (subject, kind, one_line(effect.text, 2000)))))
     if turn.report and turn.report.calls:
         _print_labelled_line("cost", describe_totals({**turn.report.as_json(), "calls": turn.report.calls}))
-
-
-def _print_prompt(turn: TurnRecord) -> None:
-    for message in turn.prompt:
-        print_data(style_text(f"  --- {message['role']}", "dim"))
-        print_text(_indent(describe_message(message)))
-    print_data(style_text("  ---", "dim"))
 
 
 def _print_call(call: ModelCall) -> None:
@@ -129,9 +132,8 @@ def _print_call(call: ModelCall) -> None:
         text = one_line(f"{failed_attempt['code']} {failed_attempt['message']}", 400)
         _print_labelled_line("asked", f"{style_text('failed', 'red')}  {text}")
     if call.error:
-        _print_labelled_line(
-            "answer", f"{style_text('none', 'red')}  {one_line(f'{call.code} {call.error}'.strip(), 600)}"
-        )
+        text = one_line(f"{call.code} {call.error}".strip(), 600)
+        _print_labelled_line("answer", f"{style_text('none', 'red')}  {text}")
         return
     model_text = f"{call.model} (model key {call.key})" if call.key else call.model
     _print_labelled_line("answer", style_text(f"{model_text}, {call.duration_ms / 1000:.1f}s, {cost}", "dim"))
@@ -144,18 +146,6 @@ def _print_labelled_line(label: str, text: str) -> None:
     print_data(f"  {label:<8}  {text}")
 
 
-def _print_entries(entries: list[ShownEntry]) -> None:
-    """Print the entries of a turn; known entries are only counted if there are many."""
-    known_entries = [entry for entry in entries if not entry.is_new]
-    collapsed = known_entries if len(known_entries) > MAX_KNOWN_SHOWN else []
-    for entry in entries:
-        if entry not in collapsed:
-            _print_labelled_line("saw", _format_entry(entry))
-    if collapsed:
-        count = format_count(len(collapsed), "entry", "entries")
-        _print_labelled_line("saw", f"{count} that it had seen before (--json lists them)")
-
-
 def _format_entry(entry: ShownEntry) -> str:
     if entry.author is None:
         return f"{entry.id}"
@@ -164,25 +154,19 @@ def _format_entry(entry: ShownEntry) -> str:
     return f"{entry.id}  {entry.author}, tick {entry.tick}  {one_line(text, 200)}{known_mark}"
 
 
-def _format_tool_result(use: ToolUse) -> str:
-    if use.success is None:
-        return style_text("not finished", "yellow")
-    status_text = style_text("ok", "green") if use.success else style_text("failed", "red")
-    notes_text = "".join(f"  ({note.text})" for note in find_call_notes(use.kept))
-    return f"{status_text}  {one_line(use.output, 400)}{notes_text}"
-
-
-def _format_use(use: ToolUse) -> str:
-    """Return a call on one line, in words if the tool's capability has them."""
+def _print_tool_use(use: ToolUse) -> None:
+    """Print a call, in words if the tool's capability has them, and the result."""
     review = find_call_review(use.tool)
+    call = f"{use.tool} {one_line(to_text(use.args), 400) if use.args is not None else ''}"
     if review and isinstance(use.args, dict):
-        return one_line(review.describe(use.args), 400)
-    return f"{use.tool} {one_line(to_text(use.args), 400) if use.args is not None else ''}"
+        call = one_line(review.describe(use.args), 400)
+    result = style_text("not finished", "yellow")
+    if use.success is not None:
+        status_text = style_text("ok", "green") if use.success else style_text("failed", "red")
+        notes_text = "".join(f"  ({note.text})" for note in find_call_notes(use.kept))
+        result = f"{status_text}  {one_line(use.output, 400)}{notes_text}"
+    _print_labelled_line("tool", f"{call}  {result}")
 
 
 def _indent(text: str, width: int = 2) -> str:
     return "\n".join(" " * width + line for line in text.split("\n"))
-
-
-def _count_prompt_chars(turn: TurnRecord) -> int:
-    return sum(len(message["content"]) for message in turn.prompt)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Annotated
 
 from lemming.commands.command_context import CommandContext, argument, option
@@ -18,7 +18,7 @@ from lemming.commands.terminal import (
 )
 from lemming.commands.waiting import print_wrapped
 from lemming.journal_tools.provenance.provenance_tree import build_provenance, filter_branches, find_sources
-from lemming.journal_tools.provenance.write_log import ProvenanceNode, TrustStep, WriteLog, load_trust_steps
+from lemming.journal_tools.provenance.write_log import ProvenanceNode, WriteLog, load_trust_steps
 from lemming.kernel.base.errors import UsageError
 from lemming.queries.line_trace import LineTrace, trace_line
 from lemming.queries.views.why_view import tree_to_json
@@ -73,11 +73,19 @@ def why(
         print_warning(f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back')
     if context.print_as_json("why", tree_to_json(writings, root, trust_steps)):
         return
-    lines = [*render_tree(root, everything=everything or bool(grep)), *_format_trust_steps(trust_steps)]
+    lines = [*render_tree(root, everything=everything or bool(grep))]
+    lines += ["", style_text("less trusted because of its origin", "bold")] if trust_steps else []
+    for step in trust_steps:
+        cause = f", of {step.agent}'s turn in tick {step.tick}, because of {step.because}" if step.because else ""
+        endorsements = f"; endorsed: {', '.join(step.vouched)}" if step.vouched else ""
+        lines.append(f"   {one_line(f'{step.what}: {step.trust}{cause}{endorsements}', 400)}")
     for line in lines:
         print_data(line)
-    if len(lines) > _SCREEN_LINES:
-        _print_sources(root)
+    if len(lines) > _SCREEN_LINES and (leaves := find_sources(root)):
+        print_data(f"\n{style_text('not written by a turn', 'bold')}")
+        for node, turn in leaves:
+            seen_text = f"(seen by {turn.agent} in tick {turn.tick})"
+            print_data(f"   {_format_node(node, max(get_terminal_width(sys.stdout), _MIN_WIDTH) - 3, seen_text)}")
     if writings.damaged:
         ticks = ", ".join(map(str, sorted(writings.damaged)))
         print_warning(f"the journals of tick {ticks} cannot be read; `lemming repair` says more")
@@ -116,26 +124,6 @@ def render_tree(root: ProvenanceNode, *, everything: bool = False) -> Iterator[s
     return tree.render(root, "")
 
 
-def _format_trust_steps(steps: list[TrustStep]) -> list[str]:
-    """Return lines for the steps that lowered the trust label of the target."""
-    lines = [style_text("less trusted because of its origin", "bold")] if steps else []
-    for step in steps:
-        cause = f", of {step.agent}'s turn in tick {step.tick}, because of {step.because}" if step.because else ""
-        endorsements = f"; endorsed: {', '.join(step.vouched)}" if step.vouched else ""
-        lines.append(f"   {one_line(f'{step.what}: {step.trust}{cause}{endorsements}', 400)}")
-    return ["", *lines] if lines else []
-
-
-def _print_sources(root: ProvenanceNode) -> None:
-    """Print the ends of the branches of a long tree: content not written by a turn."""
-    leaves = find_sources(root)
-    if leaves:
-        print_data(f"\n{style_text('not written by a turn', 'bold')}")
-    for node, turn in leaves:
-        seen_text = f"(seen by {turn.agent} in tick {turn.tick})"
-        print_data(f"   {_format_node(node, max(get_terminal_width(sys.stdout), _MIN_WIDTH) - 3, seen_text)}")
-
-
 class _Tree:
     """A tree as lines of at most `width` characters.
 
@@ -151,27 +139,36 @@ class _Tree:
         """Yield the lines of a node: the first without margin, the others with their margin."""
         text_width = self._width - len(margin)
         if node.turn is None:
-            yield _format_node(node, text_width, _format_cutoff(node))
+            author = "" if node.what == "entry" else node.author
+            parts = [author, f"tick {node.position[0]}", _CUTOFF_TEXTS.get(node.cut, "")] if node.position else []
+            yield _format_node(node, text_width, f"({', '.join(filter(None, parts))})" if parts else "")
             return
         yield _format_node(node, text_width)
         inputs = node.turn.saw
         suffix = ", which could see:" if inputs else ", which could see only its instructions"
-        yield f"{margin}   {style_text(one_line(_describe_author(node) + suffix, text_width - 3), 'dim')}"
+        origin = ""
+        if node.position is not None:
+            verb = "asked for" if node.what == "result" and not node.path else "written"
+            time_text = node.turn.at[:19].replace("T", " ")
+            crash_text = f", in an interrupted turn ({node.turn.cut_short})" if node.turn.cut_short else ""
+            origin = f"{verb} by {node.author} in tick {node.position[0]}, {time_text}{crash_text}"
+        yield f"{margin}   {style_text(one_line(origin + suffix, text_width - 3), 'dim')}"
         collapsed = self._find_collapsed(inputs)
         visible = [child for child in inputs if id(child) not in collapsed]
         for number, child in enumerate(visible, 1):
             is_last = number == len(visible) and not collapsed
-            inner = self._shorten_margin(margin + ("      " if is_last else "   │  "))
+            # At most half of the width is margin: the left part is cut.
+            inner = (margin + ("      " if is_last else "   │  "))[-max(self._width // 2 // 6 * 6, 6) :]
             first, *other_lines = self.render(child, inner)
             yield f"{inner[:-6]}   {'└─' if is_last else '├─'} {first}"
             yield from other_lines
         if collapsed:
-            yield f"{margin}   └─ {style_text(one_line(_format_collapsed(collapsed.values()), text_width - 6), 'dim')}"
-
-    def _shorten_margin(self, margin: str) -> str:
-        """Shorten a margin to half of the width by cutting the left part."""
-        max_width = max(self._width // 2 // 6 * 6, 6)
-        return margin if len(margin) <= max_width else margin[-max_width:]
+            authors = ", ".join(sorted({entry.author for entry in collapsed.values()}))
+            ticks = [entry.position[0] for entry in collapsed.values() if entry.position]
+            is_cut = any(entry.cut == "depth" for entry in collapsed.values())
+            count = f"{len(collapsed)} more entries of {authors}, ticks {min(ticks)} to {max(ticks)}"
+            text = f"{count}: shown elsewhere{'; --depth goes further back' if is_cut else ''}"
+            yield f"{margin}   └─ {style_text(one_line(text, text_width - 6), 'dim')}"
 
     def _find_collapsed(self, inputs: list[ProvenanceNode]) -> dict[int, ProvenanceNode]:
         """Return known entries to count only because of another appearance in the tree; none if there are few."""
@@ -204,28 +201,3 @@ def _format_node(node: ProvenanceNode, width: int, suffix: str = "") -> str:
     remark_text = f"[{style_text(remark, 'yellow')}]" if remark else ""
     parts = (f"{style_text(name, 'bold')}{author}", remark_text, text, style_text(suffix, "dim"))
     return "  ".join(filter(None, parts))
-
-
-def _format_collapsed(collapsed: Collection[ProvenanceNode]) -> str:
-    authors = ", ".join(sorted({entry.author for entry in collapsed}))
-    ticks = [entry.position[0] for entry in collapsed if entry.position]
-    depth_hint = "; --depth goes further back" if any(entry.cut == "depth" for entry in collapsed) else ""
-    tick_text = f"ticks {min(ticks)} to {max(ticks)}"
-    return f"{len(collapsed)} more entries of {authors}, {tick_text}: shown elsewhere{depth_hint}"
-
-
-def _describe_author(node: ProvenanceNode) -> str:
-    if node.turn is None or node.position is None:
-        return ""
-    verb = "asked for" if node.what == "result" and not node.path else "written"
-    time_text = node.turn.at[:19].replace("T", " ")
-    crash_text = f", in an interrupted turn ({node.turn.cut_short})" if node.turn.cut_short else ""
-    return f"{verb} by {node.author} in tick {node.position[0]}, {time_text}{crash_text}"
-
-
-def _format_cutoff(node: ProvenanceNode) -> str:
-    if node.position is None:
-        return ""
-    author = "" if node.what == "entry" else node.author
-    parts = [author, f"tick {node.position[0]}", _CUTOFF_TEXTS.get(node.cut, "")]
-    return f"({', '.join(filter(None, parts))})"
