@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -30,7 +29,7 @@ from lemming.kernel.org.capability_usage import resolve_credits
 from lemming.kernel.org.config import load_config
 from lemming.libraries.settings_edits import edit_file
 from lemming.queries.credit_accounts import load_account
-from lemming.queries.screens.cost_screen import COST, CostRow, format_amount, total_to_json
+from lemming.queries.screens.cost_screen import COST, format_amount, total_to_json
 from lemming.queries.screens.credits_screen import CREDITS
 from lemming.queries.screens.screen import format_value
 
@@ -67,26 +66,19 @@ def cost(
     if as_csv and context.as_json:
         raise UsageError("--csv and --json exclude each other", hint="use one of them")
     result = COST.load(context.org, values)
-    if limit is not None:
-        result = replace(result, rows=_rank_rows(result.rows, values["by"]))
+    if limit is not None and values["by"] in ("tick", "day"):
+        result = replace(result, rows=[*result.rows[::-1]])
+    elif limit is not None:
+        result = replace(result, rows=sorted(result.rows, key=lambda row: -row.cost.credits))
     if as_csv:
-        _print_costs_as_csv(values["by"], context.limit_rows(result.rows, limit))
+        print_data(",".join((values["by"], *CSV_COLUMNS)))
+        for row in context.limit_rows(result.rows, limit):
+            amounts = (getattr(row.cost, column) for column in CSV_COLUMNS)
+            cells = ("" if amount is None else format_amount(amount) for amount in amounts)
+            print_data(",".join((_quote_csv(row.name), *cells)))
         return
     context.print_screen(COST, result, limit)
     print_json("cost_total", total_to_json(result.total.report))
-
-
-def _rank_rows(rows: Sequence[CostRow], by: str) -> list[CostRow]:
-    """Return the most expensive rows first; for ticks and days, the newest."""
-    return [*rows[::-1]] if by in ("tick", "day") else sorted(rows, key=lambda row: -row.cost.credits)
-
-
-def _print_costs_as_csv(by: str, rows: Sequence[CostRow]) -> None:
-    print_data(",".join((by, *CSV_COLUMNS)))
-    for row in rows:
-        values = (getattr(row.cost, column) for column in CSV_COLUMNS)
-        amounts = ("" if value is None else format_amount(value) for value in values)
-        print_data(",".join((_quote_csv(row.name), *amounts)))
 
 
 def _quote_csv(name: str) -> str:
@@ -132,8 +124,7 @@ def grant_credits(
         edit.publish(dump_pretty({**document, name: {**document.get(name, {}), "max_credits": stored_limit}}))
     updated = load_account(base, agent, load_config(base))
     print_json("credits", CREDITS.to_json(updated))
-    print_notice(
-        f"{name} may spend {new_limit:.10g} credits (before: {old_limit:.10g}); {format_value(updated.left)} left"
-    )
+    before = f"(before: {old_limit:.10g})"
+    print_notice(f"{name} may spend {new_limit:.10g} credits {before}; {format_value(updated.left)} left")
     print_notice(f"{paths.CREDITS_FILE} now overrides max_credits in agents/{name}/resume.json")
     print_notice(f"`lemming credits grant {name} {-amount:.10g}` takes it back; `lemming run-once` runs the next tick")

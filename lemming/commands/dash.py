@@ -10,8 +10,9 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from lemming.commands.backup import format_size
-from lemming.commands.command_context import AsPerson, CommandContext, option, require_agent_folder
+from lemming.commands.command_context import AsPerson, CommandContext, option
 from lemming.commands.events import Ticks
+from lemming.commands.send import require_person
 from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import (
     format_count,
@@ -22,10 +23,7 @@ from lemming.commands.terminal import (
     print_warning,
     report_progress,
 )
-from lemming.kernel.agents import survey_agents
-from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.optional_packages import require_server
 
 
@@ -56,7 +54,7 @@ def dash(
     base = context.org
     require_server("the dashboard")
     if person is not None:
-        _require_person(base, person)
+        require_person(base, person, load_config(base))
     from lemming.dashboard.access_tokens import StoredToken, load_token, serve_private_page, store_token
     from lemming.dashboard.page_server import USUAL_PORT, serve_page
 
@@ -83,15 +81,6 @@ def dash(
         if sys.stdout.isatty() and not no_open:
             webbrowser.open(files.enter_context(serve_private_page(base.base, address)))
         switch.stop.wait()
-
-
-def _require_person(base: OrgPath, name: str) -> None:
-    """Raise `UsageError` unless the name is a person's agent."""
-    require_agent_folder(base, name)
-    people = survey_agents(base).find_people(load_config(base))
-    if name not in people:
-        hint = f"people here: {', '.join(people) or 'none; create one with the model key human'}"
-        raise UsageError(f"{name} is not a person: a model answers for it", hint=hint)
 
 
 def report(

@@ -84,18 +84,14 @@ def events(
         for tick, reading in journals:
             printed = printed if tick == latest and printed <= len(reading.records) else 0
             for event in iter_events(tick, reading.records, printed=printed):
-                _print_event(event, tick, selected_types, agent)
+                kind = event_type_name(type(event))
+                if kind in selected_types and agent in (None, event.agent_name):
+                    print_object(kind, event_to_json(event, tick))
             latest, printed = tick, len(reading.records)
             if stop.is_set():
                 break
         if latest < 0 and not follow:
             print_notice("no tick has run yet")
-
-
-def _print_event(event: Event, tick: int, selected_types: frozenset[str], agent: str | None) -> None:
-    kind = event_type_name(type(event))
-    if kind in selected_types and agent in (None, event.agent_name):
-        print_object(kind, event_to_json(event, tick))
 
 
 def metrics(context: CommandContext) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -94,13 +93,17 @@ def export_otel(
     service = get_service_name(base.base.name)
     build_spans = SpanBuilder(workflow=service, content=content).build
     with select_journals(base, ticks, follow=follow) as (journals, stop):
-        collector = Collector(post, stop=stop, tell=_print_warning, is_patient=follow) if post else None
-        totals = _ExportTotals()
+        collector = (
+            Collector(post, stop=stop, tell=lambda text: print_warning(one_line(text, 400)), is_patient=follow)
+            if post
+            else None
+        )
+        span_count, tick_count, latest, unfinished = 0, 0, -1, -1  # `unfinished`: the running tick
         for tick, reading in journals:
             if stop.is_set():
                 break
             if not is_finished(reading):
-                totals.unfinished = tick
+                unfinished = tick
                 continue
             spans = build_spans(to_recorded_tick(tick, reading))
             for request in build_requests(spans, service):
@@ -108,31 +111,16 @@ def export_otel(
                     print_raw_json(request)
                 else:
                     _send(collector, request, tick, post)
-            totals.add_tick(tick, len(spans), as_json=context.as_json and collector is not None)
-    totals.print_summary(collector.address if collector else "", follow=follow)
-
-
-@dataclass
-class _ExportTotals:
-    """Totals of an export. `unfinished` is the running tick, omitted until the end."""
-
-    spans: int = 0
-    ticks: int = 0
-    latest: int = -1
-    unfinished: int = -1
-
-    def add_tick(self, tick: int, spans: int, *, as_json: bool) -> None:
-        self.spans, self.ticks, self.latest = self.spans + spans, self.ticks + 1, tick
-        if as_json:
-            print_json("traces_sent", {"tick": tick, "spans": spans})
-
-    def print_summary(self, address: str, *, follow: bool) -> None:
-        if address and self.ticks:
-            print_notice(f"{self.spans} spans of {format_count(self.ticks, 'tick')} sent to {strip_userinfo(address)}")
-        if self.unfinished > self.latest:
-            print_warning(f"tick {self.unfinished} is unfinished and left out")
-        elif not self.ticks and not follow:
-            print_notice("no tick has run yet")
+            span_count, tick_count, latest = span_count + len(spans), tick_count + 1, tick
+            if collector is not None:
+                print_json("traces_sent", {"tick": tick, "spans": len(spans)})
+    if collector and tick_count:
+        address = strip_userinfo(collector.address)
+        print_notice(f"{span_count} spans of {format_count(tick_count, 'tick')} sent to {address}")
+    if unfinished > latest:
+        print_warning(f"tick {unfinished} is unfinished and left out")
+    elif not tick_count and not follow:
+        print_notice("no tick has run yet")
 
 
 def _send(collector: Collector, request: dict[str, Any], tick: int, url: str) -> None:
@@ -142,10 +130,6 @@ def _send(collector: Collector, request: dict[str, Any], tick: int, url: str) ->
     except NotSent as error:
         hint = f"{error.hint}; `lemming export otel --ticks {tick}.. --endpoint {strip_userinfo(url)}` continues"
         raise NotSent(error.message, where=f"tick {tick}", hint=hint) from error
-
-
-def _print_warning(text: str) -> None:
-    print_warning(one_line(text, 400))
 
 
 FormatName = Literal[

@@ -65,7 +65,8 @@ def _render_dot(speakers: dict[str, str], arrows: list[Arrow]) -> Iterator[str]:
     for name, speaks in speakers.items():
         yield f'  "{_quote_label(name)}" [shape={_DOT_SHAPES[speaks]}];'
     for arrow in arrows:
-        label, width = _format_arrow_label(arrow), _compute_line_width(arrow)
+        label = _format_arrow_label(arrow)
+        width = round(1 + arrow.traffic.bit_length() / 3, 1)  # a point more for each eightfold growth of traffic
         attributes = f'style={_STYLES[arrow.kind]}, label="{label}", penwidth={width}'
         yield f'  "{_quote_label(arrow.source)}" -> "{_quote_label(arrow.target)}" [{attributes}];'
     yield "}"
@@ -75,11 +76,6 @@ def _format_arrow_label(arrow: Arrow) -> str:
     """Return the label of an arrow: the kind, except for reading, and the traffic."""
     kind_text = "" if arrow.kind == "reads" else arrow.kind
     return " ".join(filter(None, (kind_text, str(arrow.traffic) if arrow.traffic else "")))
-
-
-def _compute_line_width(arrow: Arrow) -> float:
-    """Return the line width of an arrow in points, plus a point for each eightfold growth of traffic."""
-    return round(1 + arrow.traffic.bit_length() / 3, 1)
 
 
 def _quote_label(name: str) -> str:

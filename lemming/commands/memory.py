@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 from lemming.commands.command_context import (
     AgentListGroup,
@@ -56,7 +56,11 @@ def set_memory(
     """
     base = context.org
     require_agent_folder(base, agent)
-    parsed_value = _parse_value(sys.stdin.read() if value == "-" else value)
+    text = sys.stdin.read() if value == "-" else value
+    try:
+        parsed_value = parse(text)
+    except JsonProblem:
+        parsed_value = text.rstrip("\n")
     save_memory(base, agent, key, parsed_value)
     print_json("memory", {"agent": agent, "key": key, "value": parsed_value})
     print_notice(f"{agent}: set {key} to {to_text(parsed_value)}")
@@ -71,14 +75,6 @@ def remove_memory(context: CommandContext, agent: AgentName, key: Key) -> None:
         raise _no_such_memory(agent, key, list_memories(base, agent))
     print_json("memory_removed", {"agent": agent, "key": key})
     print_notice(f"{agent}: removed {key}")
-
-
-def _parse_value(text: str) -> Any:
-    """Parse the text as JSON, or return the text itself."""
-    try:
-        return parse(text)
-    except JsonProblem:
-        return text.rstrip("\n")
 
 
 def _no_such_memory(agent: str, key: str, keys: list[str]) -> UsageError:

@@ -80,7 +80,7 @@ def send(
     """
     base = context.org
     config = load_config(base)
-    _require_person(base, author, config)
+    require_person(base, author, config)
     if to is not None:
         require_agent_folder(base, to)
     delivery_key = _build_delivery_time(at, after, config)
@@ -130,7 +130,7 @@ def _reject_missing_to_option(text: list[str], other_agents: list[str]) -> None:
     raise UsageError(message, hint=f"write {command}, or put the whole text into quotes for everybody")
 
 
-def _require_person(base: OrgPath, author: str, config: Config) -> None:
+def require_person(base: OrgPath, author: str, config: Config) -> None:
     """Raise `UsageError` unless the author is a person's agent."""
     if config.is_person(find_agent(base, author)):
         return

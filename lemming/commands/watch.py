@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lemming.commands.command_context import CommandContext
-from lemming.commands.signals import StopSwitch, stop_on_signals
+from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import (
     Style,
     align_columns,
@@ -61,8 +61,12 @@ def show_live_screen(context: CommandContext) -> None:
                     position, size = new_position, new_size
                     data = build_screen_data(org, size.lines)
                 draw(render_screen(data, size.columns, size.lines))
-                if _wait_for_quit(switch, keyboard):
-                    return
+                if keyboard is None:
+                    switch.stop.wait(_REFRESH_INTERVAL_S)
+                elif select.select([keyboard], [], [], _REFRESH_INTERVAL_S)[0]:
+                    pressed = os.read(keyboard, 64)
+                    if not pressed or b"q" in pressed.lower():  # nothing: the terminal was closed
+                        return
 
 
 @contextlib.contextmanager
@@ -83,15 +87,6 @@ def _open_keyboard() -> Iterator[int | None]:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, saved_mode)
 
 
-def _wait_for_quit(switch: StopSwitch, keyboard: int | None) -> bool:
-    """Wait for the next refresh. Returns True if the user pressed q or closed the terminal."""
-    if keyboard is None:
-        return switch.stop.wait(_REFRESH_INTERVAL_S)
-    ready, _, _ = select.select([keyboard], [], [], _REFRESH_INTERVAL_S)
-    pressed = os.read(keyboard, 64) if ready else b" "
-    return not pressed or b"q" in pressed.lower()
-
-
 def build_screen_data(org: Organisation, lines: int) -> Json:
     """Build the data of a screen of `lines` lines; a broken organisation gets a header only."""
     data: Json = {"header": build_view(org, "header"), **_EMPTY_DATA}
@@ -102,20 +97,32 @@ def build_screen_data(org: Organisation, lines: int) -> Json:
     return data
 
 
-_NO_AGENTS: Json = {"total": 0, "tick": 0, "rows": []}
-_EMPTY_DATA: Json = {"waiting": {"people": [], "items": []}, "agents": _NO_AGENTS, "feed": {"entries": []}}
+_EMPTY_DATA: Json = {
+    "waiting": {"people": [], "items": []}, "agents": {"total": 0, "tick": 0, "rows": []}, "feed": {"entries": []},
+}  # fmt: skip
 
 
 def render_screen(data: Json, width: int, lines: int) -> list[str]:
     """Render the screen: header, waiting items, agents, and the latest entries in the remaining lines."""
-    screen = [*_render_header(data["header"], width), *_render_waiting(data["waiting"]["items"], width)]
+    screen, items = [*_render_header(data["header"], width)], data["waiting"]["items"]
+    screen += [style_text(_truncate("WAITING FOR YOU", width), "bold")] if items else []
+    for item in items[:_MAX_WAITING_SHOWN]:
+        screen.append(style_text("  " + _truncate(f"{item['id']} {item['line']}", width - 2), "yellow"))
+    if len(items) > _MAX_WAITING_SHOWN:
+        screen.append(style_text(f"  and {len(items) - _MAX_WAITING_SHOWN} more: lemming waiting", "dim"))
+    screen += [""] if items else []
     free_lines = max(lines - len(screen) - 5, 4)
     agents, entries = data["agents"], data["feed"]["entries"]
     rows = agents["rows"][: max(free_lines // 2, free_lines - 1 - len(entries))]
     hidden = agents["total"] - len(rows)
     heading = f"AGENTS  {agents['total']}{f', {hidden} not shown: lemming status' if hidden > 0 else ''}"
     screen.append(style_text(_truncate(heading, width), "bold"))
-    cells = [[row["name"], row["label"], row["text"] or _get_last_text(row), _format_spent(row)] for row in rows]
+    cells = []
+    for row in rows:
+        last_text = row["last"]["text"] if row.get("last") else ""
+        limit = "" if row.get("max_credits") is None else f" of {row['max_credits']:.10g}"
+        spent = "" if row.get("credits") is None else f"{row['credits']:.10g}{limit}"
+        cells.append([row["name"], row["label"], row["text"] or str(last_text), spent])
     styles = [_STATE_STYLES.get(row["state"], "plain") for row in rows]
     screen += _render_table(["name", "now", "reason, or last entry", "credits"], cells, styles, width)
     screen += ["", style_text(_truncate("FEED, newest first; older entries: lemming outbox NAME", width), "bold")]
@@ -129,15 +136,6 @@ def _render_table(headings: list[str], rows: list[list[str]], styles: list[Style
     aligned = align_columns([headings, *rows], width=max(width - 2, 1))
     for line, style in zip(aligned, ("dim", *styles), strict=True):
         yield style_text(f"  {line}", style)
-
-
-def _get_last_text(row: Json) -> str:
-    return str(row["last"]["text"]) if row.get("last") else ""
-
-
-def _format_spent(row: Json) -> str:
-    limit = "" if row.get("max_credits") is None else f" of {row['max_credits']:.10g}"
-    return "" if row.get("credits") is None else f"{row['credits']:.10g}{limit}"
 
 
 def _render_header(header: Json, width: int) -> Iterator[str]:
@@ -164,17 +162,6 @@ def _render_header(header: Json, width: int) -> Iterator[str]:
         yield style_text("  " + _truncate(f"{issue['about']}: {issue['text']}", width - 2), "red")
     if len(issues) > _MAX_ISSUES_SHOWN:
         yield style_text(f"  and {len(issues) - _MAX_ISSUES_SHOWN} more: lemming status", "dim")
-    yield ""
-
-
-def _render_waiting(items: list[Json], width: int) -> Iterator[str]:
-    if not items:
-        return
-    yield style_text(_truncate("WAITING FOR YOU", width), "bold")
-    for item in items[:_MAX_WAITING_SHOWN]:
-        yield style_text("  " + _truncate(f"{item['id']} {item['line']}", width - 2), "yellow")
-    if len(items) > _MAX_WAITING_SHOWN:
-        yield style_text(f"  and {len(items) - _MAX_WAITING_SHOWN} more: lemming waiting", "dim")
     yield ""
 
 
