@@ -65,8 +65,10 @@ class CommandTable(TyperGroup):
                 or "lemming --help"
             )
             raise UsageError(f'there is no command "{name}"', hint=hint)
-        if not ctx.resilient_parsing and "--json" not in remaining:
-            _print_new_names(renamed)
+        # Scripts and logs, without a terminal, get no such line.
+        for old, new in renamed.items() if sys.stderr.isatty() else ():
+            if not ctx.resilient_parsing and "--json" not in remaining:
+                print_notice(f"note: `lemming {old}` is now `lemming {new}`; the old name still works", style="dim")
         if ctx.obj:
             ctx.obj.command = f"lemming {name}"
         resolved = super().resolve_command(ctx, [name, *remaining])
@@ -109,13 +111,6 @@ class CommandTable(TyperGroup):
         if not shows_all:
             with formatter.section(f"{sum(map(len, GROUPS.values()))} more commands belong to these groups"):
                 formatter.write_dl([("lemming --help --all", "List all commands, with those in groups.")])
-
-
-def _print_new_names(renamed: Mapping[str, str]) -> None:
-    """Print the new names of old names to a person; scripts and logs, without a terminal, get no such line."""
-    if sys.stderr.isatty():
-        for old, new in renamed.items():
-            print_notice(f"note: `lemming {old}` is now `lemming {new}`; the old name still works", style="dim")
 
 
 def _is_agent_name(ctx: Any, name: str) -> bool:

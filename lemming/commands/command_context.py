@@ -36,7 +36,6 @@ from lemming.kernel.org.organisation import Organisation, OrgPath, require_known
 from lemming.operations.engine_progress import describe_engine as describe_engine
 from lemming.operations.engine_progress import find_running_engine as find_running_engine
 from lemming.operations.engine_progress import is_tick_incomplete as is_tick_incomplete
-from lemming.queries.screens.screen import Parameter as ScreenParameter
 from lemming.queries.screens.screen import Screen, ScreenResult, is_agent_metavar
 from lemming.read_model.build_options import BuildOptions
 
@@ -50,7 +49,7 @@ class CommandContext:
     """Context of a command, the first argument: the organisation and the output format. `as_json`: print objects."""
 
     def __init__(self, typer_context: typer.Context, *, as_json: bool) -> None:
-        self.typer_context, self.as_json, self._omitted = typer_context, as_json, 0
+        self.typer_context, self.as_json, self.omitted = typer_context, as_json, 0
 
     @cached_property
     def org(self) -> Organisation:
@@ -74,7 +73,7 @@ class CommandContext:
 
     def limit_rows(self, items: Sequence[T], limit: int | None) -> Sequence[T]:
         """Return the first `limit` items; the number of omitted items is printed at the end of the command."""
-        self._omitted = 0 if limit is None else max(0, len(items) - limit)
+        self.omitted = 0 if limit is None else max(0, len(items) - limit)
         return items[:limit]
 
     def print_screen(self, screen: Screen, result: ScreenResult, limit: int | None = None) -> None:
@@ -115,11 +114,6 @@ class CommandContext:
         print_json("entry", entry.as_json())
         print_data(entry.file)
 
-    def print_omitted_count(self) -> None:
-        """Print the number of omitted items."""
-        if self._omitted:
-            print_warning(f"{self._omitted} more; raise --limit to see them", style="dim")
-
     def print_as_json(self, kind: str, facts: Mapping[str, Any]) -> bool:
         """Print an object if --json was given. Returns True if printed."""
         print_json(kind, facts)
@@ -139,7 +133,8 @@ def to_typer_command(function: Callable[..., None]) -> Callable[..., None]:
             try:
                 function(first, **arguments)
             finally:
-                first.print_omitted_count()
+                if first.omitted:
+                    print_warning(f"{first.omitted} more; raise --limit to see them", style="dim")
 
     (first, *remaining), keyword_only = (signature(function, eval_str=True).parameters.values(), Parameter.KEYWORD_ONLY)
     context_parameter = first.replace(name="ctx", annotation=typer.Context)
@@ -154,21 +149,19 @@ def with_parameters_of(screen: Screen) -> Callable[[Callable[..., None]], Callab
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         typed = signature(command, eval_str=True).parameters.values()
-        declared = [_to_typer_parameter(*parts) for parts in screen.parameters.values()]
+        declared = []
+        for parameter, value_type, parts in screen.parameters.values():
+            limits = {} if parts.minimum is None else {"min": parts.minimum}
+            make_parameter = option if parts.usage.startswith("-") else argument
+            typer_parameter = make_parameter(parts.usage, parts.about, **limits)
+            annotation: Any = Annotated.__class_getitem__((value_type, typer_parameter))  # type: ignore[attr-defined]
+            declared.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation))
         parameters = [parameter for parameter in typed if parameter.kind is not Parameter.VAR_KEYWORD]
         parameters[1:] = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters[1:]]
         command.__signature__ = Signature([*parameters, *declared])  # type: ignore[attr-defined]
         return command
 
     return decorate
-
-
-def _to_typer_parameter(parameter: Parameter, value_type: Any, declared: ScreenParameter) -> Parameter:
-    limits = {} if declared.minimum is None else {"min": declared.minimum}
-    make = option if declared.usage.startswith("-") else argument
-    typed = make(declared.usage, declared.about, **limits)
-    annotation: Any = Annotated.__class_getitem__((value_type, typed))  # type: ignore[attr-defined]
-    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation)
 
 
 def make_screen_command(screen: Screen) -> Callable[..., None]:
@@ -184,7 +177,13 @@ def make_screen_command(screen: Screen) -> Callable[..., None]:
 def find_org(ctx: typer.Context) -> Organisation:
     """Return the organisation of -C or LEMMING_ROOT, or the nearest one upwards. Raises `NotAnOrg` without one."""
     root = _get_root_option(ctx)
-    base = _require_org_folder(Path(root)) if root is not None else _find_nearest_org(Path.cwd())
+    if root is not None:
+        base = _require_org_folder(Path(root))
+    elif (nearest := next(filter(is_org, (Path.cwd(), *Path.cwd().parents)), None)) is not None:
+        base = nearest
+    else:
+        hint = "create one with `lemming init DIR`, or name one with `lemming -C DIR ...` or LEMMING_ROOT"
+        raise NotAnOrg("no organisation in this folder or above it", where=str(Path.cwd()), hint=hint)
     if isinstance(ctx.obj, CommandSession):
         ctx.obj.base = base
     require_known_format(base)
@@ -223,14 +222,6 @@ def _require_org_folder(folder: Path) -> Path:
         hint = f"create an organisation there with `lemming init {folder}`"
         raise NotAnOrg("the folder has no agents/ folder", where=str(base), hint=hint)
     return base
-
-
-def _find_nearest_org(start: Path) -> Path:
-    for folder in (start, *start.parents):
-        if is_org(folder):
-            return folder
-    hint = "create one with `lemming init DIR`, or name one with `lemming -C DIR ...` or LEMMING_ROOT"
-    raise NotAnOrg("no organisation in this folder or above it", where=str(start), hint=hint)
 
 
 def get_new_agent_path(name: str) -> str:
@@ -379,14 +370,13 @@ Newest = Annotated[
 
 def parse_json_object(text: str, parameter_name: str, example: str) -> dict[str, Any]:
     """Parse a JSON object. Raises `UsageError` naming the option or argument `parameter_name`."""
+    hint = f"write '{example}', for example"
     try:
         value = parse(text)
     except JsonProblem as error:
-        raise UsageError(
-            f"{parameter_name} is not JSON: {error.message}", hint=f"write '{example}', for example"
-        ) from error
+        raise UsageError(f"{parameter_name} is not JSON: {error.message}", hint=hint) from error
     if not isinstance(value, dict):
-        raise UsageError(f"{parameter_name} must be a JSON object", hint=f"write '{example}', for example")
+        raise UsageError(f"{parameter_name} must be a JSON object", hint=hint)
     return value
 
 

@@ -59,7 +59,7 @@ class CommandSession:
 def run_guarded(run: Callable[[], int], session: CommandSession, *, as_json: bool) -> int:
     """Run a command, print any error (`as_json`: also as an object on standard output), return the exit status."""
     try:
-        status = run()
+        return run()
     except KeyboardInterrupt:
         return INTERRUPTED
     except OutputClosed:
@@ -68,7 +68,6 @@ def run_guarded(run: Callable[[], int], session: CommandSession, *, as_json: boo
         return 1
     except Exception as error:  # noqa: BLE001 - the edge of the process
         return _report_error(error, session, as_json=as_json)
-    return status
 
 
 def print_error(error: LemmingError, base: OrgPath | None) -> None:
@@ -102,7 +101,12 @@ def _report_error(error: Exception, session: CommandSession, *, as_json: bool) -
     if os.environ.get(DEBUG_ENV):
         for line in "".join(traceback.format_exception(error)).splitlines():
             print_warning(line, style="plain")
-    reported = lemming_error or _to_internal_error(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    reported = lemming_error or LemmingError(
+        f"internal error: {type(error).__name__}: {terminal.one_line(str(error), 300)}",
+        where=f"{Path(frame.filename).name}:{frame.lineno}",
+        hint=f"set {DEBUG_ENV}=1 to see the traceback, and report the bug (in LeMMing or a plugin)",
+    )
     try:
         print_error(reported, session.base)
         if as_json:
@@ -117,23 +121,17 @@ def _suggest_command(
 ) -> None:
     """Replace the hint with a suggested command if the word is closer to a command than to the hint."""
     match = closest_match(typed_word, suggestions := suggest())
-    if not match or _compute_similarity(typed_word, match) <= _compute_hint_similarity(typed_word, error.hint):
+
+    def similarity(other: str) -> float:
+        return SequenceMatcher(None, other.lower(), typed_word.lower()).ratio()
+
+    # A list of agents counts as 0.8, where 1 is an equal word.
+    hint_similarity = 0.8 if error.hint.startswith("agents here: ") else 0.0
+    if not match or similarity(match) <= max(map(similarity, _MEANT.findall(error.hint)), default=hint_similarity):
         return
     concerns_word = f'"{typed_word}"' in error.message or error.message.startswith("got unexpected extra argument")
     if concerns_word or _MEANT.match(suggestions[match]):
         error.message, error.hint = f'there is no command "{typed_word}" within {command}', suggestions[match]
-
-
-def _compute_hint_similarity(typed_word: str, hint: str) -> float:
-    """Return the similarity of the word to the best suggestion in a hint; a list of agents counts as 0.8."""
-    suggestions = _MEANT.findall(hint)
-    default = 0.8 if hint.startswith("agents here: ") else 0
-    return max((_compute_similarity(typed_word, suggestion) for suggestion in suggestions), default=default)
-
-
-def _compute_similarity(typed_word: str, other: str) -> float:
-    """Return the similarity of two words: 1 for equal words, 0 for words without common letters."""
-    return SequenceMatcher(None, other.lower(), typed_word.lower()).ratio()
 
 
 def _to_lemming_error(error: Exception, command: str) -> LemmingError | None:
@@ -142,19 +140,14 @@ def _to_lemming_error(error: Exception, command: str) -> LemmingError | None:
         return error
     if isinstance(error, typer.TyperException):
         return _to_usage_error(error, command)
-    if isinstance(error, ModuleNotFoundError) and (import_problem := _explain_import_error(error.name or "")):
-        return ConfigError(f"{command} cannot continue: {import_problem}", hint="install lemming-engine again")
+    if isinstance(error, ModuleNotFoundError):
+        from lemming.kernel.plugins.capability_loader import import_failure_reason  # commands load it themselves
+
+        if import_problem := import_failure_reason(error.name or ""):
+            return ConfigError(f"{command} cannot continue: {import_problem}", hint="install lemming-engine again")
     if isinstance(error, OSError) and error.filename is not None:
         return DiskError(error.strerror or str(error), where=os.fsdecode(error.filename))
     return None
-
-
-def _explain_import_error(module: str) -> str:
-    from lemming.kernel.plugins.capability_loader import (
-        import_failure_reason,  # a command that is there loads it itself
-    )
-
-    return import_failure_reason(module)
 
 
 _MEANT = re.compile(r'did you mean "(.*)"')
@@ -191,16 +184,6 @@ def _to_usage_error(error: typer.TyperException, command: str) -> UsageError:
         matches = get_close_matches(unknown_option[2], options, n=1)  # the dashes would make any two look alike
         hint = f"did you mean --{matches[0]}? {hint}" if matches else hint
     return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
-
-
-def _to_internal_error(error: Exception) -> LemmingError:
-    """Convert an unexpected exception to a `LemmingError` with the source line."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return LemmingError(
-        f"internal error: {type(error).__name__}: {terminal.one_line(str(error), 300)}",
-        where=f"{Path(frame.filename).name}:{frame.lineno}",
-        hint=f"set {DEBUG_ENV}=1 to see the traceback, and report the bug (in LeMMing or a plugin)",
-    )
 
 
 def _silence_output() -> int:

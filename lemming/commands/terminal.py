@@ -182,16 +182,11 @@ def open_full_screen() -> Iterator[Callable[[Sequence[str]], None]]:
 def style_text(text: str, style: Style, stream: TextIO | None = None) -> str:
     """Return the text in a style if the stream (default: standard output) shows colours."""
     stream = stream or sys.stdout
-    if style not in _CODES or not text or not has_colour(stream):
+    environment = os.environ  # a terminal gets colours, unless NO_COLOR is set
+    shows_colour = environment.get("FORCE_COLOR") or (stream.isatty() and environment.get("TERM") != "dumb")
+    if style not in _CODES or not text or environment.get("NO_COLOR") or not shows_colour:
         return text
     return f"\0{_MARK}{_CODES[style]}\0{text}\0{_MARK}0\0"
-
-
-def has_colour(stream: TextIO) -> bool:
-    """Return True if a stream gets colours: a terminal does, unless NO_COLOR is set."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
 def get_terminal_width(stream: TextIO) -> int:
@@ -248,13 +243,12 @@ def _print_json_text(document: Any, serialize: Any, end: str) -> None:
     from lemming.libraries.output_files import without_secrets
 
     text = without_secrets(document, serialize).decode()
-    if not text.isascii():
+    if not text.isascii():  # invisible characters become equivalent escapes
         text = "".join(map(_escape_json_char, text))
     _write_text(text.replace("\x7f", "\\u007f") + end, sys.stdout)
 
 
 def _escape_json_char(letter: str) -> str:
-    """Return a character for JSON output; invisible characters become equivalent escapes."""
     if letter == "\n" or (letter.isprintable() and not INVISIBLE.match(letter)):
         return letter
     return re.sub("(....)", r"\\u\1", letter.encode("utf-16-be", "surrogatepass").hex())
@@ -273,12 +267,9 @@ def _write_text(text: str, stream: TextIO) -> None:
 
 def print_truncated(text: str, style: Style = "plain") -> None:
     """Print a line of data in a style; on a terminal, cut to the width."""
-    print_data(style_text(_truncate_line(text), style))
-
-
-def _truncate_line(text: str) -> str:
     limit = get_terminal_width(sys.stdout)
-    return text[: limit - 1] + "…" if sys.stdout.isatty() and len(text) > limit else text
+    is_cut = sys.stdout.isatty() and len(text) > limit
+    print_data(style_text(text[: limit - 1] + "…" if is_cut else text, style))
 
 
 def print_table(
