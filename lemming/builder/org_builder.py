@@ -94,36 +94,27 @@ class _FunctionTools:
         Raises `UsageError` for a different function of the same name, and `ConfigError` for a function
         unusable as a tool.
         """
-        source = make_tool_file(function)
-        function_tool = load_provided("function_tools", "function")(_decorate(function))
+        source, declared = make_tool_file(function), function
+        if get_declaration(function) is None and isinstance(function, FunctionType):
+            # A copy with `@tool`, as in its file; the caller's function stays unchanged.
+            code, namespace, closure = function.__code__, function.__globals__, function.__closure__
+            copy = FunctionType(code, namespace, function.__name__, function.__defaults__, closure)
+            copy.__kwdefaults__ = function.__kwdefaults__
+            declared = tool(update_wrapper(copy, function))
+        function_tool = load_provided("function_tools", "function")(declared)
         location = f"{inspect.getsourcefile(function) or 'its module'}:{function.__code__.co_firstlineno}"
         if function_tool.name in SHIPPED:
             hint = f'rename the function, or grant the tool of LeMMing: "{function_tool.name}"'
-            raise UsageError(
-                f'the function has the name of a tool of LeMMing: "{function_tool.name}"', where=location, hint=hint
-            )
+            message = f'the function has the name of a tool of LeMMing: "{function_tool.name}"'
+            raise UsageError(message, where=location, hint=hint)
         path = f"tools/{function.__name__}.py"
         for name_key in {path, function_tool.name} & self._locations.keys():
             if self.files.get(path) != source:
-                both = f"{self._locations[name_key]} and {location}"
-                raise UsageError(
-                    f'two functions have the name "{function_tool.name}": {both}', hint="rename one of them"
-                )
+                message = f'two functions have the name "{function_tool.name}"'
+                raise UsageError(f"{message}: {self._locations[name_key]} and {location}", hint="rename one of them")
         self.files[path] = source
         self._locations |= {path: location, function_tool.name: location}
-        name: str = function_tool.name
-        return name
-
-
-def _decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a copy of the function with `@tool`, as in its file; the caller's function stays unchanged."""
-    if get_declaration(function) is not None or not isinstance(function, FunctionType):
-        return function
-    copy = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return tool(update_wrapper(copy, function))
+        return str(function_tool.name)
 
 
 def _replace_functions(shorthand: str | Shorthand | PlanFile, functions: _FunctionTools) -> str | dict[str, Any]:
@@ -141,10 +132,7 @@ def _replace_functions(shorthand: str | Shorthand | PlanFile, functions: _Functi
     tools = tools if isinstance(tools, list | tuple) else [tools]
     if not any(map(callable, tools)):
         return dict(shorthand)
-    return {
-        **shorthand,
-        "tools": [functions.add(tool_item) if callable(tool_item) else tool_item for tool_item in tools],
-    }
+    return {**shorthand, "tools": [functions.add(item) if callable(item) else item for item in tools]}
 
 
 def make_tool_file(function: Callable[..., Any]) -> str:

@@ -46,13 +46,13 @@ from lemming.kernel.agents import list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.files import fs
-from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import format_pause
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.operations.opening import open_org
 from lemming.operations.pending_rename import find_pending_rename, require_no_rename
-from lemming.queries.credit_accounts import AgentDetails, load_agent_details
+from lemming.queries.credit_accounts import load_agent_details
 from lemming.queries.screens.agents_screen import AGENTS, describe_interval
 
 app = make_command_group("List, show, create, rename and remove agents.", cls=AgentFallbackGroup)
@@ -70,13 +70,6 @@ def show_agent(context: CommandContext, name: AgentName) -> None:
     if context.print_as_json("agent", details.as_json()):
         return
     print_data(style_text(one_line(f"{name}  {details.agent.title}"), "bold"))
-    for label, value in _list_agent_facts(details, config):
-        print_data(f"  {label:<11} {one_line(value)}")
-    print_text(f"\n{details.agent.instructions}")
-
-
-def _list_agent_facts(details: AgentDetails, config: Config) -> list[tuple[str, str]]:
-    """Return the main facts about an agent as pairs of label and text."""
     agent, coming, spent, state = details.agent, details.upcoming, details.account, details.state
     entry = config.models.get(agent.model.key)
     limit = "no limit" if spent.max_credits is None else f"of {spent.max_credits:.10g}"
@@ -86,20 +79,23 @@ def _list_agent_facts(details: AgentDetails, config: Config) -> list[tuple[str, 
     fires = f"{describe_interval(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.description}"
     failed = f", {state.failed} failed" if state.failed else ""
     last = f"{state.status} in tick {state.tick}, {format_count(state.turns, 'turn')} done{failed}"
-    return [
-        ("resume", paths.resume_file(agent.name)),
-        ("model", f"{agent.model.key}: {f'{entry.provider} {entry.model}' if entry else 'UNKNOWN'}"),
-        ("fires", format_pause(agent.paused) if agent.paused else fires),
-        ("reads", ", ".join(agent.permissions.read_outboxes) or "nobody"),
-        ("read by", ", ".join(details.readers) or "nobody"),
-        ("tools", ", ".join(agent.permissions.tools) or "only the tools that every agent has"),
-        ("may read", ", ".join(files.allow_read) or "no files"),
-        ("may write", ", ".join(files.allow_write) or "no files"),
-        ("kinds", ", ".join(agent.turn.kinds)),
-        ("credits", f"{spent.spent:.10g} spent, {judge_share}{transferred}{limit}"),
-        ("dollars", format_usd(spent.cost_usd, calls=spent.unpriced_calls, unpriced=spent.unpriced_calls)),
-        ("last turn", last if state.status else "never"),
-    ]
+    facts = {
+        "resume": paths.resume_file(agent.name),
+        "model": f"{agent.model.key}: {f'{entry.provider} {entry.model}' if entry else 'UNKNOWN'}",
+        "fires": format_pause(agent.paused) if agent.paused else fires,
+        "reads": ", ".join(agent.permissions.read_outboxes) or "nobody",
+        "read by": ", ".join(details.readers) or "nobody",
+        "tools": ", ".join(agent.permissions.tools) or "only the tools that every agent has",
+        "may read": ", ".join(files.allow_read) or "no files",
+        "may write": ", ".join(files.allow_write) or "no files",
+        "kinds": ", ".join(agent.turn.kinds),
+        "credits": f"{spent.spent:.10g} spent, {judge_share}{transferred}{limit}",
+        "dollars": format_usd(spent.cost_usd, calls=spent.unpriced_calls, unpriced=spent.unpriced_calls),
+        "last turn": last if state.status else "never",
+    }
+    for label, value in facts.items():
+        print_data(f"  {label:<11} {one_line(value)}")
+    print_text(f"\n{agent.instructions}")
 
 
 NewName = Annotated[str, argument("NEW", f"{paths.AGENT_NAME_RULE.capitalize()}.")]
@@ -171,8 +167,8 @@ def remove_agent(
       lemming agents rm critic --mend
     """
     base = context.org
-    if mend and name not in list_agent_folders(base) and find_referring_agents(base, name):
-        _remove_references(context, name, find_referring_agents(base, name), mend=True)
+    if mend and name not in list_agent_folders(base) and (referrers := find_referring_agents(base, name)):
+        _remove_references(context, name, referrers, mend=True)
         return
     require_agent_folder(base, name)
     with open_org(base, command="agents rm") as runtime:

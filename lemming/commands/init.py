@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -111,8 +112,7 @@ def apply_answers(base: Path, answers: InitAnswers) -> list[str]:
         _update_settings_file(base, paths.MODELS_FILE, {key: answers.model.config_entry})
         set_default_model(base, key)
     if answers.requires_approval:
-        classes = ["send", "execute"]
-        gate = {"at": "call", "class": classes, "then": "ask", "because": "a person approves first"}
+        gate = {"at": "call", "class": ["send", "execute"], "then": "ask", "because": "a person approves first"}
         _update_settings_file(base, paths.ORG_FILE, {"gates": [gate]}, is_kept=True)
     return new_files
 
@@ -171,7 +171,11 @@ def init(
       lemming init --template empty my-org
       lemming init --here
     """
-    folder = _choose_folder(context, folder)
+    root = context.root_option
+    # LEMMING_ROOT names the organisation of all commands, and DIR another one.
+    if root is not None and not folder.is_absolute() and folder != Path(".") and root != os.environ.get("LEMMING_ROOT"):
+        raise UsageError(f"-C {root} and {folder} both name the folder", hint=f"lemming init {Path(root) / folder}")
+    folder = folder if root is None or folder != Path(".") else Path(root)
     if uses_repository:
         _init_here(folder, template)
         return
@@ -186,18 +190,14 @@ def init(
     models = detect_models() if is_interactive else []
     if template is None and is_interactive and sys.stdin.isatty():
         _refuse_to_overwrite(base, folder, [])
-        answers = ask_setup_questions(lambda prompt: str(typer.prompt(prompt, "", err=True, show_default=False,
-                            prompt_suffix=" ")), print_notice, models)  # fmt: skip
+        ask = partial(typer.prompt, default="", err=True, show_default=False, prompt_suffix=" ")
+        answers = ask_setup_questions(ask, print_notice, models)
     files = load_template(answers.template)
     _refuse_to_overwrite(base, folder, list(files))
-    with stage_org(base, "init") as staged:
-        for relative, content in files.items():
-            fs.write_atomic(staged, relative, content)
+    with _create_org(base, files) as staged:
         if folder_name := REPOSITORIES.get(answers.template):
             require_fact("workers.make_repository")(staged / folder_name)
         new_files = [*files, *apply_answers(staged, answers)]
-    with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
-        PermissionGrants(base).mark_as_local()
     print_json("org", {"org": str(base), "template": answers.template, "files": new_files})
     if not has_person():
         return
@@ -206,18 +206,6 @@ def init(
     _print_next_steps(base, folder, answers)
     if is_interactive and not answers.model:
         print_models(load_config(base).models["default"], models, print_notice)
-
-
-def _choose_folder(context: CommandContext, folder: Path) -> Path:
-    """Return the folder of DIR, or of -C or LEMMING_ROOT. Raises `UsageError` for -C and a relative DIR."""
-    if (root := context.root_option) is None:
-        return folder
-    if folder == Path("."):
-        return Path(root)
-    # LEMMING_ROOT names the organisation of all commands, and DIR another one.
-    if not folder.is_absolute() and root != os.environ.get("LEMMING_ROOT"):
-        raise UsageError(f"-C {root} and {folder} both name the folder", hint=f"lemming init {Path(root) / folder}")
-    return folder
 
 
 def _init_here(folder: Path, template: str | None) -> None:
@@ -229,14 +217,22 @@ def _init_here(folder: Path, template: str | None) -> None:
         print_notice(f"completed the interrupted `lemming init` in {org.base}; `lemming status` shows it")
         return
     _refuse_to_overwrite(org.base, org.base, list(org.files))
-    with stage_org(org.base, "init") as staged:
-        for relative, content in org.files.items():
-            fs.write_atomic(staged, relative, content)
-    with contextlib.suppress(DiskError):
-        PermissionGrants(org.base).mark_as_local()
+    with _create_org(org.base, org.files):
+        pass
     print_json("org", org.as_json())
     if has_person():
         print_first_org(org)
+
+
+@contextlib.contextmanager
+def _create_org(base: Path, files: Mapping[str, bytes]) -> Iterator[Path]:
+    """Create an organisation with these files; yield the staging folder for further files."""
+    with stage_org(base, "init") as staged:
+        for relative, content in files.items():
+            fs.write_atomic(staged, relative, content)
+        yield staged
+    with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
+        PermissionGrants(base).mark_as_local()
 
 
 def print_models(default: ModelEntry, models: Sequence[AvailableModel], tell: Tell) -> None:
@@ -255,9 +251,8 @@ def _reject_ambiguous_folder(base: Path, folder: Path) -> None:
     Such arguments are `init existing`, and `init news` in an empty folder named news.
     """
     parent = base.parent
-    means_current_folder = base.name in _CURRENT_FOLDER_WORDS or (
-        base.name == parent.name and not any(parent.iterdir())
-    )
+    is_same_name = base.name == parent.name and not any(parent.iterdir())
+    means_current_folder = is_same_name or base.name in _CURRENT_FOLDER_WORDS
     if means_current_folder and not base.exists() and parent == Path.cwd() and not folder.is_absolute():
         hint = f"run `lemming init` alone to use the current folder; {base} would be a new folder in it"
         raise UsageError(f'is "{folder}" the current folder?', where=str(parent), hint=hint)

@@ -73,7 +73,7 @@ def require_workspace_trust(
         return
     grants, permissions = PermissionGrants(Path(base)), find_permissions(base, servers)
     if missing := grants.find_missing(permissions):
-        _confirm_trust(base, grants, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
+        _confirm_trust(base, grants, missing, can_ask=can_ask)
     else:
         with contextlib.suppress(DiskError):
             grants.record_own_permissions(permissions)
@@ -93,24 +93,25 @@ def require_trust_for_copy(
     grants = PermissionGrants(Path(base))
     missing_grants = grants.find_missing([*find_permissions(copy), *case_permissions])
     if missing := [grant for grant in missing_grants if grant.permission.needs_agreement or calls_models]:
-        _confirm_trust(base, grants, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
+        _confirm_trust(base, grants, missing, can_ask=can_ask)
 
 
 def _confirm_trust(base: OrgPath, grants: PermissionGrants, missing: list[MissingPermission], *, can_ask: bool) -> None:
-    is_optional = not any(missing_permission.permission.needs_agreement for missing_permission in missing)
+    can_ask = can_ask and sys.stdin.isatty() and sys.stderr.isatty()
+    is_optional = not any(grant.permission.needs_agreement for grant in missing)
     if can_ask or is_optional:
         print_warning(f"{base} was not created by you on this machine. Running it", style="plain")
-        for missing_permission in missing:
-            print_warning(f"  - {one_line(str(missing_permission), _SENTENCE_WIDTH)}", style="plain")
+        for grant in missing:
+            print_warning(f"  - {one_line(str(grant), _SENTENCE_WIDTH)}", style="plain")
     if typer.confirm("Grant this and run it?", err=True) if can_ask else is_optional:
         with contextlib.suppress(DiskError):  # a user without a home is asked again
-            grants.grant(missing_permission.permission for missing_permission in missing)
+            grants.grant(grant.permission for grant in missing)
         return
     raise _build_not_trusted_error(base, missing)
 
 
 def _build_not_trusted_error(base: OrgPath, missing: list[MissingPermission]) -> NotTrusted:
-    summary = "; ".join(one_line(str(missing_permission), _SENTENCE_WIDTH) for missing_permission in missing)
+    summary = "; ".join(one_line(str(grant), _SENTENCE_WIDTH) for grant in missing)
     hint = "see it with `lemming trust`, grant it with `lemming trust --yes`, or for one run with `--trust`"
     listed_permissions = find_permissions(base)
     if not any(grant.permission in listed_permissions for grant in missing):  # a server that no agent may use
@@ -165,8 +166,6 @@ def load_settings(base: OrgPath) -> Config:
     code_names = [*config.org.plugins, *config.org.tool_files]
     if not code_names or has_workspace_trust(base):
         return Runtime(Organisation.from_path(base)).load_config()
-    names = ", ".join(code_names)
-    print_warning(
-        f"not imported: {one_line(names)}, because the workspace is not trusted (`lemming trust`)", style="plain"
-    )
+    reason = "because the workspace is not trusted (`lemming trust`)"
+    print_warning(f"not imported: {one_line(', '.join(code_names))}, {reason}", style="plain")
     return replace(config, org=replace(config.org, tool_files=[]))
