@@ -101,7 +101,14 @@ def approve(
         raise UsageError(f'--for must be "tool", got "{for_}"', hint=hint)
     if patch and not reference:
         raise UsageError("--patch requires an ID", hint="lemming approve ID --patch FILE")
-    patch_edit = PatchEdit(patch=_read_patch(patch)) if patch else None
+    patch_edit = None
+    if patch:
+        try:
+            patch_edit = PatchEdit(patch=fs.read_bytes(patch, PATCH_LIMIT_BYTES))
+        except OSError as error:
+            raise UsageError(f"{patch} must be a readable file, got {error.strerror}") from error
+        if not patch_edit.patch.strip():
+            raise UsageError(f"{patch} must hold a patch, got nothing", hint="lemming deny ID --reason TEXT")
     if ahead:
         args = parse_json_object(ahead[2], "ARGS", '{"command": "git push"}')
         context.print_entry(preapprove_call(base, ahead[0], ahead[1], args, person=person))
@@ -111,16 +118,6 @@ def approve(
         _decide_all(context, "approve", tool=tool, agent=agent, person=person, skip_confirmation=yes)
     elif reference:
         _approve_one(context, reference, person, edit or [], patch_edit, is_for_tool=for_ == "tool")
-
-
-def _read_patch(file: str) -> bytes:
-    try:
-        patch = fs.read_bytes(file, PATCH_LIMIT_BYTES)
-    except OSError as error:
-        raise UsageError(f"{file} must be a readable file, got {error.strerror}") from error
-    if not patch.strip():
-        raise UsageError(f"{file} must hold a patch, got nothing", hint="lemming deny ID --reason TEXT")
-    return patch
 
 
 def _approve_one(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -290,7 +290,13 @@ def preview_changes(base: Path, changes: list[PlannedWrite], names: Iterable[str
         effects += [f"writes the Python code in {path}" for path in code_paths]
         old_problems = {_problem_key(problem) for problem in _find_problems(old_copy, names)}
         problems = [problem for problem in _find_problems(new_copy, names) if _problem_key(problem) not in old_problems]
-    return ChangePreview(effects, [*_find_loosened_guards(changes)], problems)
+    loosened_guards = [
+        f"{change.path}: {guard}"
+        for change in changes
+        if change.previous is not None
+        for guard in list_loosened_guards(change.path, change.previous, change.content)
+    ]
+    return ChangePreview(effects, loosened_guards, problems)
 
 
 def is_code(path: str) -> bool:
@@ -300,14 +306,6 @@ def is_code(path: str) -> bool:
     (True, False)
     """
     return path.endswith(".py") and "tools" in path.split("/")[:-1]
-
-
-def _find_loosened_guards(changes: list[PlannedWrite]) -> Iterator[str]:
-    """Yield the guards that the changes loosen, each with its file."""
-    for change in changes:
-        if change.previous is not None:
-            guards = list_loosened_guards(change.path, change.previous, change.content)
-            yield from (f"{change.path}: {guard}" for guard in guards)
 
 
 def _copy_settings(base: Path, target: Path) -> None:

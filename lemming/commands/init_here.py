@@ -74,14 +74,22 @@ def plan_first_org(folder: Path | None, user_folder: Path) -> FirstOrg:
     `RepositoryError` and `ConfigError` for a repository that workers cannot use.
     """
     start = require_fact("workers.describe_start")(user_folder)
-    repository, harness = start.repository, _choose_harness(start.harnesses)
+    # Installed and with a key if possible, else installed, else with a key.
+    harness = max(start.harnesses, key=lambda harness: (bool(harness.version), harness.has_key))
+    repository = start.repository
     name = repository.folder.name.removesuffix(".git") or "repository"
     base = Path(os.path.abspath((folder or repository.folder.parent / f"{name}-agents").expanduser()))
     for top in {repository.folder, repository.work_tree}:
         if base.resolve().is_relative_to(top):
             hint = f"leave the folder out for {repository.folder.parent / f'{name}-agents'}"
             raise UsageError("the organisation must be outside of the repository", where=str(base), hint=hint)
-    survey, models = survey_repository(repository.work_tree), _build_models(harness)
+    survey, vendor = survey_repository(repository.work_tree), harness.vendor
+    coder: dict[str, Any] = {"provider": harness.provider, "model": vendor.model}
+    if find_price(ModelEntry(provider=harness.provider, model=vendor.model)):  # a limit in dollars needs a price
+        coder["options"] = {"max_cost_usd": MAX_COST_USD}
+    cheap = vendor.hosted_model
+    default = {"provider": vendor.hosted_provider, "model": cheap}
+    models = {"default": default, "coder": coder, "human": {"provider": "human"}}
     files = _build_files(name, base, repository, survey, models)
     problem = start.sandbox_problem
     sandbox = f"missing, and no worker starts without it: {problem}" if problem else "taken: each worker runs in it"
@@ -91,7 +99,6 @@ def plan_first_org(folder: Path | None, user_folder: Path) -> FirstOrg:
         *_describe_machine(start.harnesses, harness),
         SurveyItem("sandbox", sandbox),
     ]
-    cheap, coder = models["default"]["model"], models["coder"]
     limit = f", at most ${MAX_COST_USD} a run" if coder.get("options") else ""
     agents = [
         ("triager", cheap, "sorts what you send: answers it, or hands one clear task to coder"),
@@ -100,20 +107,6 @@ def plan_first_org(folder: Path | None, user_folder: Path) -> FirstOrg:
         ("human", "you", "approve or deny each merge into lemming/coder; nothing is merged without you"),
     ]
     return FirstOrg(base, files, items, agents, [*_list_steps(base, harness, has_sandbox=not problem)])
-
-
-def _choose_harness(harnesses: list[Any]) -> Any:
-    """Return the harness to use: installed and with a key if possible, else installed, else with a key."""
-    return max(harnesses, key=lambda harness: (bool(harness.version), harness.has_key))
-
-
-def _build_models(harness: Any) -> dict[str, Any]:
-    vendor = harness.vendor
-    coder: dict[str, Any] = {"provider": harness.provider, "model": vendor.model}
-    if find_price(ModelEntry(provider=harness.provider, model=vendor.model)):  # a limit in dollars needs a price
-        coder["options"] = {"max_cost_usd": MAX_COST_USD}
-    default = {"provider": vendor.hosted_provider, "model": vendor.hosted_model}
-    return {"default": default, "coder": coder, "human": {"provider": "human"}}
 
 
 def _build_files(
@@ -203,7 +196,10 @@ def survey_repository(folder: Path) -> RepositorySurvey:
     source, items = ImportSource(folder), list[SurveyItem]()
     guide, roles = _read_guide(source, items), _read_roles(source, items)
     skills = _read_skills(source, items)
-    _list_servers(source, items)
+    if (document := _read_json(source, ".mcp.json", items)) is not None:
+        servers = document.get("mcpServers")
+        names = ", ".join(servers) if isinstance(servers, dict) else "none"
+        items.append(SurveyItem(".mcp.json", f"{_UNTRUSTED}. Servers: {names}"))
     _list_settings(source, items)
     items += (SurveyItem(remark.file, f"not taken: {remark.message}") for remark in source.remarks)
     return RepositorySurvey(guide, roles, skills, items)
@@ -246,13 +242,6 @@ def _read_skills(source: ImportSource, items: list[SurveyItem]) -> dict[str, str
             skills[file] = " ".join(str(document[0].get("description") or name).split())[:200]
             items.append(SurveyItem(file, "taken: coder is told of it, and reads it in its clone"))
     return skills
-
-
-def _list_servers(source: ImportSource, items: list[SurveyItem]) -> None:
-    if (document := _read_json(source, ".mcp.json", items)) is not None:
-        servers = document.get("mcpServers")
-        names = ", ".join(servers) if isinstance(servers, dict) else "none"
-        items.append(SurveyItem(".mcp.json", f"{_UNTRUSTED}. Servers: {names}"))
 
 
 def _list_settings(source: ImportSource, items: list[SurveyItem]) -> None:

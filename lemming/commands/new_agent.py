@@ -134,7 +134,9 @@ def new_agent(
         "timezone": timezone, "wake": wake, "steps": steps, "kinds": kind_names, "ask": assignees,
         "approve": _split_list(approve), "strategy": strategy, "budget": budget,
     }  # fmt: skip
-    resume = read_resume_json(base, other) if other else _build_blank_resume()
+    schedule, workspace = {"run_every_n_ticks": 1, "phase_offset": 0, "wake": "changed"}, ["./workspace"]
+    blank: dict[str, Any] = {"schedule": schedule, "may_read": workspace, "may_write": workspace}
+    resume = read_resume_json(base, other) if other else expand_shorthand("", blank)
     if not other and wake is None:
         resume["schedule"]["wake"] = "addressed" if askers and not cron else get_default_wake(shorthand)
     read_outboxes = read if read is not None else resume.get("permissions", {}).get("read_outboxes", [])
@@ -158,11 +160,6 @@ _READ_OUTBOXES_PATH = ("permissions", "read_outboxes")
 def _split_list(values: list[str] | None) -> list[str]:
     """Split comma-separated values into a list without empty items."""
     return [item.strip() for value in values or [] for item in value.split(",") if item.strip()]
-
-
-def _build_blank_resume() -> dict[str, Any]:
-    schedule = {"run_every_n_ticks": 1, "phase_offset": 0, "wake": "changed"}
-    return expand_shorthand("", {"schedule": schedule, "may_read": ["./workspace"], "may_write": ["./workspace"]})
 
 
 def read_resume_json(base: OrgPath, name: str) -> dict[str, Any]:

@@ -45,7 +45,6 @@ from lemming.kernel.access.code_guard import allow_code
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.plugins.capability_table import provided
 
 _LAST_TICK_BOUND = 10**12
@@ -216,7 +215,15 @@ def replay(
         else:
             rerun_ticks = list_replayable_ticks(base, selected_ticks[-1] if selected_ticks else None)
             _print_replay(replay_into(base, into, rerun_ticks))
-            _print_state_root(base, into)
+            replayed, original = compute_file_digests(into), compute_file_digests(base)
+            root, original_root = compute_state_root(replayed), compute_state_root(original)
+            differing = sorted(file for file in {*replayed, *original} if replayed.get(file) != original.get(file))
+            print_json("state_root", {"root": root, "original": original_root, "differing": differing})
+            print_data(root)
+            if differing:
+                count = len(differing) - _MAX_FILES_NAMED
+                file_list = ", ".join(differing[:_MAX_FILES_NAMED]) + (f" and {count} more" if count > 0 else "")
+                print_warning(f"the organisation has the state root {original_root}; different files: {file_list}")
     except ReplayMismatch as difference:
         if difference.diff:
             print_text(difference.diff)
@@ -232,15 +239,3 @@ def _print_replay(replayed: Iterator[ReplayResult]) -> None:
             names = ", ".join(replayed_tick.not_repeatable)
             print_notice(f"tick {replayed_tick.tick}: not compared: {names} (the engine or the disk ended that turn)")
     print_notice(f"{format_count(ticks, 'tick')}, {format_count(turns, 'turn')}: all results are the same")
-
-
-def _print_state_root(base: OrgPath, into: Path) -> None:
-    replayed, original = compute_file_digests(into), compute_file_digests(base)
-    root, original_root = compute_state_root(replayed), compute_state_root(original)
-    differing = sorted(file for file in {*replayed, *original} if replayed.get(file) != original.get(file))
-    print_json("state_root", {"root": root, "original": original_root, "differing": differing})
-    print_data(root)
-    if differing:
-        suffix = f" and {len(differing) - _MAX_FILES_NAMED} more" if len(differing) > _MAX_FILES_NAMED else ""
-        file_list = ", ".join(differing[:_MAX_FILES_NAMED])
-        print_warning(f"the organisation has the state root {original_root}; different files: {file_list}{suffix}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from lemming.commands.command_context import parse_seconds
@@ -42,31 +43,25 @@ def supervise(
 
     with contextlib.ExitStack() as stack:
         if health is not None:
-            port = stack.enter_context(serve_health(health, _HealthProbe(Organisation(folder), progress), folder))
+            probe = partial(_check_health, Organisation(folder), progress)
+            port = stack.enter_context(serve_health(health, probe, folder))
             print_notice(f"http://{HOST}:{port}{PATH} reports the health", style="dim")
         stack.enter_context(run_watchdog(supervisor, progress, folder))
         yield notify_all
 
 
-class _HealthProbe:
-    def __init__(self, org: Organisation, progress: EngineProgress) -> None:
-        self._org, self._progress = org, progress
-
-    def __call__(self, query: dict[str, str]) -> Health:
-        """Return the health of the organisation for a query."""
-        silent_s = self._progress.overdue_s
-        text = f"no progress for {silent_s:.0f} s in tick {self._progress.tick}"
-        hint = "restart the engine: it continues where it stopped"
-        hang_issues = [make_issue("engine", text, hint, tick=self._progress.tick)]
-        issues = hang_issues if silent_s else []
-        org_status = load_org_status(self._org, max_age_s=_parse_max_age(query), extra_issues=issues)
-        return Health(not org_status.issues, {"type": "status", **status_to_json(org_status)})
-
-
-def _parse_max_age(query: dict[str, str]) -> float | None:
+def _check_health(org: Organisation, progress: EngineProgress, query: dict[str, str]) -> Health:
+    """Return the health of the organisation for a query."""
     if unknown := query.keys() - {"max_age"}:
         raise UsageError(f'unknown query parameter "{min(unknown)}"', hint=f"write {PATH}?max_age=10m")
     try:
-        return parse_seconds(query["max_age"]) if "max_age" in query else None
+        max_age_s = parse_seconds(query["max_age"]) if "max_age" in query else None
     except ValueError as error:
         raise UsageError(str(error), hint=f"{PATH}?max_age=10m") from error
+    issues = []
+    if silent_s := progress.overdue_s:
+        text = f"no progress for {silent_s:.0f} s in tick {progress.tick}"
+        hint = "restart the engine: it continues where it stopped"
+        issues.append(make_issue("engine", text, hint, tick=progress.tick))
+    org_status = load_org_status(org, max_age_s=max_age_s, extra_issues=issues)
+    return Health(not org_status.issues, {"type": "status", **status_to_json(org_status)})

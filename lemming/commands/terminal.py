@@ -298,22 +298,21 @@ def align_columns(rows: Sequence[Sequence[str]], max_widths: Sequence[int] = (),
     By default, they fit into the terminal, unless the last column may be wider.
     """
     max_widths = max_widths or [_FILE_WIDTH] * len(rows[0])
-    cells = [[*map(_clean_cell, row, max_widths)] for row in rows]
+
+    def clean(cell: str, max_width: int) -> str:
+        return " " * (len(cell) - len(cell.lstrip(" "))) + one_line(cell, max_width)  # the indent of a tree
+
+    def pad(cell: str, column_width: int) -> str:
+        return (cell if len(cell) <= column_width else f"{cell[: column_width - 1]}…").ljust(column_width)
+
+    cells = [[*map(clean, row, max_widths)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if not width and sys.stdout.isatty() and max_widths[-1] <= _FILE_WIDTH:
         width = get_terminal_width(sys.stdout)
     while width and sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > _MIN_COLUMN_WIDTH:
         widths[widths.index(max(widths))] -= 1
-    lines = ["  ".join(map(_pad_cell, row, widths)).rstrip() for row in cells]
+    lines = ["  ".join(map(pad, row, widths)).rstrip() for row in cells]
     return [f"{line[: width - 1]}…" if width and len(line) > width else line for line in lines]
-
-
-def _clean_cell(cell: str, width: int) -> str:
-    return " " * (len(cell) - len(cell.lstrip(" "))) + one_line(cell, width)  # the indent of a tree
-
-
-def _pad_cell(cell: str, width: int) -> str:
-    return (cell if len(cell) <= width else f"{cell[: width - 1]}…").ljust(width)
 
 
 def describe_totals(totals: Mapping[str, Any]) -> str:

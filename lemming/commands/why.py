@@ -153,7 +153,12 @@ class _Tree:
             crash_text = f", in an interrupted turn ({node.turn.cut_short})" if node.turn.cut_short else ""
             origin = f"{verb} by {node.author} in tick {node.position[0]}, {time_text}{crash_text}"
         yield f"{margin}   {style_text(one_line(origin + suffix, text_width - 3), 'dim')}"
-        collapsed = self._find_collapsed(inputs)
+        # Known entries are only counted if many of them appear elsewhere in the tree.
+        known_entries = [entry for entry in inputs if _can_collapse(entry)]
+        collapsed = {id(entry): entry for entry in known_entries if entry.path in self._shown}
+        if self._everything or len(collapsed) <= _MAX_KNOWN_SHOWN:
+            collapsed = {}
+        self._shown.update(entry.path for entry in known_entries)
         visible = [child for child in inputs if id(child) not in collapsed]
         for number, child in enumerate(visible, 1):
             is_last = number == len(visible) and not collapsed
@@ -169,15 +174,6 @@ class _Tree:
             count = f"{len(collapsed)} more entries of {authors}, ticks {min(ticks)} to {max(ticks)}"
             text = f"{count}: shown elsewhere{'; --depth goes further back' if is_cut else ''}"
             yield f"{margin}   └─ {style_text(one_line(text, text_width - 6), 'dim')}"
-
-    def _find_collapsed(self, inputs: list[ProvenanceNode]) -> dict[int, ProvenanceNode]:
-        """Return known entries to count only because of another appearance in the tree; none if there are few."""
-        known_entries = [entry for entry in inputs if _can_collapse(entry)]
-        collapsed = {id(entry): entry for entry in known_entries if entry.path in self._shown}
-        if self._everything or len(collapsed) <= _MAX_KNOWN_SHOWN:
-            collapsed = {}
-        self._shown.update(entry.path for entry in known_entries)
-        return collapsed
 
 
 def _walk_tree(root: ProvenanceNode) -> Iterator[ProvenanceNode]:

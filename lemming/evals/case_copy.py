@@ -28,7 +28,7 @@ from lemming.kernel.files.descriptors import walk
 from lemming.kernel.files.fast_decoder import to_file_value
 from lemming.kernel.journal.journal_file import journal_ticks, read_journal
 from lemming.kernel.journal.journal_records import ModelReplied
-from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import NO_MODELS, provided
@@ -193,8 +193,13 @@ def copy_org(base: Path, target: Path, *, kills: int) -> Path:
             fs.write_atomic(target, relative, content)
     remove_external_grants(target)
     _configure_stand_ins(target, kills)
-    default_line = {"reply": say("(a stand-in for an answer)")}
-    lines = [*_build_script_lines(load_recorded_answers(base), tick, kills), default_line]
+    lines: list[dict[str, Any]] = []  # each agent repeats the recorded answers, tick after tick
+    for agent, turns in load_recorded_answers(base).items():
+        for offset in range(kills + 2):
+            for call, text in turns[offset % len(turns)].items():
+                reply = _strip_external_calls(text)
+                lines.append({"agent": agent, "tick": tick + offset, "step": call, "reply": reply})
+    lines.append({"reply": say("(a stand-in for an answer)")})
     script = b"".join(dump_compact({**line, "delay_s": ANSWER_S}) + b"\n" for line in lines)
     fs.write_atomic(target, ANSWERS_FILE, script)
     return target
@@ -237,7 +242,14 @@ RESET_LIMITS = dict.fromkeys(("max_concurrent", "max_concurrency", "requests_per
 def _configure_stand_ins(target: Path, kills: int) -> None:
     config = load_config(target)
     options = {"file": ANSWERS_FILE, "bill": str(target / BILL_FILE)}
-    models = {key: _make_substitute(entry, config, options) for key, entry in config.models.items()}
+    models = {}
+    for key, entry in config.models.items():
+        if is_person(entry.provider, config.org.plugins):
+            models[key] = asdict(entry)
+        elif is_channel(entry.provider, config.org.plugins):  # silent: its recipients belong to the original
+            models[key] = asdict(ModelEntry(provider="human"))
+        else:
+            models[key] = {**asdict(entry), "provider": "stand-in", "options": options, **RESET_LIMITS}
     settings: dict[str, Any] = asdict(config.org)
     del settings["extensions"]
     settings |= {key: to_file_value(value) for key, value in config.org.extensions.items()}
@@ -250,23 +262,6 @@ def _configure_stand_ins(target: Path, kills: int) -> None:
         settings["executor"] = "threads"
     fs.write_atomic(target, paths.MODELS_FILE, dump_pretty(models))
     fs.write_atomic(target, paths.ORG_FILE, dump_pretty(settings))
-
-
-def _make_substitute(entry: ModelEntry, config: Config, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the stand-in for a model entry. A channel becomes silent: its recipients belong to the original."""
-    if is_person(entry.provider, config.org.plugins):
-        return asdict(entry)
-    if is_channel(entry.provider, config.org.plugins):
-        return asdict(ModelEntry(provider="human"))
-    return {**asdict(entry), "provider": "stand-in", "options": options, **RESET_LIMITS}
-
-
-def _build_script_lines(answers: Answers, first: int, count: int) -> Iterator[dict[str, Any]]:
-    """Yield script lines with which each agent repeats the recorded answers, tick after tick."""
-    for agent, turns in answers.items():
-        for offset in range(count + 2):
-            for call, text in turns[offset % len(turns)].items():
-                yield {"agent": agent, "tick": first + offset, "step": call, "reply": _strip_external_calls(text)}
 
 
 def _strip_external_calls(text: str) -> dict[str, Any] | str:

@@ -32,6 +32,8 @@ from lemming.kernel.tools import ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.queries.case_format import RECORD_FILE, SCRIPT_FILE, Case, case_file
 
+Json = dict[str, Any]
+
 FREE_PROVIDERS = frozenset({"scripted", "replay"})
 """Providers that are recordings themselves."""
 _SEEDS = 1 << 31
@@ -39,6 +41,8 @@ _REPLY_FIELDS = (
     "text", "input_tokens", "output_tokens", "cached_tokens", "written_tokens", "finish", "model", "thinking",
     "kept",
 )  # fmt: skip
+
+_DEFAULTS: Json = Reply._field_defaults
 
 Ask = Callable[..., Reply]
 
@@ -112,10 +116,14 @@ class CaseResponder:
                 raise NoAnswer(message, where=case_file(self.name), hint=f"record it once with {hint}")
             reply = self._ask(entry, request, ask)
             details = {"agent": request.agent, "tick": request.tick, "call": request.step}
-            self.cache.store(prompt_hash, _reply_to_json(reply), **details, model=entry.model)
+            fields = {key: value for key in _REPLY_FIELDS if (value := getattr(reply, key)) != _DEFAULTS.get(key)}
+            record = {**fields, "calls": [*reply.calls]} if reply.calls else fields
+            self.cache.store(prompt_hash, record, **details, model=entry.model)
             # Use the redacted answer from the cache, so the recording run sees the same text as later runs.
             answer = self.cache[prompt_hash]
-        return model_call.validate_reply(_parse_reply(answer or {}))
+        record = answer or {}
+        fields = {key: record[key] for key in _REPLY_FIELDS if key in record}
+        return model_call.validate_reply(Reply(**{"text": "", **fields}, calls=tuple(record.get("calls", ()))))
 
     def _ask(self, entry: ModelEntry, request: Request, ask: Ask) -> Reply:
         reply = self.options.spending.run_within_budget(entry, request, ask)
@@ -166,23 +174,11 @@ def _describe(request: Request) -> str:
     return f"question {request.step} of {request.agent or 'a judge'} in tick {request.tick}"
 
 
-def _reply_to_json(reply: Reply) -> Json:
-    fields: dict[str, Any] = {key: getattr(reply, key) for key in _REPLY_FIELDS}
-    changed_fields = {key: value for key, value in fields.items() if value != Reply._field_defaults.get(key)}
-    return {**changed_fields, "calls": [*reply.calls]} if reply.calls else changed_fields
-
-
-def _parse_reply(record: Json) -> Reply:
-    fields = {key: record[key] for key in _REPLY_FIELDS if key in record}
-    return Reply(**{"text": "", **fields}, calls=tuple(record.get("calls", ())))
-
-
 # --- recorded answers ----------------------------------------------------------------------------
 # A line for each prompt: `evals/<name>/recorded.jsonl`.
 
 
 LIMIT_BYTES = 256 << 20
-Json = dict[str, Any]
 
 
 class AnswerCache:

@@ -102,18 +102,17 @@ def _score_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
     if not candidates:
         observed = "no others were" if matches else "nothing was"
         return ScoreResult(False, f"{expected}; {count}: {observed} written")
-    entry = min(candidates, key=lambda candidate: _rank_candidate(candidate, expectation, case_run))
+
+    def rank(candidate: OutboxEntry) -> tuple[int, int, int, str]:  # by unmet criteria, then by missing words
+        entry_words = {*_WORD.findall(_entry_text(candidate).casefold())}
+        missing_count = len({*_WORD.findall(expectation.matches.casefold())} - entry_words)
+        return len(_find_differences(candidate, expectation, case_run)), missing_count, -candidate.tick, candidate.id
+
+    entry = min(candidates, key=rank)
     quoted = shorten_line(_entry_text(entry), QUOTED_CHARS)
     observed = f'{count} among {len(candidates)}; the nearest is {entry.file}: "{quoted}"'
     differences = ", ".join(_find_differences(entry, expectation, case_run))
     return ScoreResult(False, f"{expected}; {observed}, other in: {differences}", [entry.file])
-
-
-def _rank_candidate(entry: OutboxEntry, expectation: ExpectedEntry, case_run: CaseRun) -> tuple[int, int, int, str]:
-    """Return a sort key for the distance of an entry: unmet criteria, then missing words."""
-    entry_words = {*_WORD.findall(_entry_text(entry).casefold())}
-    missing_count = len({*_WORD.findall(expectation.matches.casefold())} - entry_words)
-    return len(_find_differences(entry, expectation, case_run)), missing_count, -entry.tick, entry.id
 
 
 def _score_no_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:

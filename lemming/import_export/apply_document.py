@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -133,7 +134,12 @@ def _plan_resumes(base: Path, document: OrgDocument, template: Mapping[str, byte
     for name, resume in document.resumes.items():
         path = paths.resume_file(name)
         current_raw, content = _load_file(base, path), dump_pretty(resume)
-        if current_raw is None or not _is_equal_resume(name, current_raw, content):
+        is_equal = False
+        with suppress(ConfigError):  # a broken resume is replaced
+            is_equal = (
+                current_raw is not None and decode_resume(name, current_raw).value == decode_resume(name, content).value
+            )
+        if not is_equal:
             yield PlannedWrite(path, content, current_raw)
     readers: dict[str, list[str]] = {}
     for reader, author in document.read_by:
@@ -148,13 +154,6 @@ def _plan_resumes(base: Path, document: OrgDocument, template: Mapping[str, byte
         if "*" not in old_authors and new_authors != old_authors:
             permissions["read_outboxes"] = new_authors
             yield PlannedWrite(path, dump_pretty({**resume, "permissions": permissions}), current_raw)
-
-
-def _is_equal_resume(name: str, current_raw: bytes, new_raw: bytes) -> bool:
-    try:
-        return decode_resume(name, current_raw).value == decode_resume(name, new_raw).value
-    except ConfigError:  # replace a broken resume
-        return False
 
 
 def _load_file(base: Path, path: str) -> bytes | None:

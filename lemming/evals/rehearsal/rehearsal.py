@@ -195,15 +195,11 @@ class _Recording:
 
     def __init__(self, base: OrgPath, past: FileHistory) -> None:
         self.base, self.past, self._prompts = Path(base), past, make_prompt_reader(base)
-        self._config = load_config(base)
+        self.config = load_config(base)
 
     def load_tick(self, tick: int) -> RecordedTick:
         """Load a recorded tick; a tick without records had no turns."""
         return RecordedTick(tick, read_journal(self.base, tick, prompts=self._prompts))
-
-    def load_prompts(self, tick: int) -> RecordedPrompts:
-        """Load the prompts of a tick for the models in the current settings."""
-        return RecordedPrompts(self.load_tick(tick), self.base, self._config)
 
     def last_clock_reading(self, tick: int) -> str:
         """Return the newest clock reading up to a tick."""
@@ -291,7 +287,7 @@ def _load_current_file(base: OrgPath, file: str) -> bytes:
 def _run_ticks(runtime: RehearsalRuntime, record: _Recording, ticks: range) -> Iterator[tuple[int, str]]:
     """Run the ticks again and yield the turns that the engine or the disk ended, which cannot be repeated."""
     for tick in ticks:
-        prompts = record.load_prompts(tick)
+        prompts = RecordedPrompts(record.load_tick(tick), record.base, record.config)
         runtime.begin_tick(prompts, record.last_clock_reading(tick))
         # A tick begun by an interrupted rehearsal already has these records in the journal.
         if tick not in journal_ticks(runtime.org):
@@ -320,7 +316,10 @@ def _compare_ticks(record: _Recording, folder: Path, ticks: range) -> dict[str, 
             if old_outcome != new_outcome:
                 ends.append(OutcomeDifference(tick, name, old_outcome, new_outcome))
         for side, files in zip(sides, written_files, strict=True):
-            files |= {path: raw for turn in side.values() for path, raw in _iter_turn_files(turn)}
+            for turn in side.values():
+                entry_files = {entry.file for entry in turn.entries}  # compared separately
+                effects = {path: effect for path, effect in turn.writes.items() if path not in entry_files}
+                files |= {path: effect.content for path, effect in effects.items() if not effect.root}
     written_paths = sorted({*written_files[0], *written_files[1]})
     changes = (diff_file(file, *(side.get(file) for side in written_files))[0] for file in written_paths)
     return {"entries": entries, "ends": ends, "files": [change for change in changes if change]}
@@ -336,11 +335,3 @@ def _describe_outcome(turn: TurnRecord | None) -> str:
         return ""
     report = turn.report
     return f"{report.end or report.status}: {report.reason}" if report.reason else report.end or report.status
-
-
-def _iter_turn_files(turn: TurnRecord) -> Iterator[tuple[str, bytes]]:
-    """Yield the files written by a turn, without entries, which are compared separately."""
-    entries = {entry.file for entry in turn.entries}
-    for path, effect in turn.writes.items():
-        if path not in entries and not effect.root:
-            yield path, effect.content
