@@ -73,9 +73,9 @@ class CommandTable(TyperGroup):
             ctx.obj.command = f"lemming {name}"
         resolved = super().resolve_command(ctx, [name, *remaining])
         if ctx.obj and remaining:
-            word = remaining[0]
-            suggest = partial(suggestions_for_command, name, resolved[1], list_group(name), word)
-            ctx.obj.typed_within = (word, suggest)
+            typed_word = remaining[0]
+            suggest = partial(suggestions_for_command, name, resolved[1], list_group(name), typed_word)
+            ctx.obj.typed_within = (typed_word, suggest)
         return resolved
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

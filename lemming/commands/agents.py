@@ -1,7 +1,4 @@
-"""`lemming agents`: list, show, copy, rename and remove agents.
-
-`lemming.commands.new_agent` creates agents.
-"""
+"""`lemming agents`: list, show, copy, rename and remove agents. `lemming.commands.new_agent` creates agents."""
 
 from __future__ import annotations
 

@@ -200,9 +200,9 @@ class Narrator:
         if turn.status in ("failed", "skipped"):
             status_text = style_text(f"{turn.status:<8}", _STYLES[turn.status], sys.stderr)
             return [f"  {name}  {status_text}  {one_line(turn.reason, 600)}"]
-        kept = "kept, " if turn.agent in self._ended_before else ""
+        prefix = "kept, " if turn.agent in self._ended_before else ""
         dollars = "" if turn.cost_usd is None else f", {format_usd(turn.cost_usd)}"
-        cost = f"{kept}{format_count(turn.credits, 'credit')}, {turn.duration_ms / 1000:.1f}s{dollars}"
+        cost = f"{prefix}{format_count(turn.credits, 'credit')}, {turn.duration_ms / 1000:.1f}s{dollars}"
         text_width = max(_MIN_TEXT_WIDTH, get_terminal_width(sys.stderr) - len(name) - len(cost) - 17)
         rows = [(entry["kind"], one_line(self._format_entry(turn.agent, entry), text_width)) for entry in turn.entries]
         if not rows:
