@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any
 
 from lemming.import_export.apply_document import (
     apply_writes,
@@ -32,16 +32,8 @@ __all__ = ["Organisation", "build", "make_tool_file"]
 Shorthand = Mapping[str, Any]
 
 
-class PlanFile(Protocol):
-    """A plan as `lemming.capabilities.plans.plan_builder` makes it: the content of its file, and its functions."""
-
-    functions: tuple[Callable[..., Any], ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the content of the plan's file."""
-        ...
-
-
+PlanFile = Any
+"""A plan of `lemming.capabilities.plans.plan_builder`: the content of its file, and its functions."""
 _HEAD = "from lemming.tools import RecoverableError, ToolContext, tool\n\n\n"
 
 

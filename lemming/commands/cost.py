@@ -16,11 +16,7 @@ from lemming.commands.command_context import (
     option,
     with_parameters_of,
 )
-from lemming.commands.terminal import (
-    print_data,
-    print_json,
-    print_notice,
-)
+from lemming.commands.terminal import print_data, print_json, print_notice
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse

@@ -12,12 +12,7 @@ from lemming.commands.command_context import CommandContext, argument, find_agen
 from lemming.commands.terminal import print_data, print_json, print_notice, print_warning
 from lemming.commands.trust import load_settings
 from lemming.import_export.apply_document import build_defaults
-from lemming.import_export.resume_shorthand import (
-    apply_shorthand,
-    default_title,
-    expand_shorthand,
-    get_default_wake,
-)
+from lemming.import_export.resume_shorthand import apply_shorthand, default_title, expand_shorthand, get_default_wake
 from lemming.journal_tools.agent_rename import remove_standing_approvals
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, load_agent, survey_agents
 from lemming.kernel.base import paths

@@ -24,6 +24,7 @@ from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import (
     format_count,
     format_usd,
+    join_names,
     print_data,
     print_json,
     print_notice,
@@ -221,9 +222,8 @@ def replay(
             print_json("state_root", {"root": root, "original": original_root, "differing": differing})
             print_data(root)
             if differing:
-                count = len(differing) - _MAX_FILES_NAMED
-                file_list = ", ".join(differing[:_MAX_FILES_NAMED]) + (f" and {count} more" if count > 0 else "")
-                print_warning(f"the organisation has the state root {original_root}; different files: {file_list}")
+                names = join_names(differing, _MAX_FILES_NAMED)
+                print_warning(f"the organisation has the state root {original_root}; different files: {names}")
     except ReplayMismatch as difference:
         if difference.diff:
             print_text(difference.diff)

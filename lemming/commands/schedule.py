@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from lemming.commands.command_context import CommandContext, option
-from lemming.commands.terminal import one_line, print_data, print_json, style_text
+from lemming.commands.terminal import join_names, one_line, print_data, print_json, style_text
 from lemming.commands.trust import load_settings
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.org.organisation import Organisation
@@ -100,6 +100,4 @@ def _print_tick_plan(upcoming_tick: TickForecast) -> None:
 def _format_waits(waits: TurnWaits, rank: int) -> str:
     if waits.everyone:
         return "waits for all agents before it" if rank else ""
-    names = sorted(waits.names)
-    suffix = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f"waits for {', '.join(names[:NAMES_SHOWN])}{suffix}" if names else ""
+    return f"waits for {join_names(sorted(waits.names), NAMES_SHOWN)}" if waits.names else ""

@@ -19,7 +19,7 @@ from lemming.commands.command_context import (
     parse_json_object,
     require_agent_folder,
 )
-from lemming.commands.terminal import print_notice, print_warning
+from lemming.commands.terminal import join_names, print_notice, print_warning
 from lemming.kernel.agents import Agent, list_agent_folders, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.entry_kinds import MessageKind
@@ -188,21 +188,25 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
     if entry.not_before > entry.created_at:
         delivery_time = parse_timestamp(entry.not_before).astimezone(get_zone(config.org.timezone or "UTC"))
         remaining_time = format_remaining_time(delivery_time, SystemClock().now())
-        reader_names = _format_readers([agent.name for agent in readers])
+        reader_names = join_names([agent.name for agent in readers], _MAX_READERS_NAMED)
         then = reader_names and f"; then {reader_names}"
         print_notice(f"nobody sees it before {format_moment(delivery_time)} ({remaining_time}){then}")
     elif readers:
         next_turns = [(find_next_turn(base, agent, config, entry.tick), agent.name) for agent in readers]
         next_turns.sort(key=lambda pair: (pair[0].tick is None, pair[0].tick, pair[1]))
         turns = [f"{name} {'in ' if turn.at is None else ''}{turn.description}" for turn, name in next_turns]
-        reader_list = _format_readers(turns)
+        reader_list = join_names(turns, _MAX_READERS_NAMED)
         print_notice(f"to be read by {reader_list} (tick {entry.tick} is next)")
     elif not entry.targets & {agent.name for agent in permitted_readers}:
         # Prompts of these agents also show the newest known entries.
         policies = {agent.name: resolve_turn_policy(agent, config) for agent in model_readers}
         indirect_readers = [name for name, policy in policies.items() if policy.is_asked and not policy.is_written]
         verb = "sees it in its" if len(indirect_readers) == 1 else "see it in their"
-        names = " and ".join(indirect_readers) if len(indirect_readers) < 3 else _format_readers(indirect_readers)
+        names = (
+            " and ".join(indirect_readers)
+            if len(indirect_readers) < 3
+            else join_names(indirect_readers, _MAX_READERS_NAMED)
+        )
         summary = f"no agent is woken; {names} {verb} next turn"
         print_warning(summary if indirect_readers else "warning: no agent reads this outbox")
 
@@ -212,11 +216,6 @@ def _is_news(entry: OutboxEntry, agent: Agent, agent_names: frozenset[str], conf
     if agent.name not in entry.targets and resolve_turn_policy(agent, config).wake == "addressed":
         return False
     return entry.is_news_to_reader(agent.name, agent_names)
-
-
-def _format_readers(readers: list[str]) -> str:
-    suffix = f" and {len(readers) - _MAX_READERS_NAMED} more" if len(readers) > _MAX_READERS_NAMED else ""
-    return f"{', '.join(readers[:_MAX_READERS_NAMED])}{suffix}"
 
 
 def say(

@@ -13,6 +13,7 @@ from lemming.commands.command_context import CommandContext, describe_engine, op
 from lemming.commands.terminal import (
     describe_totals,
     format_count,
+    join_names,
     one_line,
     print_data,
     print_notice,
@@ -89,8 +90,7 @@ def group_facts(facts: Iterable[tuple[str, str]]) -> list[str]:
         subjects_by_text.setdefault(text, []).append(subject)
     lines = []
     for text, names in subjects_by_text.items():
-        suffix = f" and {len(names) - _MAX_FACTS_SHOWN} more" if len(names) > _MAX_FACTS_SHOWN else ""
-        subjects = f"{', '.join(names[:_MAX_FACTS_SHOWN])}{suffix}:" if len(names) > 1 else names[0]
+        subjects = f"{join_names(names, _MAX_FACTS_SHOWN)}:" if len(names) > 1 else names[0]
         lines.append(f"{subjects} {text}".strip())
     return lines
 

@@ -22,6 +22,7 @@ from typing import Any, Literal, TextIO
 from lemming.kernel.base.invisible_text import INVISIBLE
 from lemming.libraries.wording import format_count as format_count
 from lemming.libraries.wording import format_usd as format_usd
+from lemming.libraries.wording import join_names as join_names
 from lemming.libraries.wording import shorten_line
 from lemming.libraries.wording import to_text as to_text
 

@@ -19,7 +19,7 @@ from lemming.kernel.providers import Request, require_usable_finish
 from lemming.kernel.turn.descriptions import VERDICT_SCHEMA
 from lemming.libraries.conditions import predicates
 from lemming.libraries.conditions.regex_search import compile_regex
-from lemming.libraries.wording import shorten_line
+from lemming.libraries.wording import join_names, shorten_line
 from lemming.obligations.answer_fields import parse_answer
 from lemming.obligations.current_requests import load_requests
 from lemming.operations.alerts import run_command
@@ -117,7 +117,7 @@ def _score_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
 
 def _score_no_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
     files = [entry.file for entry in find_matching_entries(expectation, case_run)]
-    return ScoreResult(len(files) < expectation.at_least, f"found {_join_some(files)}", files[:MAX_LISTED])
+    return ScoreResult(len(files) < expectation.at_least, f"found {join_names(files, MAX_LISTED)}", files[:MAX_LISTED])
 
 
 # --- files, calls, cost, findings -----------------------------------------------------------------
@@ -183,7 +183,8 @@ def _score_findings(expectation: ExpectedFindings, case_run: CaseRun) -> ScoreRe
         and (expectation.when is None or predicates.evaluate(expectation.when, finding.as_json("finding")))
     ]
     max_count = expectation.at_most if expectation.at_most is not None or expectation.at_least else 0
-    detail = _join_some([f"{finding.kind}: {finding.message}" for finding in findings]) or "there are no findings"
+    texts = [f"{finding.kind}: {finding.message}" for finding in findings]
+    detail = join_names(texts, MAX_LISTED) or "there are no findings"
     return ScoreResult(_is_in_range(len(findings), expectation.at_least, max_count), detail)
 
 
@@ -237,11 +238,6 @@ def _score_judge(expectation: JudgeCheck, case_run: CaseRun) -> ScoreResult:
 
 def _is_in_range(count: int, min_count: int, max_count: int | None) -> bool:
     return min_count <= count and (max_count is None or count <= max_count)
-
-
-def _join_some(texts: Sequence[str]) -> str:
-    suffix = f" and {len(texts) - MAX_LISTED} more" if len(texts) > MAX_LISTED else ""
-    return f"{', '.join(texts[:MAX_LISTED])}{suffix}"
 
 
 _SCORERS: dict[str, Callable[[Any, CaseRun], ScoreResult]] = {

@@ -22,6 +22,7 @@ from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.tools import SHIPPED
 from lemming.libraries.compatible_servers import SERVERS
+from lemming.libraries.wording import join_names
 
 Json = dict[str, Any]
 
@@ -110,8 +111,7 @@ class ClaudeImport:
         folders, files = source.list_folder(".claude")
         skipped = [f"{name}/" for name in folders if name not in ("agents", "skills")]
         if skipped := [*skipped, *(name for name in files if name != "CLAUDE.md")]:
-            suffix = f" and {len(skipped) - 10} more" if len(skipped) > 10 else ""
-            self.add_remark(".claude", f"not imported: {', '.join(skipped[:10])}{suffix}")
+            self.add_remark(".claude", f"not imported: {join_names(skipped, 10)}")
 
     def _read_skills(self) -> dict[str, str]:
         """Read the skills, and return the resume entry of each skill by name."""

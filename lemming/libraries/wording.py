@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -23,6 +24,16 @@ def format_usd(amount: float | None, *, calls: int = 1, unpriced: int = 0) -> st
     if amount is None:
         return "$ unknown" if calls else "-"
     return f"${amount:.4f}{' or more' if unpriced else ''}"
+
+
+def join_names(names: Sequence[str], most: int) -> str:
+    """Return the first `most` names as text, and the number of the others.
+
+    >>> join_names(["ada", "bob"], 2), join_names(["ada", "bob", "cid"], 1)
+    ('ada, bob', 'ada and 2 more')
+    """
+    suffix = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{suffix}"
 
 
 def shorten_line(text: str, max_chars: int) -> str:

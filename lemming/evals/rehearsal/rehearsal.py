@@ -34,6 +34,7 @@ from lemming.kernel.journal.journal_file import journal_ticks, make_prompt_reade
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.wording import join_names
 from lemming.operations.opening import open_org
 
 MARK = paths.REHEARSAL_FILE
@@ -101,8 +102,7 @@ class RehearsalResult:
         """Warning about agents with a recording as model: a recording cannot answer a changed prompt. Empty: none."""
         if not self.scripted:
             return ""
-        names = ", ".join(self.scripted[:8]) + (f" and {len(self.scripted) - 8} more" * (len(self.scripted) > 8))
-        return f"the model of {names} replays a recording, so changed prompts get no answer"
+        return f"the model of {join_names(self.scripted, 8)} replays a recording, so changed prompts get no answer"
 
     @property
     def cannot_tell(self) -> str:
