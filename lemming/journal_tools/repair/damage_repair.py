@@ -16,8 +16,9 @@ from typing import Any, Literal
 from lemming.git_history.rewind import archive_journals, make_archive_folder_name
 from lemming.journal_tools.agent_rename import rename_agent
 from lemming.journal_tools.outbox_validation import validate_outbox
+from lemming.journal_tools.repair.lost_files import LostFile, find_lost_files
 from lemming.journal_tools.repair.unknown_calls import UnknownCall, find_unknown_calls
-from lemming.journal_tools.verify.lost_files import LastWrites, LostFile
+from lemming.journal_tools.verify.journal_facts import JournalFacts, load_journal_facts
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock
@@ -26,7 +27,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
 from lemming.kernel.files.safe_folder import is_orphaned, is_temporary
 from lemming.kernel.journal.journal_file import is_committed, journal_ticks, last_record, read_journal
-from lemming.kernel.journal.journal_records import ModelReplied, Record, TickCommitted, TurnStarted
+from lemming.kernel.journal.journal_records import ModelReplied, TurnStarted
 from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
 from lemming.kernel.journal.ledger import AgentState, parse_state
 from lemming.kernel.messages import list_outbox
@@ -90,10 +91,10 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
     read_ticks = ticks if newest is None else ticks[-newest:]
     # The counter first: it decides if a journal's tick is finished or continues.
     next_tick, repairs = _find_tick_repairs(base, ticks)
-    writes = LastWrites()
-    repairs += _find_journal_repairs(base, read_ticks, next_tick, writes)
-    if not (ticks and ticks[-1] >= next_tick):  # otherwise the files were rolled back
-        repairs += map(_make_lost_file_repair, writes.find_lost_files(base))
+    facts = load_journal_facts(base, only=newest)
+    repairs += _find_journal_repairs(base, facts, next_tick)
+    if ticks and ticks[-1] < next_tick:  # otherwise the files were rolled back
+        repairs += map(_make_lost_file_repair, find_lost_files(base, facts))
     repairs += [repair for name in _list_agents(base) if (repair := _find_ledger_repair(base, name))]
     repairs += _find_leftovers(base)
     if with_outboxes:
@@ -209,24 +210,15 @@ def _make_counter_repair(base: OrgPath, tick: int, description: str, evidence: s
 # --- journals ------------------------------------------------------------------------------------
 
 
-def _find_journal_repairs(base: OrgPath, ticks: list[int], next_tick: int, writes: LastWrites) -> Iterator[Repair]:
-    """Yield the repairs of journals, and note the writes of the readable journals."""
-    for tick in ticks:
+def _find_journal_repairs(base: OrgPath, facts: JournalFacts, next_tick: int) -> Iterator[Repair]:
+    """Yield the repairs of damaged journals, and of turns that cannot resume: journals with their inputs are gone."""
+    for tick in sorted({*facts.damaged, *facts.uncommitted}):
         try:
-            records = read_journal(base, tick)
-            writes.add_tick(tick, records)
-            _require_starts(records)
+            for record in read_journal(base, tick):
+                if isinstance(record, TurnStarted) and tick in facts.uncommitted:
+                    record.as_json()
         except CorruptState as error:
-            writes.add_unreadable_tick()
             yield _make_journal_repair(base, tick, next_tick, error)
-
-
-def _require_starts(records: list[Record]) -> None:
-    """Raise `CorruptState` for a turn that cannot resume because journals with its inputs are gone."""
-    is_over = bool(records) and isinstance(records[-1], TickCommitted)
-    for record in () if is_over else records:
-        if isinstance(record, TurnStarted):
-            record.as_json()
 
 
 def _make_journal_repair(base: OrgPath, tick: int, next_tick: int, error: CorruptState) -> Repair:

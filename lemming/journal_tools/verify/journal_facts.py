@@ -16,7 +16,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, Problem
 from lemming.kernel.base.integers import LAST_TICK, parse_int
 from lemming.kernel.base.jsontext import JsonProblem, parse
-from lemming.kernel.base.turn_numbers import split_key
+from lemming.kernel.base.turn_numbers import split_key, turn_key
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import journal_ticks, load_contents, raw_journal
 from lemming.kernel.journal.journal_parser import InvalidRecord, parse_record
@@ -47,13 +47,17 @@ def make_mismatch(tick: int, file: str, kind: Kind, message: str, *, is_error: b
     return Problem(message, file, severity=severity, code=CorruptState.code, tick=tick, kind=kind)
 
 
-@dataclass(frozen=True)
-class WrittenFile:
-    """The last write of a file in a turn."""
+class WrittenFile(NamedTuple):
+    """The last write of a file, in the turn with this key."""
 
     tick: int
-    agent: str
+    key: str
     sha256: str
+
+    @property
+    def agent(self) -> str:
+        """The agent of the turn."""
+        return split_key(self.key)[0]
 
 
 @dataclass
@@ -62,8 +66,8 @@ class JournalFacts:
 
     `files`: the last write of each file that should exist. `turns`: the expected ledger line of each agent
     and tick. `people`: agents without turns because a person speaks for them. `under_way`: agents with an
-    unfinished turn in the last tick. `damaged`: ticks with an unreadable journal. `describe_lost_ticks`:
-    ticks with a missing journal. `skimmed`: number of oldest `ticks` that were not parsed fully.
+    unfinished turn in the last tick. `damaged`: ticks with an unreadable journal. `uncommitted`: ticks without an
+    end. `lost_ticks`: ticks with a missing journal. `skimmed`: number of oldest `ticks` that were not parsed fully.
     """
 
     ticks: list[int]
@@ -74,6 +78,7 @@ class JournalFacts:
     expired: set[str] = field(default_factory=set)
     under_way: set[str] = field(default_factory=set)
     damaged: list[int] = field(default_factory=list)
+    uncommitted: list[int] = field(default_factory=list)
     lost_ticks: list[int] = field(default_factory=list)
     findings: list[Problem] = field(default_factory=list)
     last_may_be_open: bool = False
@@ -117,7 +122,7 @@ class TickFacts(NamedTuple):
     findings: Sequence[Problem] = ()
     has_records: bool = False
     after: int | None = None
-    is_open: bool = True
+    end: TickCommitted | None = None
     under_way: Collection[str] = ()
     people: Collection[str] = ()
     order: Collection[str] = ()
@@ -191,7 +196,7 @@ def _load_tick_facts(base: OrgPath, tick: int, *, is_skimmed: bool, is_last: boo
         findings=findings,
         has_records=True,
         after=recorded.start_record.after,
-        is_open=not (recorded.commit_record and recorded.commit_record.advanced),
+        end=recorded.commit_record,
         under_way={split_key(key)[0] for key in recorded.started.keys() - recorded.ended.keys()},
         people=set(recorded.people),
         order=list(recorded.plan.order),
@@ -255,10 +260,11 @@ def _verify_journal_end(recorded: RecordedTick, surplus: int, *, is_last: bool) 
 
 
 def _add_tick(facts: JournalFacts, tick_facts: TickFacts) -> None:
-    facts.last_may_be_open = tick_facts.is_open
+    facts.last_may_be_open = not (tick_facts.end and tick_facts.end.advanced)
     # a journal without a whole line: the engine died before it started anything
     if not tick_facts.has_records:
         return
+    facts.uncommitted += [] if tick_facts.end else [tick_facts.tick]
     facts.under_way = {*tick_facts.under_way}
     facts.people |= {*tick_facts.people}
     facts.people -= {*tick_facts.order}
@@ -275,7 +281,7 @@ def _add_turn(facts: JournalFacts, tick: int, end: TurnEnd) -> None:
     for file in end.removed:
         facts.files.pop(file, None)
     for file, digest in end.written.items():
-        facts.files[file] = WrittenFile(tick, end.agent, digest)
+        facts.files[file] = WrittenFile(tick, turn_key(end.agent, end.turn), digest)
     facts.later_turns[tick] = facts.later_turns.get(tick, 0) + bool(end.turn)
     if end.state or end.start:
         lines = facts.turns.setdefault(end.agent, {})
@@ -296,16 +302,14 @@ def _expected_ledger_line(end: TurnEnd, earlier: Json | None) -> Json:
 
 
 # --- journals that are not taken apart -----------------------------------------------------------
-# Most of a journal is prompts, answers and names of agents that are not due: nothing to compare with files.
-# The chain of checksums is followed through all lines; only lines that name files are parsed.
+# Most of a journal is prompts and answers: nothing to compare with files. The chain of checksums is followed
+# through all lines; only lines that name files are parsed.
 
 
 _LINE_LIMIT_BYTES = 8 << 20
 _BEGINS, _TURN = b'{"type":"tick_started"', b'{"type":"turn_started"'
-_COMMITTED = b'{"type":"turn_committed"'
-_READ = tuple(b'{"type":"%b"' % kind for kind in (b"turn_skipped", b"entries_expired", b"tick_committed"))
-_FILE = re.compile(rb'\{"path":"([^"\\\x00-\x1f\x7f]{1,4096})","sha256":"([0-9a-f]{64})"\}')
-_AROUND_A_PATH = len('{"path":"","sha256":""},') + 64
+_KINDS = (b"turn_committed", b"turn_skipped", b"entries_expired", b"tick_committed")
+_READ = (_BEGINS, _TURN, *(b'{"type":"%b"' % kind for kind in _KINDS))
 _AGENT = re.compile(rb'\{"type":"turn_started","epoch":[0-9]+,"agent":"([a-z0-9_-]+)"')
 # Not in any text: quotation marks in texts are escaped.
 _STATE = re.compile(rb'(?:,"turn":([1-9][0-9]?))?,"state":(?=\{)')
@@ -321,57 +325,21 @@ def skim_journal(tick: int, raw: bytes) -> RecordedTick | None:
     if lines[-1] or not lines[0].startswith(_BEGINS) or not is_chain_intact([*lines, b""]):
         return None
     try:
-        records = [record for line in lines if (record := _parse_record(line))]
-        return RecordedTick(tick, records) if _is_in_order(tick, records) else None
+        begin, *inner_records, end = records = [_parse_record(line) for line in lines if line.startswith(_READ)]
     except (JsonProblem, InvalidRecord, ValueError):
         return None
-
-
-def _is_in_order(tick: int, records: list[Record]) -> bool:
-    begin, *_, end = records
     if not (isinstance(begin, TickStarted) and isinstance(end, TickCommitted) and begin.tick == tick):
-        return False
-    inner_records = records[1:-1]
-    return not any(isinstance(record, (TickStarted, TickCommitted)) for record in inner_records) and all(
-        record.agent_name in begin.order for record in inner_records if record.agent_name
+        return None
+    is_in_order = all(
+        not isinstance(record, (TickStarted, TickCommitted)) and record.agent_name in (*begin.order, "")
+        for record in inner_records
     )
+    return RecordedTick(tick, records) if is_in_order else None
 
 
-def _parse_record(line: bytes) -> Record | None:
-    if line.startswith(_TURN):
-        return _parse_turn_start(line)
-    if line.startswith(_COMMITTED):
-        return _parse_turn_end(line)
-    if line.startswith(_BEGINS):
-        return parse_record(_parse_line(_cut_list(b'"not_due":[', line)[0]))
-    return parse_record(_parse_line(line)) if line.startswith(_READ) else None
-
-
-def _parse_line(line: bytes) -> Json:
-    fields: Json = parse(line, limit_bytes=_LINE_LIMIT_BYTES)
-    return fields
-
-
-def _cut_list(key: bytes, line: bytes) -> tuple[bytes, bytes]:
-    """Return a line with its list at `key` emptied, and the former content. The list must not contain a list."""
-    text_before, match, text_after = line.partition(key)
-    end = text_after.find(b"]")
-    return (text_before + match + text_after[end:], text_after[:end]) if match else (line, b"")
-
-
-def _parse_turn_end(line: bytes) -> Record:
-    """Return the outcome of a turn without its entries, which are listed among the files, the bulk of the line."""
-    line_without_lists, file_list = _cut_list(b'"files":[', _cut_list(b'"entries":[', line)[0])
-    fields, files = _parse_line(line_without_lists), _FILE.findall(file_list)
-    parse_record(fields)  # raises for an invalid value
-    found_bytes = sum(len(path) + _AROUND_A_PATH for path, _ in files)
-    if (file_list and found_bytes - 1 != len(file_list)) or b".." in file_list:
-        raise ValueError("it differs from the engine's own format")
-    written = [{"path": path.decode(), "sha256": digest.decode()} for path, digest in files]
-    return TurnCommitted.from_json({**fields, "files": written})
-
-
-def _parse_turn_start(line: bytes) -> Record:
+def _parse_record(line: bytes) -> Record:
+    if not line.startswith(_TURN):
+        return parse_record(parse(line, limit_bytes=_LINE_LIMIT_BYTES))
     agent, state = _AGENT.match(line), _STATE.search(line)
     if not agent or not state:
         raise ValueError("it differs from the engine's own format")
