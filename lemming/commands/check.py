@@ -47,7 +47,7 @@ from lemming.queries.screens.findings_screen import CHECKS_BY_KIND, FINDINGS
 from lemming.queries.screens.screen import ScreenResult
 
 if TYPE_CHECKING:
-    from lemming.journal_tools.verify.verification_inputs import Verification
+    from lemming.journal_tools.verify.file_verification import Verification
 
 
 def check(

@@ -16,11 +16,10 @@ from recorded import LAST_ENTRY, TICKS, cut, edit, rewrite_journal, speak
 
 from lemming.engine import persist_tick, run_once, run_tick
 from lemming.journal_tools.verify import journal_facts, state_root
-from lemming.journal_tools.verify.file_verification import CHECKS
+from lemming.journal_tools.verify.file_verification import CHECKS, Verification, VerificationInputs
 from lemming.journal_tools.verify.file_verification import verify_org as verify_whole
 from lemming.journal_tools.verify.journal_facts import skim_journal
 from lemming.journal_tools.verify.state_root import load_state_root
-from lemming.journal_tools.verify.verification_inputs import Verification, VerificationInputs
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks, raw_journal

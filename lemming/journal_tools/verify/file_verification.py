@@ -8,19 +8,24 @@ note, and an error only if the file can no longer be read; a change of an entry 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
 
-from lemming.journal_tools.verify.journal_facts import JournalFacts, WrittenFile, make_mismatch
-from lemming.journal_tools.verify.state_root import compute_file_digest
-from lemming.journal_tools.verify.verification_inputs import Verification, VerificationInputs
+from lemming.journal_tools.verify.journal_facts import JournalFacts, WrittenFile, load_journal_facts, make_mismatch
+from lemming.journal_tools.verify.state_root import (
+    ReportProgress,
+    compute_file_digest,
+    compute_file_digests,
+    compute_state_root,
+)
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, DiskError, Problem
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files import fs
+from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import unreadable_reason
 from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_records import ToolFinished
@@ -35,6 +40,78 @@ from lemming.kernel.tick.validation.checks import Check
 from lemming.libraries.store_values import is_store_file
 
 FILE_READ_LIMIT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result of a verification. `findings` are sorted by tick and file. `root`: None unless every file was read."""
+
+    findings: tuple[Problem, ...]
+    ticks: int
+    turns: int
+    files: int
+    root: str | None
+    skimmed: int = 0
+    """Number of the oldest journals, of which only checksums and lines that name files were checked."""
+
+    @property
+    def errors(self) -> list[Problem]:
+        """The findings of severity "error"."""
+        return [finding for finding in self.findings if finding.is_error]
+
+
+class VerificationInputs:
+    """The contents of the journals and the digests of the files, each read once.
+
+    `newest`: number of newest journals to parse fully; in older journals only the checksums and lines with
+    file names are checked. `only`: number of newest journals to read at all, with the files written in their
+    turns. Nothing is written and nothing is locked. Raises `DiskError` if a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        base: OrgPath,
+        newest: int | None,
+        only: int | None = None,
+        steps: ReportProgress = lambda *_: None,
+        *,
+        uses_all_cores: bool = False,
+    ) -> None:
+        self.base, self.only, self._newest, self._steps = base, only, newest, steps
+        self._uses_all_cores = uses_all_cores
+
+    @cached_property
+    def journal_facts(self) -> JournalFacts:
+        """The facts from the journals."""
+        return load_journal_facts(
+            self.base,
+            newest=self._newest,
+            only=self.only,
+            steps=self._steps,
+            uses_all_cores=self._uses_all_cores,
+        )
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each file that counts; empty with `only`, because digests are then computed on demand."""
+        if self.only is not None:
+            return {}
+        return compute_file_digests(self.base, self._steps, uses_all_cores=self._uses_all_cores)
+
+    @cached_property
+    def state_root(self) -> str | None:
+        """The state root, or None unless every file is read."""
+        return compute_state_root(self.digests) if self.only is None else None
+
+    def build_report(self, findings: Iterable[Problem], ticks: list[int] | None = None) -> Verification:
+        """Return a report with the findings about these ticks (by default all) and the numbers of checked items."""
+        facts, chosen = self.journal_facts, set(self.journal_facts.ticks if ticks is None else ticks)
+        selected = [mismatch_found for mismatch_found in findings if ticks is None or mismatch_found.tick in chosen]
+        selected.sort(key=lambda finding: (finding.tick, finding.file))
+        files = sum(written.tick in chosen for written in facts.files.values())
+        turns = sum(tick in chosen for turns in facts.turns.values() for tick in turns)
+        turns += sum(count for tick, count in facts.later_turns.items() if tick in chosen)
+        return Verification(tuple(selected), len(chosen), turns, files, self.state_root, facts.skimmed)
 
 
 def verify_org(base: OrgPath, ticks: list[int] | None = None, *, newest: int | None = None) -> Verification:
@@ -82,17 +159,14 @@ def _classify_change(base: OrgPath, facts: JournalFacts, file: str, written: Wri
     since = f"since {written.agent} wrote it in tick {written.tick}"
     if damage := _describe_damage(raw, file, _load_recorded_text(base, file, written)):
         return make_mismatch(written.tick, file, "damage", f"is damaged {since}: {damage}")
+    edited = partial(make_mismatch, written.tick, file, "edited")
     if _is_entry(file):
-        return make_mismatch(written.tick, file, "edited", f"has been changed {since}; an entry must never change")
+        return edited(f"has been changed {since}; an entry must never change")
     if file.startswith(f"{paths.TRUST}/"):
-        return make_mismatch(
-            written.tick, file, "edited", f"has been changed {since}; a trusted file is endorsed as it was"
-        )
+        return edited(f"has been changed {since}; a trusted file is endorsed as it was")
     later = next((tick for tick in facts.damaged if tick > written.tick), None)
     alternative = f" (or by tick {later}, whose journal is damaged)" if later is not None else ""
-    return make_mismatch(
-        written.tick, file, "edited", f"has been changed {since}, by hand or by a tool{alternative}", is_error=False
-    )
+    return edited(f"has been changed {since}, by hand or by a tool{alternative}", is_error=False)
 
 
 def _describe_damage(raw: bytes, file: str, recorded: bytes | None) -> str:
@@ -102,18 +176,13 @@ def _describe_damage(raw: bytes, file: str, recorded: bytes | None) -> str:
         return "it holds only zeros"
     if recorded is not None and len(raw) < len(recorded) and recorded.startswith(raw):
         return f"it is cut off after {len(raw)} of {len(recorded)} bytes"
-    if _is_memory(file) or is_store_file(file):
-        return _explain_invalid_memory(raw, file)
-    if file.endswith(".json") and (recorded is None or not _explain_invalid_json(recorded)):
+    if _is_agent_file(file, "memory") or is_store_file(file):
+        try:
+            decode_memory(raw, file)
+        except CorruptState as error:
+            return error.message
+    elif file.endswith(".json") and (recorded is None or not _explain_invalid_json(recorded)):
         return _explain_invalid_json(raw)
-    return ""
-
-
-def _explain_invalid_memory(raw: bytes, file: str) -> str:
-    try:
-        decode_memory(raw, file)
-    except CorruptState as error:
-        return error.message
     return ""
 
 
@@ -137,14 +206,12 @@ def _load_recorded_text(base: OrgPath, file: str, written: WrittenFile) -> bytes
     return texts[file].encode() if file in texts else None
 
 
-def _is_entry(file: str) -> bool:
+def _is_agent_file(file: str, folder: str) -> bool:
     parts = file.split("/")
-    return len(parts) == 4 and parts[0] == "agents" and parts[2] == "outbox"
+    return len(parts) == 4 and parts[0] == "agents" and parts[2] == folder
 
 
-def _is_memory(file: str) -> bool:
-    parts = file.split("/")
-    return len(parts) == 4 and parts[0] == "agents" and parts[2] == "memory"
+_is_entry = partial(_is_agent_file, folder="outbox")
 
 
 # --- outboxes ----------------------------------------------------------------------------------
@@ -207,22 +274,14 @@ def _verify_tick_counter(inputs: VerificationInputs) -> Iterator[Problem]:
 
 def _verify_ledgers(inputs: VerificationInputs) -> Iterator[Problem]:
     """Yield the mismatches of the ledgers of all agents with turns in the journals."""
-    base, facts = inputs.base, inputs.journal_facts
-    # An agent without a folder may have been renamed, and its ledger with it.
-    former_turns = [turns for agent, turns in facts.turns.items() if not (base / paths.agent_folder(agent)).is_dir()]
-    for agent, turns in facts.turns.items():
-        if agent not in facts.under_way:
-            yield from _verify_ledger(base, facts, agent, turns, former_turns)
+    facts = inputs.journal_facts
+    for agent in facts.turns.keys() - facts.under_way:
+        yield from _verify_ledger(inputs.base, facts, agent)
 
 
-def _verify_ledger(
-    base: OrgPath,
-    facts: JournalFacts,
-    agent: str,
-    turns: dict[int, dict[str, Any]],
-    former_turns: list[dict[int, dict[str, Any]]],
-) -> Iterator[Problem]:
-    file, last = paths.ledger_file(agent), max(turns)
+def _verify_ledger(base: OrgPath, facts: JournalFacts, agent: str) -> Iterator[Problem]:
+    file, turns = paths.ledger_file(agent), facts.turns[agent]
+    last = max(turns)
     try:
         raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
     except FileNotFoundError:
@@ -233,34 +292,26 @@ def _verify_ledger(
         yield make_mismatch(last, file, "damage", unreadable_reason(error))
         return
     if len(raw) > FILE_LIMIT_BYTES:
-        yield make_mismatch(
-            last, file, "damage", f"is larger than the limit of {FILE_LIMIT_BYTES >> 20} MiB for a ledger"
-        )
+        message = f"is larger than the limit of {FILE_LIMIT_BYTES >> 20} MiB for a ledger"
+        yield make_mismatch(last, file, "damage", message)
         return
     *complete_lines, surplus = raw.split(b"\n")
-    lines: dict[int, dict[str, Any]] = {}
+    lines: dict[int, Json] = {}
     for number, line in enumerate(complete_lines, 1):
         try:
             fields = parse(line, limit_bytes=LINE_LIMIT_BYTES)
             lines[fields["tick"]] = fields
         except (JsonProblem, KeyError, TypeError) as error:
             previous_tick = max(lines, default=min(turns))
-            yield make_mismatch(
-                previous_tick, file, "damage", f"line {number}, after tick {previous_tick}, must be a turn: {error}"
-            )
-    yield from _compare_ledger(file, lines, turns, facts, former_turns)
+            message = f"line {number}, after tick {previous_tick}, must be a turn: {error}"
+            yield make_mismatch(previous_tick, file, "damage", message)
+    yield from _compare_ledger(base, facts, agent, lines)
     if surplus and last in lines:
         yield make_mismatch(last, file, "damage", f"{len(surplus)} bytes at its end are not a whole line")
 
 
-def _compare_ledger(
-    file: str,
-    lines: dict[int, dict[str, Any]],
-    turns: dict[int, dict[str, Any]],
-    facts: JournalFacts,
-    former_turns: list[dict[int, dict[str, Any]]],
-) -> Iterator[Problem]:
-    """Compare the lines of a ledger with the turns; `former_turns` are turns possibly taken under another name."""
+def _compare_ledger(base: OrgPath, facts: JournalFacts, agent: str, lines: dict[int, Json]) -> Iterator[Problem]:
+    file, turns = paths.ledger_file(agent), facts.turns[agent]
     oldest = min(lines, default=min(turns))
     for tick, expected in turns.items():
         if tick < oldest:  # a ledger keeps its newest lines
@@ -273,16 +324,14 @@ def _compare_ledger(
             key = next(key for key, value in expected.items() if line.get(key) != value)
             message = f"{key} must be {expected[key]!r} after tick {tick} by the journals, got {line.get(key)!r}"
             yield make_mismatch(tick, file, "edited", message)
-    for tick in lines.keys() - turns.keys():
-        if (
-            tick in facts.ticks
-            and tick not in facts.damaged
-            and not any(_matches(lines[tick], turns[tick]) for turns in former_turns if tick in turns)
-        ):
+    for tick in ((lines.keys() - turns.keys()) & {*facts.ticks}).difference(facts.damaged):
+        # An agent without a folder may have been renamed, and its ledger with it.
+        former = [name for name in facts.turns if not (base / paths.agent_folder(name)).is_dir()]
+        if not any(_matches(lines[tick], facts.turns[name][tick]) for name in former if tick in facts.turns[name]):
             yield make_mismatch(tick, file, "unaccounted", f"has a line for tick {tick}, which has no turn")
 
 
-def _matches(line: dict[str, Any], expected: dict[str, Any]) -> bool:
+def _matches(line: Json, expected: Json) -> bool:
     return all(line.get(key) == value for key, value in expected.items())
 
 

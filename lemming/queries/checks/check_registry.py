@@ -21,7 +21,7 @@ from lemming.operations.unsuccessful_turns import UnfinishedTurn
 from lemming.queries.pending import find_stopped_agents
 
 if TYPE_CHECKING:
-    from lemming.journal_tools.verify.verification_inputs import VerificationInputs
+    from lemming.journal_tools.verify.file_verification import VerificationInputs
     from lemming.queries.findings.finding_scan import FindingScan
 
 
@@ -122,7 +122,7 @@ class CheckRun:
     def records(self) -> VerificationInputs:
         """The journals' contents, for comparison with the files."""
         # With the verification comes all that runs turns.
-        from lemming.journal_tools.verify.verification_inputs import VerificationInputs
+        from lemming.journal_tools.verify.file_verification import VerificationInputs
 
         parsed = None if self.every else MAX_JOURNALS_PARSED
         return VerificationInputs(self.org, parsed, self.newest, self.steps, uses_all_cores=self._uses_all_cores)
