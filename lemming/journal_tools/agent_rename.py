@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, DiskError, UsageError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.files import fs
+from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.messages import EntryName, decode_entry, list_outbox, parse_file_names
@@ -55,13 +56,14 @@ def rename_agent(base: OrgPath, old: str, new: str) -> list[str]:
         if path_exists(f"{base}/{old_folder}") and not path_exists(f"{base}/{new_folder}"):
             end_rename(base)  # or no tick would run for a rename that has not begun
         raise
-    rename_entries(base, old, new)
+    _rename_entries(base, old, new)
     for reader in readers:
-        carry_over_shown_entries(base, reader, old, new)
+        _carry_over_shown_entries(base, reader, old, new)
     for agent in (new, *readers):
-        rename_in_channel_log(base, agent, old, new)
+        _rename_in_channel_log(base, agent, old, new)
     files = [f"{new_folder}/resume.json", *map(paths.resume_file, readers), paths.CREDITS_FILE, paths.ORG_FILE]
-    changed = [file for file in files if rename_in_file(base, file, old, new)]
+    rename, replace_text = partial(_rename_in_json, old, new), partial(_replace_in_text, old, new)
+    changed = [file for file in files if _rewrite_file(base, file, rename, replace_text)]
     end_rename(base)  # last: until then no engine runs here
     return changed
 
@@ -99,7 +101,7 @@ def _remove_existing(base: Path, folder: str) -> None:
         fs.remove_tree(base, folder)
 
 
-def rename_entries(base: OrgPath, old: str, new: str) -> None:
+def _rename_entries(base: OrgPath, old: str, new: str) -> None:
     """Write the new name into the entries in the new folder, so that the entries belong to the agent."""
     for name in list_outbox(base, new):
         old_name = EntryName(name.tick, name.number, name.id, old)
@@ -110,7 +112,7 @@ def rename_entries(base: OrgPath, old: str, new: str) -> None:
         fs.write_atomic(Path(base), name.file, replace(entry, agent=new).content)
 
 
-def carry_over_shown_entries(base: OrgPath, reader: str, old: str, new: str) -> None:
+def _carry_over_shown_entries(base: OrgPath, reader: str, old: str, new: str) -> None:
     """Keep entries of the renamed agent marked as read in a reader's ledger.
 
     Otherwise the reader would get all of these entries again, because their author counts as new.
@@ -125,7 +127,7 @@ def carry_over_shown_entries(base: OrgPath, reader: str, old: str, new: str) -> 
         amend_state(base, reader, replace(state, read=read))
 
 
-def rename_in_channel_log(base: OrgPath, name: str, old: str, new: str) -> None:
+def _rename_in_channel_log(base: OrgPath, name: str, old: str, new: str) -> None:
     """Write the new name into the log of a channel; otherwise delivered entries would be delivered again."""
     file = paths.channel_log(name)
     try:
@@ -138,17 +140,6 @@ def rename_in_channel_log(base: OrgPath, name: str, old: str, new: str) -> None:
         fs.write_atomic(Path(base), file, new_content)
 
 
-def rename_in_file(base: OrgPath, file: str, old: str, new: str) -> bool:
-    """Replace the name in a resume or settings file, keeping the layout, and return True if the file changed."""
-    is_own = file == paths.resume_file(new)
-    return _rewrite_file(
-        base,
-        file,
-        lambda value: _rename_in_json(value, old, new, is_own=is_own),
-        lambda value: _replace_in_text(value, old, new),
-    )
-
-
 def replace_creator(base: OrgPath, file: str, old: str, new: str) -> bool:
     """Replace a removed creator in a resume by the creator's own creator, and return True if the file changed.
 
@@ -159,7 +150,7 @@ def replace_creator(base: OrgPath, file: str, old: str, new: str) -> bool:
         is_created_by_old = isinstance(content, dict) and content.get("created_by") == old
         return {**content, "created_by": new} if is_created_by_old else content
 
-    return _rewrite_file(base, file, rename_creator, lambda text: _replace_creator(text, old, new))
+    return _rewrite_file(base, file, rename_creator, partial(_replace_creator, old, new))
 
 
 def remove_standing_approvals(base: OrgPath, name: str) -> list[str]:
@@ -173,17 +164,21 @@ def remove_standing_approvals(base: OrgPath, name: str) -> list[str]:
 
 
 def _remove_approvals(name: str, content: Any) -> Any:
-    def remove_from_gate(gate: Any) -> Any:
+    return _change_approvals(content, lambda approved: {key: approved[key] for key in approved if key != name})
+
+
+def _change_approvals(content: Any, change: Callable[[Json], Json]) -> Any:
+    """Return settings or a resume with the standing approvals of its gates changed; no approvals leave no key."""
+
+    def change_gate(gate: Any) -> Any:
         if not (isinstance(gate, dict) and isinstance(approved := gate.get("approved"), dict)):
             return gate
-        if name not in approved:
-            return gate
-        other_approvals = {key: tools for key, tools in approved.items() if key != name}
-        bare_gate = {key: value for key, value in gate.items() if key != "approved"}
-        return {**bare_gate, "approved": other_approvals} if other_approvals else bare_gate
+        if (changed := change(approved)) or not approved:
+            return {**gate, "approved": changed}
+        return {key: value for key, value in gate.items() if key != "approved"}
 
     gates = content.get("gates") if isinstance(content, dict) else None
-    return {**content, "gates": [*map(remove_from_gate, gates)]} if isinstance(gates, list) else content
+    return {**content, "gates": [*map(change_gate, gates)]} if isinstance(gates, list) else content
 
 
 def _rewrite_file(
@@ -205,33 +200,26 @@ def _rewrite_file(
     return True
 
 
-def _rename_in_json(content: Any, old: str, new: str, *, is_own: bool) -> Any:
+def _rename_in_json(old: str, new: str, content: Any) -> Any:
+    """Return settings, grants of credits or a resume with the new name of an agent."""
+
+    def rename_keys(values: Json) -> Json:
+        return {new if key == old else key: value for key, value in values.items()}
+
+    def rename_in_lists(values: Json) -> Json:
+        lists = {key: value for key, value in values.items() if key in AGENT_LIST_KEYS and isinstance(value, list)}
+        return {**values, **{key: [_substitute_name(name, old, new) for name in lists[key]] for key in lists}}
+
     if not isinstance(content, dict):
         return content
-    renamed = {new if key == old else key: value for key, value in content.items()}
-    if is_own:
-        renamed["name"] = new
-    if renamed.get("created_by") == old:
-        renamed["created_by"] = new
-    if isinstance(gates := renamed.get("gates"), list):
-        renamed["gates"] = [_rename_in_gate(gate, old, new) for gate in gates]
+    renamed = rename_in_lists(_change_approvals(rename_keys(content), rename_keys))
+    for key in ("name", "created_by"):
+        if renamed.get(key) == old:
+            renamed[key] = new
     for block in ("permissions", "team"):
         if isinstance(inner := renamed.get(block), dict):
-            renamed[block] = {key: _rename_in_list(key, value, old, new) for key, value in inner.items()}
-    return {key: _rename_in_list(key, value, old, new) for key, value in renamed.items()}
-
-
-def _rename_in_gate(gate: Any, old: str, new: str) -> Any:
-    """Return a gate whose standing approvals of the agent continue under its new name."""
-    if not (isinstance(gate, dict) and isinstance(approved := gate.get("approved"), dict)):
-        return gate
-    return {**gate, "approved": {new if key == old else key: tools for key, tools in approved.items()}}
-
-
-def _rename_in_list(key: str, value: Any, old: str, new: str) -> Any:
-    if key not in AGENT_LIST_KEYS or not isinstance(value, list):
-        return value
-    return [_substitute_name(name, old, new) for name in value]
+            renamed[block] = rename_in_lists(inner)
+    return renamed
 
 
 def _substitute_name(name: Any, old: str, new: str) -> Any:
@@ -243,10 +231,10 @@ def _substitute_name(name: Any, old: str, new: str) -> Any:
     return new if name == old else name
 
 
-def _replace_in_text(text: str, old: str, new: str) -> str:
+def _replace_in_text(old: str, new: str, text: str) -> str:
     old_json, new_json = dump_compact(old).decode(), dump_compact(new).decode()
     text = re.sub(rf'("name"\s*:\s*){re.escape(old_json)}', rf"\g<1>{new_json}", text, count=1)
-    text = _replace_creator(text, old, new)
+    text = _replace_creator(old, new, text)
     text = re.sub(rf"{re.escape(old_json)}(\s*:)", rf"{new_json}\g<1>", text, count=1)
     lists = "|".join(AGENT_LIST_KEYS)
     beginning = f"{old_json[:-1]}/", f"{new_json[:-1]}/"
@@ -255,7 +243,7 @@ def _replace_in_text(text: str, old: str, new: str) -> str:
     )
 
 
-def _replace_creator(text: str, old: str, new: str) -> str:
+def _replace_creator(old: str, new: str, text: str) -> str:
     old_json, new_json = dump_compact(old).decode(), dump_compact(new).decode()
     return re.sub(rf'("created_by"\s*:\s*){re.escape(old_json)}', rf"\g<1>{new_json}", text, count=1)
 
@@ -263,8 +251,7 @@ def _replace_creator(text: str, old: str, new: str) -> str:
 # --- references to a removed agent ----------------------------------------------------------------
 
 
-Json = dict[str, Any]
-_OF_PERMISSIONS, _OF_TEAM = ("read_outboxes", "read_memories"), ("ask", "hand_to")
+_NAME_LISTS = (("permissions", "read_outboxes"), ("permissions", "read_memories"), ("team", "ask"), ("team", "hand_to"))
 
 
 def find_referring_agents(base: OrgPath, name: str) -> dict[str, list[str]]:
@@ -275,7 +262,12 @@ def find_referring_agents(base: OrgPath, name: str) -> dict[str, list[str]]:
             resume = parse(fs.read_bytes(base / paths.resume_file(other), RESUME_LIMIT_BYTES), allow_bom=True)
         except (JsonProblem, OSError):  # `validate` reports the error
             continue
-        if other != name and (keys := _find_referring_keys(resume, name)):
+        keys = [
+            f"{part}.{key}"
+            for part, key, items in _find_name_lists(resume)
+            if any(_is_reference(item, name) for item in items)
+        ]
+        if other != name and keys:
             keys_by_agent[other] = keys
     return keys_by_agent
 
@@ -283,32 +275,16 @@ def find_referring_agents(base: OrgPath, name: str) -> dict[str, list[str]]:
 def remove_references(base: OrgPath, other: str, name: str) -> str:
     """Remove an agent's name from the lists of another resume. Return the changed file, or "" for no change."""
     file = paths.resume_file(other)
-    with edit_file(base, file) as resume_file:
-        resume = parse(resume_file.raw, allow_bom=True)
-        if not _find_referring_keys(resume, name):
-            return ""
-        text = resume_file.raw.decode("utf-8-sig")
-        resume_file.publish(preserve_layout(_remove_from_text(text, name).encode(), _remove_from_lists(resume, name)))
-    return file
+    changed = _rewrite_file(base, file, partial(_remove_from_lists, name), partial(_remove_from_text, name))
+    return file if changed else ""
 
 
-def _find_name_lists(value: Any) -> dict[str, list[Any]]:
-    """Return the lists of agent names in a resume, by key path."""
+def _find_name_lists(value: Any) -> Iterator[tuple[str, str, list[Any]]]:
+    """Yield the lists of agent names in a resume, each with its two keys."""
     resume: Json = value if isinstance(value, dict) else {}
-    parts = (("permissions", _OF_PERMISSIONS), ("team", _OF_TEAM))
-    return {
-        f"{part}.{key}": resume[part][key]
-        for part, keys in parts
-        if isinstance(resume.get(part), dict)
-        for key in keys
-        if isinstance(resume[part].get(key), list)
-    }
-
-
-def _find_referring_keys(resume: Any, name: str) -> list[str]:
-    return [
-        path for path, items in _find_name_lists(resume).items() if any(_is_reference(item, name) for item in items)
-    ]
+    for part, key in _NAME_LISTS:
+        if isinstance(block := resume.get(part), dict) and isinstance(items := block.get(key), list):
+            yield part, key, items
 
 
 def _is_reference(item: Any, name: str) -> bool:
@@ -317,18 +293,18 @@ def _is_reference(item: Any, name: str) -> bool:
     return isinstance(item, str) and item.partition("/")[0] == name  # a memory is NAME/KEY
 
 
-def _remove_from_lists(resume: Json, name: str) -> Json:
-    changed = dict(resume)
-    for key_path, items in _find_name_lists(resume).items():
-        part, _, key = key_path.partition(".")
-        changed[part] = {**changed[part], key: [item for item in items if not _is_reference(item, name)]}
+def _remove_from_lists(name: str, resume: Any) -> Any:
+    changed = resume
+    for part, key, items in _find_name_lists(resume):
+        remaining = [item for item in items if not _is_reference(item, name)]
+        changed = {**changed, part: {**changed[part], key: remaining}}
     return changed
 
 
-def _remove_from_text(text: str, name: str) -> str:
+def _remove_from_text(name: str, text: str) -> str:
     """Remove a name from the lists in a resume's text, for simple list syntax only."""
     quoted_name = re.escape(dump_compact(name).decode())
-    keys = "|".join((*_OF_PERMISSIONS, *_OF_TEAM))
+    keys = "|".join(key for _, key in _NAME_LISTS)
     return re.sub(
         rf'"(?:{keys})"\s*:\s*\[[^\]]*\]',
         lambda match: re.sub(rf"{quoted_name}\s*,\s*|(?:,\s*)?{quoted_name}", "", match[0]),

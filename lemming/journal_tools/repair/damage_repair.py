@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,10 +96,12 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
     repairs += _find_journal_repairs(base, facts, next_tick)
     if ticks and ticks[-1] < next_tick:  # otherwise the files were rolled back
         repairs += map(_make_lost_file_repair, find_lost_files(base, facts))
-    repairs += [repair for name in _list_agents(base) if (repair := _find_ledger_repair(base, name))]
+    repairs += filter(None, (_find_ledger_repair(base, name) for name in _list_agents(base)))
     repairs += _find_leftovers(base)
-    if with_outboxes:
-        repairs += _find_odd_entries(base)
+    outboxes = _list_agents(base) if with_outboxes else []
+    for problem in (problem for name in outboxes for problem in validate_outbox(base, name)):
+        advice = problem.hint or "repair it, or move it away: no agent sees it"
+        repairs.append(Repair("outbox", problem.where, problem.message, advice))
     return repairs + [_make_call_repair(call) for call in find_unknown_calls(base, read_ticks)]
 
 
@@ -160,12 +163,12 @@ def _make_rollback_repair(base: OrgPath, tick: int, ticks: list[int]) -> Repair:
 
 def _describe_lost_spending(base: OrgPath, ticks: list[int]) -> str:
     """Return a sentence with the spending of ticks moved aside, and the commands to keep counting the amount."""
-    spent_by_agent: dict[str, float] = {}
+    spent_by_agent = defaultdict[str, float](float)
     for tick in ticks:
         with contextlib.suppress(CorruptState):
             for record in read_journal(base, tick):
                 if isinstance(record, ModelReplied):
-                    spent_by_agent[record.agent] = spent_by_agent.get(record.agent, 0.0) + record.credits
+                    spent_by_agent[record.agent] += record.credits
     lines = [
         f"`lemming credits grant {name} -{amount:.10g}`" for name, amount in sorted(spent_by_agent.items()) if amount
     ]
@@ -223,35 +226,28 @@ def _find_journal_repairs(base: OrgPath, facts: JournalFacts, next_tick: int) ->
 
 def _make_journal_repair(base: OrgPath, tick: int, next_tick: int, error: CorruptState) -> Repair:
     file = paths.journal_file(tick)
+    steps: tuple[RepairStep, ...] = (RepairStep("move", file),)
+    damaged_line = error.where.rpartition(":")[2]
+    line_count = int(damaged_line) - 1 if damaged_line.isdigit() else 0
     if not os.path.lexists(base / file):
         action = "restore it from a backup if you need the record of its ticks; nothing else depends on it"
-        return Repair("journal", error.where, error.message, action)
-    move = RepairStep("move", file)
-    if tick < next_tick:
+        steps = ()
+    elif tick < next_tick:
         action = f"move it aside: the record of tick {tick} is lost; the files of the tick stay"
-        return Repair("journal", error.where, error.message, action, (move,))
-    if is_committed(base, tick):
+    elif is_committed(base, tick):
         action = f"move it aside and continue with tick {tick + 1}: the record of tick {tick} is lost"
-        steps = (move, RepairStep("tick", paths.TICK_FILE, tick + 1))
-        return Repair("journal", error.where, error.message, action, steps)
-    line_count = _count_preceding_lines(error)
-    if not line_count:
+        steps = (*steps, RepairStep("tick", paths.TICK_FILE, tick + 1))
+    elif not line_count:
         action = f"move it aside: tick {tick} runs anew, and its models are called, and paid, again"
-        return Repair("journal", error.where, error.message, action, (move,))
-    action = (
-        f"copy it aside and keep its first {line_count} lines, which are whole: tick {tick} "
-        "continues after them; later turns are repeated, and their models are called, and "
-        "paid, again"
-    )
-    lines = fs.read_bytes(base / file, FILE_LIMIT_BYTES).splitlines(keepends=True)
-    size = sum(map(len, lines[:line_count]))
-    return Repair("journal", error.where, error.message, action, (RepairStep("cut", file, size),))
-
-
-def _count_preceding_lines(error: CorruptState) -> int:
-    """Return the number of lines before the damaged line named in the error, or 0 if the error names none."""
-    number = error.where.rpartition(":")[2]
-    return int(number) - 1 if number.isdigit() else 0
+    else:
+        action = (
+            f"copy it aside and keep its first {line_count} lines, which are whole: tick {tick} "
+            "continues after them; later turns are repeated, and their models are called, and "
+            "paid, again"
+        )
+        lines = fs.read_bytes(base / file, FILE_LIMIT_BYTES).splitlines(keepends=True)
+        steps = (RepairStep("cut", file, sum(map(len, lines[:line_count]))),)
+    return Repair("journal", error.where, error.message, action, steps)
 
 
 # --- ledgers -------------------------------------------------------------------------------------
@@ -266,31 +262,28 @@ def _find_ledger_repair(base: OrgPath, name: str) -> Repair | None:
     except OSError:
         action = "restore the ledger as a regular file, or move this away to start anew"
         return Repair("ledger", file, "expected a regular file", action)
+    action = f"move it aside: {name} starts anew, its read entries and spent credits are forgotten"
+    steps = (RepairStep("move", file),)
     if len(raw) > LEDGER_LIMIT_BYTES:
         description = f"the file is larger than the limit of {LEDGER_LIMIT_BYTES >> 20} MiB for a ledger"
-        action = f"move it aside: {name} starts anew, its read entries and spent credits are forgotten"
-        return Repair("ledger", file, description, action, (RepairStep("move", file),))
-    lines = raw.split(b"\n")
-    whole, torn = lines[:-1], lines[-1]
-    good_count = len(whole)
-    while good_count and _parse_state(whole[good_count - 1]) is None:
-        good_count -= 1
-    bad_count = len(whole) - good_count + bool(torn)
+        return Repair("ledger", file, description, action, steps)
+    *good_lines, torn = raw.split(b"\n")
+    bad_count, state = int(bool(torn)), None
+    while good_lines and (state := _parse_state(good_lines[-1])) is None:
+        good_lines.pop()
+        bad_count += 1
     if not bad_count:
         return None
-    description = (
-        f"{'its last line is' if bad_count == 1 else f'its last {bad_count} lines are'} not a record of the engine"
+    lines_text, them = (
+        ("its last line is", "that line") if bad_count == 1 else (f"its last {bad_count} lines are", "them")
     )
-    state = _parse_state(whole[good_count - 1]) if good_count else None
-    if state is None:
-        action = f"move it aside: {name} starts anew, its read entries and spent credits are forgotten"
-        return Repair("ledger", file, description, action, (RepairStep("move", file),))
-    action = (
-        f"copy it aside and cut {'that line' if bad_count == 1 else 'them'}: {name} continues "
-        f"from its turn of tick {state.tick}; later reading and spending is forgotten"
-    )
-    size = sum(len(line) + 1 for line in whole[:good_count])
-    return Repair("ledger", file, description, action, (RepairStep("cut", file, size),))
+    if state:
+        action = (
+            f"copy it aside and cut {them}: {name} continues "
+            f"from its turn of tick {state.tick}; later reading and spending is forgotten"
+        )
+        steps = (RepairStep("cut", file, sum(len(line) + 1 for line in good_lines)),)
+    return Repair("ledger", file, f"{lines_text} not a record of the engine", action, steps)
 
 
 def _parse_state(line: bytes) -> AgentState | None:
@@ -304,42 +297,30 @@ def _parse_state(line: bytes) -> AgentState | None:
 
 
 def _make_lost_file_repair(lost_file: LostFile) -> Repair:
-    description = f"the file does not exist; {lost_file.agent} wrote it in tick {lost_file.tick}"
-    if lost_file.content is None:
-        action = f"write it again if you need it: `lemming tick {lost_file.tick}` shows what the turn did"
-        return Repair("lost", lost_file.file, description, action)
+    file, tick, agent, content = lost_file
+    description = f"the file does not exist; {agent} wrote it in tick {tick}"
+    if content is None:
+        action = f"write it again if you need it: `lemming tick {tick}` shows what the turn did"
+        return Repair("lost", file, description, action)
     action = "restore it from the journal; if you removed it yourself, do nothing"
-    return Repair(
-        "lost", lost_file.file, description, action, (RepairStep("write", lost_file.file, content=lost_file.content),)
-    )
+    return Repair("lost", file, description, action, (RepairStep("write", file, content=content),))
 
 
 def _find_leftovers(base: OrgPath) -> Iterator[Repair]:
-    """Yield the temporary files of writes interrupted by the death of a process."""
-    for path in _iter_leftover_files(base):
-        action = "move it aside: its write was never finished, or was repeated"
-        yield Repair("leftover", path, "left by an interrupted write", action, (RepairStep("move", path),))
+    """Yield the temporary files of writes interrupted by the death of a process.
 
-
-def _iter_leftover_files(base: OrgPath) -> Iterator[str]:
-    """Yield temporary files without an active writer; another process may be writing a memory at this moment."""
-    for name in sorted(os.listdir(base)):
-        if is_temporary(name) and is_orphaned(f"{base}/{name}"):
-            yield name
+    Another process may be writing a memory at this moment: a temporary file with an active writer is none of these.
+    """
+    paths_to_check = [f"{base}/{name}" for name in sorted(os.listdir(base)) if is_temporary(name)]
     for folder in ENGINE_FOLDERS:
         for _, subfolders, files in walk(base / folder):
             # git removes its own temporary files
             subfolders[:] = sorted(name for name in subfolders if not name.endswith(".git"))
-            for path in sorted(file.path for file in files if is_temporary(file.name)):
-                if is_orphaned(path):
-                    yield Path(path).relative_to(base).as_posix()
-
-
-def _find_odd_entries(base: OrgPath) -> Iterator[Repair]:
-    for name in _list_agents(base):
-        for problem in validate_outbox(base, name):
-            advice = problem.hint or "repair it, or move it away: no agent sees it"
-            yield Repair("outbox", problem.where, problem.message, advice)
+            paths_to_check += sorted(file.path for file in files if is_temporary(file.name))
+    action = "move it aside: its write was never finished, or was repeated"
+    for path in filter(is_orphaned, paths_to_check):
+        file = Path(path).relative_to(base).as_posix()
+        yield Repair("leftover", file, "left by an interrupted write", action, (RepairStep("move", file),))
 
 
 def _make_call_repair(call: UnknownCall) -> Repair:
