@@ -1,4 +1,4 @@
-"""Holder of an organisation: one engine at a time, described in the lock file for readers."""
+"""Holder of an organisation: one engine at a time, described in the lock file for readers, and its unfinished tick."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import LemmingError, OrgBusy
+from lemming.kernel.base.errors import DiskError, LemmingError, OrgBusy
 from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty_flat, parse
 from lemming.kernel.files.org_lock import FolderLock, load_lock_holder
+from lemming.kernel.journal.journal_file import last_record
+from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 
@@ -27,6 +29,29 @@ def load_holder(base: OrgPath) -> dict[str, Any] | None:
     return holder if "pid" in holder else None
 
 
+def find_running_engine(base: OrgPath) -> dict[str, Any] | None:
+    """Return the lock holder as `load_holder` does, or None for a folder that nobody can lock."""
+    try:
+        return load_holder(base)
+    except DiskError:  # a read-only folder
+        return None
+
+
+def describe_engine(holder: dict[str, Any]) -> str:
+    """Describe the running engine in a line."""
+    return f"{holder.get('command') or 'an engine'}, {_describe_process(holder)}"
+
+
+def _describe_process(holder: dict[str, Any]) -> str:
+    return f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
+
+
+def is_tick_incomplete(base: OrgPath, tick: int) -> bool:
+    """Return True if a tick has begun and not ended."""
+    record = last_record(base, tick)
+    return record is not None and not isinstance(record, TickCommitted)
+
+
 def acquire_lock(base: Path) -> FolderLock:
     """Acquire and return the lock of an organisation. Raises `OrgBusy` if another engine holds the lock."""
     for _ in range(BEGINNINGS_WAITED_FOR):
@@ -35,7 +60,10 @@ def acquire_lock(base: Path) -> FolderLock:
         except OrgBusy:
             # An engine that was killed while it started a program: the child holds the lock until it is that program.
             if (holder := load_holder(base)) and not _has_died(holder):
-                raise _busy_error(base, holder) from None
+                command = f" ({holder['command']})" if holder.get("command") else ""
+                hint = "wait for it or stop it; reading (`lemming status`, `ls`, `jq`) is always safe"
+                message = f"another engine is running here: {_describe_process(holder)}{command}"
+                raise OrgBusy(message, where=str(base), hint=hint) from None
         time.sleep(0.02)  # an engine that starts and has not written its description, or exits
     lock_path = str(base / paths.LOCK_FILE)
     hint = f"find its process with `fuser -v {lock_path}` and end it, or remove the file while no engine runs"
@@ -48,10 +76,8 @@ def _has_died(holder: dict[str, Any]) -> bool:
         return False
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
     return False
 
 
@@ -73,13 +99,6 @@ def format_release(base: OrgPath, epoch: int) -> bytes:
     with contextlib.suppress(LemmingError):  # unreadable counter: the next run reports it
         release["tick"] = load_tick(base)
     return dump_pretty_flat(release)
-
-
-def _busy_error(base: Path, holder: dict[str, Any]) -> OrgBusy:
-    holder_text = f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
-    command = f" ({holder['command']})" if holder.get("command") else ""
-    hint = "wait for it or stop it; reading (`lemming status`, `ls`, `jq`) is always safe"
-    return OrgBusy(f"another engine is running here: {holder_text}{command}", where=str(base), hint=hint)
 
 
 def next_epoch(lock: FolderLock) -> int:

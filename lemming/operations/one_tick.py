@@ -12,30 +12,33 @@ missing ones are asked for. `lemming.engine` runs one tick after another; a turn
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import elapsed_ms
 from lemming.kernel.base.errors import Problem
+from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.engine_events import TickBegins, TickEnds, ignore_event
 from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Durability, Journal, read_journal
 from lemming.kernel.journal.journal_packing import TICKS_PER_SEGMENT
 from lemming.kernel.journal.journal_parser import find_plan
-from lemming.kernel.journal.journal_records import Record, TickCommitted, TurnCommitted, TurnSkipped
+from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted, TurnCommitted, TurnSkipped
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.config import Config
-from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
 from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.kernel.tick.tick_counter import encode_counter, load_tick, persist_tick
 from lemming.kernel.tick.tick_hooks import later_reading
+from lemming.kernel.tools import get_server_sources, missing_server_tool_reason, refresh_tools
 from lemming.libraries.journal_sealing import remove_old_segments, seal_old_journals
 from lemming.operations.clock_schedules import record_schedules
 from lemming.operations.gateways import Gateways
@@ -45,7 +48,6 @@ from lemming.operations.next_tick import (
     require_no_later_turns,
     summarize_progress,
 )
-from lemming.operations.tick_tools import apply_server_scan, find_unknown_tools
 from lemming.operations.turns.idle_agents import find_quiet_reports
 
 RESERVED_BYTES = 1 << 20  # of room on the disk, before anything is paid for
@@ -80,7 +82,7 @@ def run_one_tick(runtime: Runtime, tick: int, journalled: list[int], *, advance:
     else:
         if not is_begun and tick != runtime.last_tick + 1:  # otherwise this engine has written the ledgers
             require_no_later_turns(runtime.org, tick, snapshot.plan.order)
-        snapshot = apply_server_scan(snapshot, find_plan(records), runtime.scan_servers)
+        snapshot = _scan_servers(runtime, snapshot, find_plan(records))
         report = _run_with_journal(runtime, snapshot, journalled, began, advance=advance)
 
     # 9. Deliver entries that are addressed to channels. A stopped tick delivers when it is finished.
@@ -137,7 +139,10 @@ def _run_with_journal(
         # 8. The last record commits the tick.
         journal.append(TickCommitted(tick=report.tick, advanced=advance, totals=report.totals))
     if journalled and journalled[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
-        _archive_journals(runtime.org, tick, config)
+        seal_old_journals(runtime.org, tick, config.org.plain_journals)
+        if (kept := config.org.kept_journals) is not None:
+            for segment in remove_old_segments(runtime.org, tick, kept):
+                EngineLog(runtime.org).info("journals_removed", tick=tick, file=segment)
     runtime.notify(TickEnds(report=report))
     return report
 
@@ -183,15 +188,51 @@ def _take_snapshot(
 
 def _announce_tick(runtime: Runtime, snapshot: Snapshot, records: list[Record]) -> None:
     """Notify observers that a tick begins, or that an interrupted tick resumes from the records."""
-    if problem := _clock_setback_problem(snapshot.plan.at, snapshot.plan.since):
-        runtime.report_problem(problem)
-    if snapshot.plan.order or find_unknown_tools(snapshot):
+    at, since = snapshot.plan.at, snapshot.plan.since
+    if since and at < since:
+        pause_text = (
+            "until the clock has passed that time again" if later_reading(at, since) == since else "in this tick"
+        )
+        message = f"the clock was set back, from {since} to {at}: no schedule by the clock is due {pause_text}"
+        hint = "check the machine's clock; missed turns are made up for only once"
+        runtime.report_problem(Problem(message, hint=hint, severity="warning"))
+    if snapshot.plan.order or any(_iter_unknown_tools(snapshot)):
         load_installed_plugins()
     if runtime.has_observers:
         progress = summarize_progress(records) if records else {}
         runtime.notify(TickBegins(**snapshot.plan.as_json(), **progress))
-    for problem in (*snapshot.config.warnings, *snapshot.survey.warnings, *find_unknown_tools(snapshot)):
+    for problem in (*snapshot.config.warnings, *snapshot.survey.warnings, *_iter_unknown_tools(snapshot)):
         runtime.report_problem(problem)
+
+
+def _iter_unknown_tools(snapshot: Snapshot) -> Iterator[Problem]:
+    """Yield a warning for each tool in a resume that does not exist."""
+    survey = snapshot.survey
+    toolsets = {name: snapshot.toolset.for_agent(name) for mentions in survey.by_tool.values() for name, _ in mentions}
+    for tool, mentions in sorted(survey.by_tool.items()):
+        for name, index in mentions:
+            is_optional = survey.agents[name].permissions.may_be_absent
+            if is_optional or any(is_match(tool_name, tool) for tool_name in toolsets[name]):
+                continue
+            if tool.startswith(PREFIXES):
+                reason = missing_server_tool_reason(snapshot.org, tool, today=True)
+            else:
+                reason = f'tool "{tool}" does not exist', toolsets[name].suggest_tools(tool)
+            file, pointer = paths.resume_file(name), f"/permissions/tools/{index}"
+            if reason:
+                yield Problem(reason[0], file, pointer=pointer, hint=reason[1], severity="warning", code="LMG-301")
+
+
+def _scan_servers(runtime: Runtime, snapshot: Snapshot, started: TickStarted | None) -> Snapshot:
+    """Return the snapshot with the catalogues of tool servers: from the tick's record, else from a scan."""
+    if not snapshot.survey.has_server_tools:
+        return snapshot
+    # A resumed tick offers the recorded tools: the servers may list others by now.
+    servers = started.server_tools if started else runtime.scan_servers(snapshot)
+    for name, source in get_server_sources(snapshot.org).items():
+        source.apply_scan(servers.get(name, {}))
+    refresh_tools(snapshot.config.org, snapshot.org)
+    return replace(snapshot, servers=servers)
 
 
 def _end_quiet_tick(
@@ -225,23 +266,3 @@ def _advance_counter(base: Path, tick: int, read_at: str, durability: Durability
         persist_tick(base, tick + 1, read_at=read_at)
     else:
         fs.write_after_sync(base, paths.TICK_FILE, encode_counter(tick + 1, read_at))
-
-
-def _archive_journals(org: Organisation, tick: int, config: Config) -> None:
-    """Pack old journals, and remove the oldest according to the settings."""
-    seal_old_journals(org, tick, config.org.plain_journals)
-    if config.org.kept_journals is not None:
-        for segment in remove_old_segments(org, tick, config.org.kept_journals):
-            EngineLog(org).info("journals_removed", tick=tick, file=segment)
-
-
-def _clock_setback_problem(at: str, since: str) -> Problem | None:
-    """Return the problem to report if the clock was set back since the last tick, or None."""
-    if not since or at >= since:
-        return None
-    pause_text = "until the clock has passed that time again" if later_reading(at, since) == since else "in this tick"
-    return Problem(
-        f"the clock was set back, from {since} to {at}: no schedule by the clock is due {pause_text}",
-        hint="check the machine's clock; missed turns are made up for only once",
-        severity="warning",
-    )
