@@ -18,7 +18,6 @@ from lemming.operations.systemd_notify import (
     EngineProgress,
     Health,
     SystemdNotifier,
-    SystemdStatusReporter,
     run_watchdog,
     serve_health,
 )
@@ -34,11 +33,10 @@ def supervise(
     """Report progress to systemd and /healthz; yield the engine's observer, which also passes events to `observer`."""
     supervisor, folder = SystemdNotifier(), Path(base)
     progress = EngineProgress(Organisation(folder), interval_s=interval_s, batch=batch)
-    reports = SystemdStatusReporter(supervisor)
 
     def notify_all(event: Event) -> None:
         progress.on_event(event)
-        reports.on_event(event)
+        supervisor.on_event(event)
         observer(event)
 
     with contextlib.ExitStack() as stack:

@@ -100,21 +100,15 @@ class Alerts:
 
     def _find_failures(self, report: TickReport) -> AlertItems:
         since = {"since_tick": report.tick, "since": self._tick_time}
-        paused = {
-            f"{turn.agent}/paused": {
-                "about": turn.agent,
-                "text": f"{turn.agent} is paused: {turn.stopped}",
-                "error": "",
-                **since,
-            }
-            for turn in report.turns
-            if turn.stopped
-        }
-        return paused | {
-            turn.agent: {"about": turn.agent, "text": f"{turn.agent}: {turn.reason}", "error": turn.error, **since}
-            for turn in report.turns
-            if _is_failing(turn)
-        }
+        items = {}
+        for turn in report.turns:
+            if turn.stopped:
+                text = f"{turn.agent} is paused: {turn.stopped}"
+                items[f"{turn.agent}/paused"] = {"about": turn.agent, "text": text, "error": "", **since}
+        for turn in filter(_is_failing, report.turns):
+            text = f"{turn.agent}: {turn.reason}"
+            items[turn.agent] = {"about": turn.agent, "text": text, "error": turn.error, **since}
+        return items
 
     def _queue_changes(self, kind: str, command: list[str], tick: int, items: AlertItems, resolved: set[str]) -> None:
         previous = self._reported.get(kind, {})
@@ -125,9 +119,9 @@ class Alerts:
         new_items = {name: item for name, item in items.items() if name not in continuing}
         self._reported = {**self._reported, kind: {**continuing, **new_items}}
         if self._thread is None:
-            stopped = threading.Event()  # never set: the queue is always drained, and `wait` has its own limit
+            never = threading.Event()  # the queue is always drained, and `wait` has its own limit
             self._thread = start_supervised_thread(
-                self._run_worker, name="lemming-alerts", base=self._org, stopped=stopped
+                self._run_worker, name="lemming-alerts", base=self._org, stopped=never
             )
         self._queue.put(_AlertBatch(kind, command, tick, list(new_items.values()), self._reported))
 
@@ -147,16 +141,16 @@ class Alerts:
     def _run_alert_command(self, batch: _AlertBatch) -> None:
         payload = {"event": batch.kind, "org": str(self._org), "tick": batch.tick, "things": batch.new_items}
         payload = redact_json(payload)
-        if problem := run_command(
+        problem = run_command(
             batch.command,
             stdin=dump_compact(payload) + b"\n",
             variables=to_environment(payload),
             cwd=self._org.base,
             limit_s=LIMIT_S,
-            on_start=lambda: self._write_state(
-                batch
-            ),  # a crash before this repeats the alert, a crash after it loses the alert
-        ):
+            # a crash before this repeats the alert, a crash after it loses the alert
+            on_start=lambda: self._write_state(batch),
+        )
+        if problem:
             self._log_failure(batch.kind, redact(problem))
 
     def _log_failure(self, kind: str, reason: str) -> None:
@@ -215,7 +209,7 @@ def _load_state(org: Organisation) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 _STDERR_BYTES, _STDERR_WAIT_S = 4096, 0.5
-_INHERITED_VARIABLES = (
+_INHERITED = (
     *("PATH", "HOME", "LANG", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ"),
     *("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"),
 )
@@ -232,19 +226,18 @@ def run_command(
 ) -> str:
     """Run a program to the end. Return a description of the failure, or an empty string.
 
-    `stdin` is written to the program's standard input. The environment holds common variables (PATH, HOME,
-    ..., XDG_*) and `variables`. After `limit_s` seconds
-    the program and its process group are killed. Background processes left by the program continue.
-    `on_start` is called once the program runs, or
-    cannot be started.
+    The environment holds common variables (PATH, HOME, ..., XDG_*) and `variables`. After `limit_s` seconds the
+    program and its process group are killed. Background processes left by the program continue. `on_start` is called
+    once the program runs, or cannot be started.
     """
+    inherited = {name: os.environ[name] for name in os.environ if name in _INHERITED or name.startswith("XDG_")}
     try:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={**_build_environment(), **variables},
+            env={**inherited, **variables},
             cwd=cwd,
             start_new_session=True,  # a process group to kill as a whole
         )
@@ -258,7 +251,8 @@ def run_command(
     try:
         status = process.wait(limit_s)
     except subprocess.TimeoutExpired:
-        _kill(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         return f"{command[0]} took longer than {limit_s:g} s and was killed"
     finally:
@@ -283,14 +277,3 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, stderr_chunks: 
             remaining = max(0, remaining - len(chunk))
             if not remaining and process.poll() is None:
                 return
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _build_environment() -> dict[str, str]:
-    return {
-        name: value for name, value in os.environ.items() if name in _INHERITED_VARIABLES or name.startswith("XDG_")
-    }

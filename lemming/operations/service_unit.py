@@ -41,13 +41,9 @@ class ServiceUnit:
     @property
     def command_words(self) -> list[str]:
         """The command line."""
+        serve = [] if self.serve is None else ["--serve", str(self.serve)]
         health = [] if self.health is None else ["--health", str(self.health)]
-        return [*self.program, "-C", self.folder, "run-forever", *self.options, *self.serve_options, *health]
-
-    @property
-    def serve_options(self) -> list[str]:
-        """The command-line options for channels."""
-        return [] if self.serve is None else ["--serve", str(self.serve)]
+        return [*self.program, "-C", self.folder, "run-forever", *self.options, *serve, *health]
 
     @property
     def file_name(self) -> str:

@@ -13,7 +13,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from threading import Lock
@@ -36,11 +35,15 @@ READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
 
 class SystemdNotifier:
-    """Connection to systemd. Errors are ignored, because an engine also runs without systemd."""
+    """Connection to systemd, and observer of events for `systemctl status`.
+
+    Errors are ignored, because an engine also runs without systemd.
+    """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
         self.watchdog_s = _parse_watchdog_interval(environment) if self._address else None
+        self._is_ready = False
 
     def notify(self, *assignments: str) -> None:
         """Send assignments in a single datagram."""
@@ -50,23 +53,15 @@ class SystemdNotifier:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.sendto("\n".join(assignments).encode(), address)
 
-
-class SystemdStatusReporter:
-    """Observer of engine events for the status line of `systemctl status`."""
-
-    def __init__(self, notifier: SystemdNotifier) -> None:
-        self._notifier = notifier
-        self._is_ready = False
-
     def on_event(self, event: Event) -> None:
         """Report readiness at the first tick, and the totals of each tick."""
         if isinstance(event, TickBegins) and not self._is_ready:
             self._is_ready = True
-            self._notifier.notify(READY, f"STATUS=tick {event.tick}")
+            self.notify(READY, f"STATUS=tick {event.tick}")
         elif isinstance(event, TickEnds):
             totals = event.report.totals
             parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]]
-            self._notifier.notify(f"STATUS=tick {event.report.tick}: {', '.join(parts) or 'nobody was due'}")
+            self.notify(f"STATUS=tick {event.report.tick}: {', '.join(parts) or 'nobody was due'}")
 
 
 class Watchdog:
@@ -84,21 +79,20 @@ class Watchdog:
             self._has_complained = True
             EngineLog(self._base).warning("no_progress", tick=self._progress.tick, silent_s=round(silence_s))
 
-    def feed_loop(self, stopped: threading.Event) -> None:
-        """Feed the watchdog at three times the required rate until `stopped` is set."""
-        self.feed()
-        while not stopped.wait((self._notifier.watchdog_s or 0.0) / 3):
-            self.feed()
-
 
 @contextlib.contextmanager
 def run_watchdog(notifier: SystemdNotifier, progress: EngineProgress, base: Path) -> Iterator[None]:
-    """Feed the watchdog for the length of the block, and report the end."""
-    stopped, watchdog = threading.Event(), Watchdog(notifier, progress, base)
+    """Feed the watchdog for the length of the block, three times as often as required, and report the end."""
+    stopped, watchdog, interval_s = threading.Event(), Watchdog(notifier, progress, base), notifier.watchdog_s
     feeder = None
-    if notifier.watchdog_s is not None:
-        feed = partial(watchdog.feed_loop, stopped)
-        feeder = start_supervised_thread(feed, name="lemming-watchdog", base=base, stopped=stopped)
+
+    def feed_until_stopped() -> None:
+        watchdog.feed()
+        while not stopped.wait((interval_s or 0.0) / 3):
+            watchdog.feed()
+
+    if interval_s is not None:
+        feeder = start_supervised_thread(feed_until_stopped, name="lemming-watchdog", base=base, stopped=stopped)
     try:
         yield
     finally:
@@ -112,11 +106,8 @@ def _parse_watchdog_interval(environment: Mapping[str, str]) -> float | None:
     """Return the watchdog interval in seconds, or None without a watchdog for this process."""
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None  # the watchdog belongs to another process
-    try:
-        microseconds = int(environment.get("WATCHDOG_USEC", "0"))
-    except ValueError:
-        return None
-    return microseconds / 1e6 if microseconds > 0 else None
+    microseconds = environment.get("WATCHDOG_USEC", "")
+    return int(microseconds) / 1e6 or None if microseconds.isdecimal() else None
 
 
 # --- progress ------------------------------------------------------------------------------------
@@ -151,7 +142,9 @@ class EngineProgress:
         pause_s = 0.0
         if isinstance(event, TickBegins):
             self.tick = event.tick
-            self._load_settings()
+            with contextlib.suppress(ConfigError):  # the engine continues with the previous settings
+                if (config := load_config(self._org)) is not self._config:
+                    self._config, self._max_silence_s = config, compute_max_silence_s(config, batch=self._batch)
         elif isinstance(event, TickEnds):
             pause_s = self._config.org.tick_interval_s if self._interval_s is None else self._interval_s
         elif isinstance(event, Sleeping):
@@ -168,14 +161,6 @@ class EngineProgress:
     def _extend_deadline(self, pause_s: float) -> None:
         with self._lock:
             self._next_deadline = Deadline(pause_s + self._max_silence_s, clock=self._monotonic)
-
-    def _load_settings(self) -> None:
-        try:
-            config = load_config(self._org)
-        except ConfigError:  # the engine continues with the previous settings
-            return
-        if config is not self._config:
-            self._config, self._max_silence_s = config, compute_max_silence_s(config, batch=self._batch)
 
 
 def compute_max_silence_s(config: Config, *, batch: bool) -> float:
@@ -229,14 +214,23 @@ def serve_health(port: int, check: HealthCheck, base: OrgPath) -> Iterator[int]:
 
     check_lock = threading.Lock()  # a single check at a time
 
+    def run_check(parameters: dict[str, str]) -> Response:
+        with check_lock:
+            try:
+                health = check(parameters)
+            except LemmingError as error:
+                is_usage = isinstance(error, UsageError)
+                status = HTTPStatus.BAD_REQUEST if is_usage else HTTPStatus.SERVICE_UNAVAILABLE
+                return to_response(status, error.as_json())
+        return to_response(HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE, health.facts)
+
     async def answer(request: Request) -> Response:
         host = request.headers.get("Host", HOST)
         if host.rpartition(":")[0] not in _LOOPBACK_NAMES and host not in _LOOPBACK_NAMES:
-            facts: dict[str, Any] = {"message": "ask for it by this machine's own name"}
-            return to_response(HTTPStatus.MISDIRECTED_REQUEST, facts)
+            return to_response(HTTPStatus.MISDIRECTED_REQUEST, {"message": "ask for it by this machine's own name"})
         if request.url.path != PATH:
             return to_response(HTTPStatus.NOT_FOUND, {"message": f"there is only {PATH}"})
-        return to_response(*await run_in_threadpool(_run_check, check, check_lock, dict(request.query_params)))
+        return await run_in_threadpool(run_check, dict(request.query_params))
 
     async def refuse_method(request: Request, _: Exception) -> Response:
         return to_response(HTTPStatus.NOT_IMPLEMENTED, {"message": f"ask with GET, not {request.method}"})
@@ -250,16 +244,3 @@ def serve_health(port: int, check: HealthCheck, base: OrgPath) -> Iterator[int]:
     app = Starlette(routes=[Route("/{path:path}", answer)], exception_handlers={HTTPException: refuse_method})
     with serve_in_thread(app, bind_port(HOST, port), name="lemming-health", base=base) as bound_port:
         yield bound_port
-
-
-def _run_check(
-    check: HealthCheck, check_lock: threading.Lock, parameters: dict[str, str]
-) -> tuple[HTTPStatus, dict[str, Any]]:
-    with check_lock:
-        try:
-            health = check(parameters)
-        except UsageError as error:
-            return HTTPStatus.BAD_REQUEST, error.as_json()
-        except LemmingError as error:
-            return HTTPStatus.SERVICE_UNAVAILABLE, error.as_json()
-    return HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE, health.facts

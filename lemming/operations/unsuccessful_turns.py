@@ -71,7 +71,16 @@ class UnfinishedTurns:
                     del self.by_agent[report.agent]
                     lines.append({"agent": report.agent, "status": report.status, "tick": tick})
             elif report.status == "failed" or report.error:  # else nothing to do, or a person's turn
-                unfinished = _make_unfinished_turn(tick, report, previous, at)
+                began = previous if previous and previous.status == report.status else None
+                unfinished = UnfinishedTurn(
+                    agent=report.agent,
+                    status=report.status,
+                    reason=report.reason[:_MAX_REASON_CHARS],
+                    error=report.error,
+                    tick=tick,
+                    since_tick=began.since_tick if began else tick,
+                    since=began.since if began else at,
+                )
                 if previous is None or _reason_key(previous) != _reason_key(unfinished):
                     self.by_agent[report.agent] = unfinished
                     lines.append(asdict(unfinished))
@@ -97,22 +106,6 @@ class UnfinishedTurns:
 def _reason_key(turn: UnfinishedTurn) -> tuple[str, str, str]:
     """Return the reason without its numbers, which may be ticks or times."""
     return turn.status, turn.error, _NUMBER.sub("", turn.reason)
-
-
-def _make_unfinished_turn(tick: int, report: TurnReport, previous: UnfinishedTurn | None, at: str) -> UnfinishedTurn:
-    since_tick, since = tick, at
-    if previous and previous.status == report.status:
-        since_tick, since = previous.since_tick, previous.since
-    reason = report.reason[:_MAX_REASON_CHARS]
-    return UnfinishedTurn(
-        agent=report.agent,
-        status=report.status,
-        reason=reason,
-        error=report.error,
-        tick=tick,
-        since_tick=since_tick,
-        since=since,
-    )
 
 
 def load_unfinished_turns(base: OrgPath, *, until: int | None = None) -> dict[str, UnfinishedTurn]:

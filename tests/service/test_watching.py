@@ -23,7 +23,6 @@ from lemming.operations.systemd_notify import (
     STOPPING,
     EngineProgress,
     SystemdNotifier,
-    SystemdStatusReporter,
     Watchdog,
 )
 from lemming.testing import make_org, resume
@@ -169,7 +168,7 @@ def test_settings_that_break_under_way_leave_those_from_before(base: Path) -> No
 def test_what_a_tick_came_to_can_be_read_in_systemctl_status(base: Path, tmp_path: Path) -> None:
     make_org(base, resume("ada"), resume("bob"), script=[{"error": "AuthenticationFailed"}])
     with listening(tmp_path / "notify") as told:
-        reports = SystemdStatusReporter(SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "notify")}))
+        reports = SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
         reports.on_event(begins(1))
         reports.on_event(begins(2))
         reports.on_event(ended(base))
