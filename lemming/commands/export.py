@@ -87,11 +87,10 @@ def export_otel(
     from lemming.journal_tools.recorded_tick import to_recorded_tick
     from lemming.telemetry.journal_follower import is_finished
     from lemming.telemetry.otlp import Collector, build_requests, get_service_name
-    from lemming.telemetry.spans import SpanBuilder
+    from lemming.telemetry.spans import build_spans
 
     base = context.org
     service = get_service_name(base.base.name)
-    build_spans = SpanBuilder(workflow=service, content=content).build
     with select_journals(base, ticks, follow=follow) as (journals, stop):
         collector = (
             Collector(post, stop=stop, tell=lambda text: print_warning(one_line(text, 400)), is_patient=follow)
@@ -105,7 +104,7 @@ def export_otel(
             if not is_finished(reading):
                 unfinished = tick
                 continue
-            spans = build_spans(to_recorded_tick(tick, reading))
+            spans = build_spans(to_recorded_tick(tick, reading), workflow=service, content=content)
             for request in build_requests(spans, service):
                 if collector is None:
                     print_raw_json(request)

@@ -140,8 +140,8 @@ def _run_with_journal(
         journal.append(TickCommitted(tick=report.tick, advanced=advance, totals=report.totals))
     if journalled and journalled[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
         seal_old_journals(runtime.org, tick, config.org.plain_journals)
-        if (kept := config.org.kept_journals) is not None:
-            for segment in remove_old_segments(runtime.org, tick, kept):
+        if (kept_ticks := config.org.kept_journals) is not None:
+            for segment in remove_old_segments(runtime.org, tick, kept_ticks):
                 EngineLog(runtime.org).info("journals_removed", tick=tick, file=segment)
     runtime.notify(TickEnds(report=report))
     return report

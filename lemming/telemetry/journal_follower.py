@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from lemming.engine import build_report
 from lemming.journal_tools.tick_ranges import TickRange
@@ -52,8 +51,10 @@ def iter_journals(
     latest, last_stamp, reading = span.first - 1, PACKED, JournalContents([])
     prompts = make_prompt_reader(org)
     while True:
-        read_s = 0.0
-        for tick in _list_ticks(org, latest):
+        read_s, ticks = 0.0, journal_ticks(org, with_sealed=False)
+        if not ticks or ticks[0] > latest:  # a tick from there on may be packed
+            ticks = journal_ticks(org)
+        for tick in ticks:
             stamp = _stat_journal(org, tick)
             is_unchanged = stamp == last_stamp or (stamp == PACKED and is_finished(reading))
             if tick < latest or tick not in span or (tick == latest and is_unchanged):
@@ -71,44 +72,28 @@ def iter_journals(
             latest, last_stamp, reading = newest[0], PACKED, JournalContents([])
 
 
-def _list_ticks(org: Organisation, first: int) -> list[int]:
-    """Return the ticks with a journal; packed journals only if a tick from `first` on may be packed."""
-    plain = journal_ticks(org, with_sealed=False)
-    return plain if plain and plain[0] <= first else journal_ticks(org)
+PACKED = (0, 0)
+"""Stamp of a journal which is no file of its own any more, and grows no more."""
 
 
-class JournalStamp(NamedTuple):
-    """Identity and size of a journal file, to detect growth."""
-
-    inode: int = 0
-    size_bytes: int = 0
-
-
-PACKED = JournalStamp()
-"""That of a journal which is no file of its own any more, and grows no more."""
-
-
-def _stat_journal(org: Organisation, tick: int) -> JournalStamp:
+def _stat_journal(org: Organisation, tick: int) -> tuple[int, int]:
+    """Return the inode and the size of a journal file, to detect growth."""
     try:
         file_stat = os.stat(org / paths.journal_file(tick))
     except FileNotFoundError:
         return PACKED
-    return JournalStamp(file_stat.st_ino, file_stat.st_size)
+    return file_stat.st_ino, file_stat.st_size
 
 
 @accept_old_keywords
 def iter_events(tick: int, records: Sequence[Record], *, printed: int = 0) -> Iterator[Event]:
-    """Yield the events of a tick in order, skipping the first `skipped` records.
+    """Yield the events of a tick in order, skipping the first `printed` records.
 
     An interrupted tick begins only once here, and its duration is the sum of its answers.
     """
     for record in records[printed:]:
-        match record:
-            case TickStarted():
-                yield TickBegins(**TickPlan.from_record(record).as_json())
-                yield record
-            case TickCommitted():
-                yield record
-                yield TickEnds(report=replace(build_report(tick, records), was_recorded=False))
-            case _:
-                yield record
+        if isinstance(record, TickStarted):
+            yield TickBegins(**TickPlan.from_record(record).as_json())
+        yield record
+        if isinstance(record, TickCommitted):
+            yield TickEnds(report=replace(build_report(tick, records), was_recorded=False))

@@ -19,7 +19,6 @@ from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo
 from lemming.kernel.base.version import __version__
 from lemming.libraries.optional_packages import install_command
-from lemming.telemetry import semconv as names
 from lemming.telemetry.span_timings import StepTiming
 
 if TYPE_CHECKING:
@@ -31,6 +30,9 @@ Json = dict[str, Any]
 
 INTERNAL, CLIENT = 1, 3
 ERROR = 2
+NANOSECONDS = 1_000_000  # of a millisecond
+SEMCONV_VERSION = "gen-ai 0.1.0 (core 1.45.0)"
+"""The release of OpenTelemetry's conventions that `lemming.telemetry.spans` follows. They are in development."""
 SPANS_OF_A_REQUEST = 500
 """Collectors take a few megabytes at once."""
 
@@ -39,8 +41,9 @@ _IDS = ("traceId", "spanId", "parentSpanId")
 
 def build_requests(spans: Sequence[Json], service: str) -> Iterator[Json]:
     """Yield export requests with the spans, with secrets removed."""
-    scope = {"name": "lemming", "version": __version__, "attributes": to_attributes({"lemming.semconv": names.VERSION})}
-    resource = {"attributes": to_attributes({names.SERVICE_NAME: service})}
+    about = to_attributes({"lemming.semconv": SEMCONV_VERSION})
+    scope = {"name": "lemming", "version": __version__, "attributes": about}
+    resource = {"attributes": to_attributes({"service.name": service})}
     for first in range(0, len(spans), SPANS_OF_A_REQUEST):
         redacted_spans = redact_json([*spans[first : first + SPANS_OF_A_REQUEST]])
         yield {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": redacted_spans}]}]}
@@ -57,12 +60,9 @@ def to_protobuf(request: Json) -> bytes:
         from google.protobuf.json_format import ParseDict
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     except ImportError as error:
-        hint = install_command("otel")
-        raise UsageError(
-            "this collector requires protobuf, and the protobuf package is not installed", hint=hint
-        ) from error
-    message = ParseDict(_encode_ids(request), ExportTraceServiceRequest())
-    return bytes(message.SerializeToString())
+        message = "this collector requires protobuf, and the protobuf package is not installed"
+        raise UsageError(message, hint=install_command("otel")) from error
+    return bytes(ParseDict(_encode_ids(request), ExportTraceServiceRequest()).SerializeToString())
 
 
 def parse_rejection(raw: bytes) -> str:
@@ -106,8 +106,8 @@ def make_span(trace: bytes, span: bytes, name: str, timing: StepTiming, attribut
         "spanId": span.hex(),
         "name": name,
         "kind": kind,
-        "startTimeUnixNano": _to_nanoseconds(timing.begin_ms),
-        "endTimeUnixNano": _to_nanoseconds(timing.end_ms),
+        "startTimeUnixNano": str(timing.begin_ms * NANOSECONDS),
+        "endTimeUnixNano": str(timing.end_ms * NANOSECONDS),
         "attributes": to_attributes(attributes),
     }
 
@@ -121,7 +121,7 @@ def end_span(span: Json, *, is_error: bool, reason: str) -> Json:
 
 def make_event(name: str, at_ms: int, attributes: Json) -> Json:
     """Return an event within a span."""
-    return {"name": name, "timeUnixNano": _to_nanoseconds(at_ms), "attributes": to_attributes(attributes)}
+    return {"name": name, "timeUnixNano": str(at_ms * NANOSECONDS), "attributes": to_attributes(attributes)}
 
 
 def to_attributes(values: Mapping[str, Any]) -> list[Json]:
@@ -145,10 +145,6 @@ def _to_any_value(value: Any) -> Json:
             return {"arrayValue": {"values": [_to_any_value(item) for item in value]}}
         case _:
             return {"stringValue": str(value)}
-
-
-def _to_nanoseconds(moment_ms: int) -> str:
-    return str(moment_ms * 1_000_000)
 
 
 # --- collectors -----------------------------------------------------------------------------------
@@ -207,11 +203,9 @@ class Collector:
         is_patient: bool = False,
         first_pause_s: float = FIRST_PAUSE_S,
     ) -> None:
-        self.address = resolve_endpoint(url)
+        self.address, self._redacted_address = resolve_endpoint(url), strip_userinfo(resolve_endpoint(url))
         self._stop, self._tell, self._is_patient = stop, tell, is_patient
-        self._first_pause_s = first_pause_s
-        self._form = _JSON
-        self._is_down = False
+        self._first_pause_s, self._form, self._is_down = first_pause_s, _JSON, False
 
     def send(self, request: Json) -> None:
         """Send a request. Raises `NotSent` for a rejected request or a long outage."""
@@ -239,15 +233,15 @@ class Collector:
             response = self._post(to_protobuf(request))
         if response.status_code in _RETRY_STATUSES:
             outage = _CollectorUnavailable(f"{self._redacted_address} answered {response.status_code}", hint=_FIX_HINT)
-            outage.retry_after_s = _parse_delay(response.headers.get("Retry-After", ""))
+            retry_after = response.headers.get("Retry-After", "").strip()
+            outage.retry_after_s = float(retry_after) if retry_after.isdecimal() else None  # it may be a date
             raise outage
         if not response.is_success:
             response_text = response.text[:300].strip()
             raise NotSent(f"{self._redacted_address} answered {response.status_code}: {response_text}", hint=_FIX_HINT)
         if rejection := _find_rejection(response):
-            raise NotSent(
-                f"{self._redacted_address} rejected part of the data: {rejection}", hint="read the log of the collector"
-            )
+            message = f"{self._redacted_address} rejected part of the data: {rejection}"
+            raise NotSent(message, hint="read the log of the collector")
 
     def _post(self, body: bytes) -> httpx2.Response:
         import httpx2
@@ -268,9 +262,8 @@ class Collector:
         except httpx2.InvalidURL as error:
             raise UsageError(f"{self._redacted_address} is not a valid address: {error}") from error
         except httpx2.HTTPError as error:
-            raise _CollectorUnavailable(
-                f"{self._redacted_address} cannot be reached: {error}", hint=_FIX_HINT
-            ) from error
+            message = f"{self._redacted_address} cannot be reached: {error}"
+            raise _CollectorUnavailable(message, hint=_FIX_HINT) from error
 
     def _pause_s(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
@@ -284,17 +277,8 @@ class Collector:
             self._is_down = True
             self._tell(f"{error.message}; it is asked again")
 
-    @property
-    def _redacted_address(self) -> str:
-        return strip_userinfo(self.address)
-
 
 _FIX_HINT = f"check that it is an OTLP/HTTP collector, and put required headers into {HEADERS_ENV}"
-
-
-def _parse_delay(retry_after: str) -> float | None:
-    """Return the delay in seconds requested by a server; None for a date or an empty value."""
-    return float(retry_after) if retry_after.strip().isdecimal() else None
 
 
 def _find_rejection(response: httpx2.Response) -> str:

@@ -1,12 +1,13 @@
 """Convert a tick to OpenTelemetry spans: the tick, its turns, and their model and tool calls.
 
-Names: `lemming.telemetry.semconv`, format: `lemming.telemetry.otlp`. Texts of prompts, answers and calls are
-included only on request.
+Names: open-telemetry/semantic-conventions-genai v0.1.0 (agent spans, client inference, tools, memory), and `lemming.*`
+where it has none. Format: `lemming.telemetry.otlp`. Texts of prompts, answers and calls are included only on request.
+An agent in the same process has no id and no version, and the model of its line as the model that it asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,11 +17,10 @@ from lemming.kernel.base.errors import OUTCOME_CODES, ConfigError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.inboxes.capability_state import StateQuery, find_call_notes
-from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ToolFinished
+from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt
-from lemming.telemetry import semconv as names
 from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, end_span, make_event, make_span
 from lemming.telemetry.span_timings import (
     StepTiming,
@@ -35,54 +35,47 @@ IN_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})
 """Providers that are no other process: a question to them is no call over a network."""
 VERDICT = ["passes", "reason"]
 """The keys of a judge's answer."""
+OPERATIONS = {"memory_read": "search_memory", "memory_write": "upsert_memory", "search": "retrieval"}
+"""Tools of ours that are an operation of another name than `execute_tool`."""
+OTHER = "_OTHER"
+"""Stand-in for an unknown value of a required attribute."""
 
 
-class SpanBuilder:
-    """Builds spans of recorded ticks. `workflow`: name of the organisation. `content`: include texts."""
+def build_spans(tick: RecordedTick, *, workflow: str, content: bool = False) -> list[Json]:
+    """Return a finished tick's spans, the tick's first. Raises `CorruptState` if a turn began in a lost journal.
 
-    def __init__(self, *, workflow: str, content: bool = False) -> None:
-        self._workflow, self._content = workflow, content
-
-    def build(self, tick: RecordedTick) -> list[Json]:
-        """Return a finished tick's spans, the tick's first. Raises `CorruptState` if a turn began in a lost journal."""
-        trace, began = make_trace_id(tick.start_record), parse_timestamp_ms(tick.start_record.at)
-        root, spans, end_ms = make_span_id(trace), list[Json](), began
-        for turn in tick.turns:
-            if turn.status == "skipped":  # no model was called
-                continue
-            timings = compute_timings(tick.turn_records(turn.key), began)
-            end_ms = max(end_ms, timings.turn.end_ms)
-            spans += _TurnSpanBuilder(turn, tick, timings, trace, root, content=self._content).build()
-        attributes: Json = {
-            names.OPERATION: names.INVOKE_WORKFLOW,
-            names.AGENT: self._workflow,
-            names.TICK: tick.tick,
-            names.CREDITS: float(tick.totals["credits"]),
-        }
-        if tick.engine_starts > 1:
-            attributes[names.ENGINE_STARTS] = tick.engine_starts
-        name = f"{names.INVOKE_WORKFLOW} {self._workflow}"
-        return [make_span(trace, root, name, StepTiming(began, end_ms), attributes), *spans]
+    `workflow`: name of the organisation. `content`: include texts.
+    """
+    trace, began = make_trace_id(tick.start_record), parse_timestamp_ms(tick.start_record.at)
+    root, spans, end_ms = make_span_id(trace), list[Json](), began
+    for turn in tick.turns:
+        if turn.status == "skipped":  # no model was called
+            continue
+        timings = compute_timings(tick.turn_records(turn.key), began)
+        end_ms = max(end_ms, timings.turn.end_ms)
+        spans += _TurnSpanBuilder(turn, tick, timings, trace, root, content=content).build()
+    attributes: Json = {
+        "gen_ai.operation.name": "invoke_workflow",
+        "gen_ai.agent.name": workflow,
+        "lemming.tick": tick.tick,
+        "lemming.credits": float(tick.totals["credits"]),
+        "lemming.engine_starts": tick.engine_starts if tick.engine_starts > 1 else None,
+    }
+    timing = StepTiming(began, end_ms)
+    return [make_span(trace, root, f"invoke_workflow {workflow}", timing, attributes), *spans]
 
 
 class _TurnSpanBuilder:
     """Builds the spans of a turn."""
 
     def __init__(
-        self,
-        turn: TurnRecord,
-        tick: RecordedTick,
-        timings: TurnTimings,
-        trace: bytes,
-        root: bytes,
-        *,
-        content: bool,
+        self, turn: TurnRecord, tick: RecordedTick, timings: TurnTimings, trace: bytes, root: bytes, *, content: bool
     ) -> None:
         self._turn, self._tick, self._timings = turn, tick, timings
         self._trace, self._root, self._content = trace, root, content
         self._id = make_span_id(trace, turn.key)
         self._model: Json = turn.started.model if turn.started else {}
-        self._provider = str(self._model.get("provider") or names.OTHER)
+        self._provider = str(self._model.get("provider") or OTHER)
 
     def build(self) -> Iterator[Json]:
         """Yield the span of the turn, then spans of its model calls and tool calls."""
@@ -95,49 +88,37 @@ class _TurnSpanBuilder:
     def _build_turn_span(self) -> Json:
         turn, report, started = self._turn, self._turn.report, self._turn.started
         attributes: Json = {
-            names.OPERATION: names.INVOKE_AGENT,
-            names.PROVIDER: self._provider,
-            names.AGENT: turn.agent,
-            names.TICK: turn.tick,
-            names.TURN_STATUS: turn.status,
-            names.TURN_ATTEMPTS: turn.attempts,
-            names.ENTRIES: len(turn.entries),
-            names.MEMORIES: len(turn.memory),
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": self._provider,
+            "gen_ai.agent.name": turn.agent,
+            "lemming.tick": turn.tick,
+            "lemming.turn.status": turn.status,
+            "lemming.turn.attempts": turn.attempts,
+            "lemming.entries": len(turn.entries),
+            "lemming.memories": len(turn.memory),
         }
         if started:
             attributes |= {
-                names.AGENT_DESCRIPTION: started.resume.get("title", ""),
-                names.REQUEST_MODEL: str(self._model.get("model") or ""),
-                names.CONVERSATION: (started.task or {}).get("conversation", ""),
+                "gen_ai.agent.description": started.resume.get("title", ""),
+                "gen_ai.request.model": str(self._model.get("model") or ""),
+                "gen_ai.conversation.id": (started.task or {}).get("conversation", ""),
             }
         if report:
             attributes |= {
-                names.TURN_END: report.as_json()["end"],
-                names.REQUEST: report.request,
-                names.CREDITS: float(report.credits),
-                names.COST_USD: report.cost_usd,
+                "lemming.turn.end": report.as_json()["end"],
+                "lemming.request": report.request,
+                "lemming.credits": float(report.credits),
+                "lemming.cost_usd": report.cost_usd,
                 **_error_attributes(report.error, str(report.as_json().get("code", ""))),
             }
+        events, at_ms = _gate_events(report.verdicts if report else (), self._timings.turn), self._timings.turn.end_ms
+        for verdict in report.judged["verdicts"] if report and report.judged else ():
+            judged = {"lemming.judge": verdict["by"], "lemming.judge.passes": verdict["passes"]}
+            events.append(make_event("lemming.judged", at_ms, judged))
         is_error = bool(report and report.status == "failed")
-        span = make_span(self._trace, self._id, f"{names.INVOKE_AGENT} {turn.agent}", self._timings.turn, attributes)
-        span |= {"parentSpanId": self._root.hex(), "events": self._build_verdict_events()}
+        span = make_span(self._trace, self._id, f"invoke_agent {turn.agent}", self._timings.turn, attributes)
+        span |= {"parentSpanId": self._root.hex(), "events": events}
         return end_span(span, is_error=is_error, reason=report.reason if report and self._content else "")
-
-    def _build_verdict_events(self) -> list[Json]:
-        """Return the verdicts of gates and judges on the whole turn, as events."""
-        report, at = self._turn.report, self._timings.turn.end_ms
-        if report is None:
-            return []
-        judged = report.judged["verdicts"] if report.judged else []
-        return [
-            *(_make_gate_event(verdict, at) for verdict in report.verdicts),
-            *(
-                make_event(
-                    names.JUDGED, at, {names.JUDGE: verdict_json["by"], names.JUDGE_PASSES: verdict_json["passes"]}
-                )
-                for verdict_json in judged
-            ),
-        ]
 
     # --- questions --------------------------------------------------------------------------------
 
@@ -147,16 +128,16 @@ class _TurnSpanBuilder:
         other = call.key or (question.model if question else "")
         asked_model = "" if other else str(self._model.get("model") or "")
         attributes: Json = {
-            names.OPERATION: names.CHAT,
-            names.PROVIDER: names.OTHER if other else self._provider,
-            names.AGENT: self._turn.agent,
-            names.REQUEST_MODEL: asked_model or call.model,
-            names.OUTPUT_TYPE: names.JSON,
-            names.TICK: self._turn.tick,
-            names.CALL: call.call,
-            names.CALL_FOR: self._get_call_purpose(call.call),
-            names.MODEL_KEY: other or self._model_key,
-            names.ATTEMPTS: record.attempts,
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": OTHER if other else self._provider,
+            "gen_ai.agent.name": self._turn.agent,
+            "gen_ai.request.model": asked_model or call.model,
+            "gen_ai.output.type": "json",
+            "lemming.tick": self._turn.tick,
+            "lemming.call": call.call,
+            "lemming.call.for": self._get_call_purpose(call.call),
+            "lemming.model_key": other or str(self._resume_model.get("key", "")),
+            "lemming.attempts": record.attempts,
         }
         if not other:
             attributes |= self._request_attributes()
@@ -165,28 +146,22 @@ class _TurnSpanBuilder:
         if self._content:
             attributes |= self._text_attributes(call)
         events = [
-            make_event(
-                names.FAILED_ATTEMPT,
-                timing.begin_ms,
-                {names.ERROR_TYPE: attempt["error"], names.ERROR_CODE: attempt["code"]},
-            )
+            make_event("lemming.failed_attempt", timing.begin_ms, _error_attributes(attempt["error"], attempt["code"]))
             for attempt in call.earlier
         ]
-        is_error = isinstance(record, ModelFailed)
         if isinstance(record, ModelFailed):
             attributes |= _error_attributes(record.error, record.code)
         kind = INTERNAL if not other and self._provider in IN_PROCESS else CLIENT
-        model_name = attributes[names.REQUEST_MODEL] or attributes[names.MODEL_KEY]
-        span = make_span_id(self._trace, self._turn.agent, "call", call.call)
-        call_span = make_span(self._trace, span, f"{names.CHAT} {model_name}", timing, attributes, kind)
-        gate_events = [_make_gate_event(verdict, timing.end_ms) for verdict in record.verdicts]
-        call_span |= {"parentSpanId": self._id.hex(), "events": [*events, *gate_events]}
-        return end_span(call_span, is_error=is_error, reason=call.error if self._content else "")
+        model_name = attributes["gen_ai.request.model"] or attributes["lemming.model_key"]
+        span_id = make_span_id(self._trace, self._turn.agent, "call", call.call)
+        span = make_span(self._trace, span_id, f"chat {model_name}", timing, attributes, kind)
+        span |= {"parentSpanId": self._id.hex(), "events": [*events, *_gate_events(record.verdicts, timing)]}
+        return end_span(span, is_error=isinstance(record, ModelFailed), reason=call.error if self._content else "")
 
     @property
-    def _model_key(self) -> str:
+    def _resume_model(self) -> Mapping[str, Any]:
         model = self._turn.started.resume.get("model") if self._turn.started else None
-        return str(model.get("key", "")) if isinstance(model, Mapping) else ""
+        return model if isinstance(model, Mapping) else {}
 
     def _get_call_purpose(self, number: int) -> str:
         """Return the purpose of a model call: reply, correction, verdict or a summary."""
@@ -203,13 +178,12 @@ class _TurnSpanBuilder:
         return "correction" if previous_call and previous_call.problem else "reply"
 
     def _request_attributes(self) -> Json:
-        model = self._turn.started.resume.get("model") if self._turn.started else None
-        agent_temperature = model.get("temperature") if isinstance(model, Mapping) else None
+        agent_temperature = self._resume_model.get("temperature")
         temperature = self._model.get("temperature") if agent_temperature is None else agent_temperature
         options = self._model.get("options") or {}
         return {
-            names.REQUEST_MAX_TOKENS: self._model.get("max_output_tokens"),
-            names.REQUEST_TEMPERATURE: None if temperature is None else float(temperature),
+            "gen_ai.request.max_tokens": self._model.get("max_output_tokens"),
+            "gen_ai.request.temperature": None if temperature is None else float(temperature),
             **_server_attributes(str(options.get("base_url") or options.get("host") or "")),
         }
 
@@ -223,69 +197,67 @@ class _TurnSpanBuilder:
             dialogue = [message for message in messages if message["role"] != "system"]
             inputs = [{"role": message["role"], "parts": [*_message_parts(message)]} for message in dialogue]
             attributes |= {
-                names.SYSTEM_INSTRUCTIONS: _to_json_text(system),
-                names.INPUT_MESSAGES: _to_json_text(inputs),
+                "gen_ai.system_instructions": _to_json_text(system),
+                "gen_ai.input.messages": _to_json_text(inputs),
             }
         if isinstance(record, ModelReplied):
-            attributes[names.OUTPUT_MESSAGES] = extract_reply(record)
+            attributes["gen_ai.output.messages"] = extract_reply(record)
         return attributes
 
     # --- calls of tools -----------------------------------------------------------------------------
 
     def _build_tool_span(self, use: ToolUse) -> Json:
         timing = self._timings.tools[use.index]
-        operation = names.OPERATION_OF_TOOL.get(use.tool, names.EXECUTE_TOOL)
+        operation = OPERATIONS.get(use.tool, "execute_tool")
         record = self._tick.tools.get((self._turn.agent, use.index))
         attributes: Json = {
-            names.OPERATION: operation,
-            names.AGENT: self._turn.agent,
-            names.TOOL: use.tool,
-            names.TOOL_TYPE: names.EXTENSION if use.tool.startswith("mcp.") else names.FUNCTION,
-            names.TOOL_CALL_ID: f"{self._turn.tick}/{self._turn.agent}/{use.index}",
-            names.TICK: self._turn.tick,
-            names.OUTCOME: use.outcome,
-            names.LEAVE_BY: next((note.by for note in find_call_notes(use.kept)), ""),
+            "gen_ai.operation.name": operation,
+            "gen_ai.agent.name": self._turn.agent,
+            "gen_ai.tool.name": use.tool,
+            "gen_ai.tool.type": "extension" if use.tool.startswith("mcp.") else "function",
+            "gen_ai.tool.call.id": f"{self._turn.tick}/{self._turn.agent}/{use.index}",
+            "lemming.tick": self._turn.tick,
+            "lemming.tool.outcome": use.outcome,
+            "lemming.tool.leave_by": next((note.by for note in find_call_notes(use.kept)), ""),
         }
-        if isinstance(record, ToolFinished):
-            attributes[names.ATTEMPTS] = record.attempts
+        if record:
+            attributes["lemming.attempts"] = record.attempts
         if not use.success:
-            attributes |= _error_attributes(
-                use.outcome or names.OTHER, OUTCOME_CODES[use.outcome] if use.outcome else ""
-            )
+            attributes |= _error_attributes(use.outcome or OTHER, OUTCOME_CODES[use.outcome] if use.outcome else "")
         if self._content:
             arguments = "" if use.args is None else dump_compact(use.args).decode()
-            attributes |= {names.TOOL_ARGUMENTS: arguments, names.TOOL_RESULT: use.output}
-        span = make_span_id(self._trace, self._turn.agent, "tool", use.index)
-        tool_span = make_span(self._trace, span, f"{operation} {use.tool}", timing, attributes)
-        gate_events = [_make_gate_event(verdict, timing.end_ms) for verdict in record.verdicts] if record else []
-        tool_span |= {"parentSpanId": self._id.hex(), "events": gate_events}
-        return end_span(tool_span, is_error=not use.success, reason="")
+            attributes |= {"gen_ai.tool.call.arguments": arguments, "gen_ai.tool.call.result": use.output}
+        span_id = make_span_id(self._trace, self._turn.agent, "tool", use.index)
+        span = make_span(self._trace, span_id, f"{operation} {use.tool}", timing, attributes)
+        span |= {"parentSpanId": self._id.hex(), "events": _gate_events(record.verdicts if record else (), timing)}
+        return end_span(span, is_error=not use.success, reason="")
 
 
 # --- attributes -----------------------------------------------------------------------------------
 
 
-def _make_gate_event(verdict: Mapping[str, Any], at_ms: int) -> Json:
-    attributes = {names.GATE_LINE: verdict["line"], names.GATE_AT: verdict["at"], names.GATE_THEN: verdict["then"]}
-    return make_event(names.GATE_SAID, at_ms, attributes)
+def _gate_events(verdicts: Iterable[Mapping[str, Any]], timing: StepTiming) -> list[Json]:
+    keys = ("line", "at", "then")
+    attributes = ({f"lemming.gate.{key}": verdict[key] for key in keys} for verdict in verdicts)
+    return [make_event("lemming.gate", timing.end_ms, verdict_attributes) for verdict_attributes in attributes]
 
 
 def _error_attributes(kind: str, code: str) -> Json:
-    return {names.ERROR_TYPE: kind, names.ERROR_CODE: code} if kind else {}
+    return {"error.type": kind, "lemming.error.code": code} if kind else {}
 
 
 def _reply_attributes(record: ModelReplied) -> Json:
     return {
-        names.RESPONSE_MODEL: record.model,
-        names.FINISH_REASONS: [record.finish],
-        names.INPUT_TOKENS: record.input_tokens,
-        names.OUTPUT_TOKENS: record.output_tokens,
-        names.CACHE_READ_TOKENS: record.cached_tokens or None,
-        names.CACHE_WRITE_TOKENS: record.written_tokens or None,
-        names.CREDITS: float(record.credits),
-        names.COST_USD: None if record.cost_usd is None else float(record.cost_usd),
-        names.IS_BATCHED: record.batched or None,
-        names.IS_ESTIMATED: record.is_estimated or None,
+        "gen_ai.response.model": record.model,
+        "gen_ai.response.finish_reasons": [record.finish],
+        "gen_ai.usage.input_tokens": record.input_tokens,
+        "gen_ai.usage.output_tokens": record.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": record.cached_tokens or None,
+        "gen_ai.usage.cache_write.input_tokens": record.written_tokens or None,
+        "lemming.credits": float(record.credits),
+        "lemming.cost_usd": None if record.cost_usd is None else float(record.cost_usd),
+        "lemming.is_batched": record.batched or None,
+        "lemming.tokens_are_estimated": record.is_estimated or None,
     }
 
 
@@ -300,7 +272,7 @@ def _server_attributes(address: str) -> Json:
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     except ValueError:
         return {}
-    return {names.SERVER_ADDRESS: parts.hostname, names.SERVER_PORT: port} if parts.hostname else {}
+    return {"server.address": parts.hostname, "server.port": port} if parts.hostname else {}
 
 
 # --- prompts and answers, only on request ---------------------------------------------------------

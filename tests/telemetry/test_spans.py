@@ -15,7 +15,6 @@ from lemming.engine import run_once
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ToolFinished
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
-from lemming.telemetry import semconv as names
 from lemming.telemetry.otlp import build_requests, to_protobuf
 from lemming.telemetry.span_timings import StepTiming, compute_timings
 from lemming.testing import FrozenClock, make_org, resume, say, tree
@@ -37,13 +36,15 @@ def spans(traced: Path) -> Spans:
 
 
 def named(spans: Spans, name: str, tick: int = 1) -> Spans:
-    return [it for it in spans if it["name"] == name and attributes(it)[names.TICK] == str(tick)]
+    return [it for it in spans if it["name"] == name and attributes(it)["lemming.tick"] == str(tick)]
 
 
 def of(spans: Spans, agent: str, operation: str, tick: int = 1) -> list[dict[str, Any]]:
     found = map(attributes, spans)
     wanted = (operation, agent, str(tick))
-    return [it for it in found if (it[names.OPERATION], it.get(names.AGENT), it[names.TICK]) == wanted]
+    return [
+        it for it in found if (it["gen_ai.operation.name"], it.get("gen_ai.agent.name"), it["lemming.tick"]) == wanted
+    ]
 
 
 def test_the_official_protobufs_read_what_is_sent(spans: Spans) -> None:
@@ -62,11 +63,11 @@ def test_each_tick_is_a_trace_of_its_turns_and_each_turn_has_its_steps(spans: Sp
     assert len({it["spanId"] for it in spans}) == len(spans)
     by_id = {it["spanId"]: it for it in spans}
     for span in spans:
-        operation = attributes(span)[names.OPERATION]
+        operation = attributes(span)["gen_ai.operation.name"]
         above = by_id.get(span.get("parentSpanId", ""))
-        expected = {names.INVOKE_WORKFLOW: None, names.INVOKE_AGENT: names.INVOKE_WORKFLOW}
-        of_parent = attributes(above)[names.OPERATION] if above else None
-        assert of_parent == expected.get(operation, names.INVOKE_AGENT)
+        expected = {"invoke_workflow": None, "invoke_agent": "invoke_workflow"}
+        of_parent = attributes(above)["gen_ai.operation.name"] if above else None
+        assert of_parent == expected.get(operation, "invoke_agent")
         if above:
             assert int(above["startTimeUnixNano"]) <= int(span["startTimeUnixNano"])
             assert int(span["endTimeUnixNano"]) <= int(above["endTimeUnixNano"])
@@ -96,7 +97,7 @@ def test_who_was_not_asked_has_no_span(base: Path) -> None:
         run_once(base)
     (base / "agents/ada/resume.json").write_text(json.dumps(resume("ada", paused="by me")))
     run_once(base)
-    asked = [attributes(it)[names.TICK] for it in spans_of(base) if it["name"] == "invoke_agent cyd"]
+    asked = [attributes(it)["lemming.tick"] for it in spans_of(base) if it["name"] == "invoke_agent cyd"]
     assert asked == ["1"]
 
 
@@ -113,35 +114,35 @@ def test_every_call_of_a_tool_has_a_span_with_its_end(spans: Spans) -> None:
         "upsert_memory memory_write",
     ]
     (wrote,), (failed,) = (named(spans, f"execute_tool file_{it}") for it in ("write", "read"))
-    assert attributes(wrote)[names.TOOL_CALL_ID] == "1/ada/0"
+    assert attributes(wrote)["gen_ai.tool.call.id"] == "1/ada/0"
     assert "status" not in wrote
     assert failed["status"] == {"code": 2}
-    assert attributes(failed)[names.OUTCOME] == attributes(failed)[names.ERROR_TYPE] != "ok"
+    assert attributes(failed)["lemming.tool.outcome"] == attributes(failed)["error.type"] != "ok"
 
 
 def test_a_correction_and_a_verdict_are_calls_of_their_own(spans: Spans) -> None:
-    calls = of(spans, "bob", names.CHAT)
-    assert [it[names.CALL_FOR] for it in calls] == ["reply", "correction", "verdict"]
+    calls = of(spans, "bob", "chat")
+    assert [it["lemming.call.for"] for it in calls] == ["reply", "correction", "verdict"]
     (turn,) = named(spans, "invoke_agent bob")
-    assert names.JUDGED in [event["name"] for event in turn["events"]]
+    assert "lemming.judged" in [event["name"] for event in turn["events"]]
 
 
 def test_an_answer_of_a_fallback_says_whose_it_is_and_what_failed_before(spans: Spans) -> None:
-    (call,) = of(spans, "dan", names.CHAT)
-    assert call[names.MODEL_KEY] == "scripted"
-    (turn,) = (it for it in spans if it["name"] == "invoke_agent dan" and attributes(it)[names.TICK] == "1")
+    (call,) = of(spans, "dan", "chat")
+    assert call["lemming.model_key"] == "scripted"
+    (turn,) = (it for it in spans if it["name"] == "invoke_agent dan" and attributes(it)["lemming.tick"] == "1")
     (asked,) = (it for it in spans if it.get("parentSpanId") == turn["spanId"])
     (event,) = asked["events"]
-    assert event["name"] == names.FAILED_ATTEMPT
-    assert attributes(event)[names.ERROR_TYPE] == "Unavailable"
+    assert event["name"] == "lemming.failed_attempt"
+    assert attributes(event)["error.type"] == "Unavailable"
 
 
 def test_a_call_and_a_turn_that_failed_say_of_what(spans: Spans) -> None:
-    (turn,) = of(spans, "cyd", names.INVOKE_AGENT)
-    (call,) = of(spans, "cyd", names.CHAT)
-    assert call[names.ERROR_TYPE] == turn[names.ERROR_TYPE] == "AuthenticationFailed"
-    assert call[names.ERROR_CODE] == turn[names.ERROR_CODE] == "LMG-504"
-    assert (turn[names.TURN_STATUS], turn[names.TURN_END]) == ("failed", "no_answer")
+    (turn,) = of(spans, "cyd", "invoke_agent")
+    (call,) = of(spans, "cyd", "chat")
+    assert call["error.type"] == turn["error.type"] == "AuthenticationFailed"
+    assert call["lemming.error.code"] == turn["lemming.error.code"] == "LMG-504"
+    assert (turn["lemming.turn.status"], turn["lemming.turn.end"]) == ("failed", "no_answer")
 
 
 def test_texts_are_left_out_unless_they_are_asked_for(traced: Path, spans: Spans) -> None:
@@ -171,9 +172,9 @@ def test_messages_with_calls_have_the_form_of_the_conventions(base: Path) -> Non
     make_org(base, resume("ada", turn={"max_steps": 2}), script=script, models={"scripted": native})
     run_once(base)
     first, second = (it for it in spans_of(base, content=True) if it["name"].startswith("chat"))
-    assert '"type":"reasoning","content":"hm"' in attributes(first)[names.OUTPUT_MESSAGES]
-    assert '"type":"tool_call","id":"c1","name":"memory_read"' in attributes(first)[names.OUTPUT_MESSAGES]
-    assert '"type":"tool_call_response","id":"c1"' in attributes(second)[names.INPUT_MESSAGES]
+    assert '"type":"reasoning","content":"hm"' in attributes(first)["gen_ai.output.messages"]
+    assert '"type":"tool_call","id":"c1","name":"memory_read"' in attributes(first)["gen_ai.output.messages"]
+    assert '"type":"tool_call_response","id":"c1"' in attributes(second)["gen_ai.input.messages"]
 
 
 # --- times ------------------------------------------------------------------------------------------

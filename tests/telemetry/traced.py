@@ -23,7 +23,7 @@ from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.org.organisation import Organisation
 from lemming.telemetry.journal_follower import iter_journals
 from lemming.telemetry.otlp import build_requests
-from lemming.telemetry.spans import SpanBuilder
+from lemming.telemetry.spans import build_spans
 from lemming.testing import Crash, make_org, resume, say
 
 WRITES = {"tool": "file_write", "args": {"path": "a.txt", "content": "PLANTED-CONTENT"}}
@@ -64,8 +64,8 @@ def die_at_an_answer(event: Event) -> None:
 def spans_of(base: Path, *, content: bool = False) -> list[dict[str, Any]]:
     """Return the spans of all ticks as they are exported."""
     org = Organisation(base)
-    make = SpanBuilder(workflow="org", content=content)
-    made = [make.build(to_recorded_tick(tick, reading)) for tick, reading in iter_journals(org, TickRange(0))]
+    ticks = [to_recorded_tick(tick, reading) for tick, reading in iter_journals(org, TickRange(0))]
+    made = [build_spans(tick, workflow="org", content=content) for tick in ticks]
     requests = [request for spans in made for request in build_requests(spans, "org")]
     return [span for request in requests for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]]
 
