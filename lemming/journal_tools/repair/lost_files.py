@@ -55,7 +55,7 @@ def find_lost_files(base: OrgPath, facts: JournalFacts) -> Iterator[LostFile]:
 
 
 def _list_ledger_ticks(base: OrgPath, agent: str) -> frozenset[int]:
-    """Return the ticks with a line in an agent's ledger, or an empty set without a resume or a readable ledger."""
+    """Return the ticks with a line in a readable ledger, or an empty set without a resume."""
     if not path_exists(f"{base}/{paths.resume_file(agent)}"):
         return frozenset()
     try:
