@@ -14,7 +14,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -94,8 +94,14 @@ class Repository:
         Settings of a repository can start programs, and special files can block git for ever.
         """
         require_git()
-        require_own_repository(self.base, {"config": _CONFIG, "info/attributes": _ATTRIBUTES})
-        require_no_pipes(self.base, (*TRACKED, *self.extra_paths))
+        _require_own_repository(self.base)
+        # a `.gitattributes` that is a pipe would block git for ever
+        tops = [self.base / top for top in (*TRACKED, *self.extra_paths)]
+        for folder in [str(self.base), *(folder for top in tops for folder, _, _ in walk(top))]:
+            path = os.path.join(folder, ".gitattributes")
+            if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+                where = os.path.relpath(path, self.base)
+                raise GitFailed("expected a file; git is not started", where=where, hint="move it away")
 
     def remove_stale_locks(self) -> None:
         """Remove the lock files of a killed git. Only for the holder of the organisation's lock."""
@@ -121,7 +127,10 @@ class Repository:
             raise GitFailed(f"git {arguments[0]}: {error}", where=FOLDER) from error
         if completed.returncode != 0:
             error_text = completed.stderr.decode("utf-8", "replace").strip() or f"exit status {completed.returncode}"
-            raise GitFailed(f"git {arguments[0]}: {error_text}", where=FOLDER, hint=_suggest_fix(error_text))
+            hint = f"check the repository with `git --git-dir={FOLDER} fsck`; ticks continue without it"
+            if "No space left" in error_text:
+                hint = "free some disk space; the next commit catches up"
+            raise GitFailed(f"git {arguments[0]}: {error_text}", where=FOLDER, hint=hint)
         return completed.stdout
 
     def is_damaged(self) -> bool:
@@ -207,7 +216,9 @@ class Repository:
             environment["GIT_INDEX_FILE"] = self.index
         if self.objects:
             environment["GIT_OBJECT_DIRECTORY"] = self.objects
-            environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _escape_pathspec(f"{git_folder}/objects")
+            # in quotes: a colon separates folders
+            quoted = git_folder.replace("\\", "\\\\").replace('"', '\\"')
+            environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f'"{quoted}/objects"'
         return environment
 
     def _expand_path(self, name: str) -> Iterator[str]:
@@ -261,11 +272,6 @@ def _safe_search_path() -> str:
     return os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
 
 
-def _escape_pathspec(path: str) -> str:
-    """Return a path escaped for git's path lists, with a colon as separator."""
-    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 @cache
 def _probe_git_version(path: str) -> tuple[int, int] | None:
     try:
@@ -284,19 +290,12 @@ def _probe_git_version(path: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _suggest_fix(error_text: str) -> str:
-    if "No space left" in error_text:
-        return "free some disk space; the next commit catches up"
-    return f"check the repository with `git --git-dir={FOLDER} fsck`; ticks continue without it"
-
-
 # --- allowed contents of a repository -------------------------------------------------------------
 # An organisation may come from a stranger, and git believes its files: settings start programs, a link or
 # `alternates` leads elsewhere, a pipe never ends. So the settings must be the bytes that we write, every name
 # that steers git is on a closed list, and everything is a regular file or a folder.
 
 
-ATTRIBUTES = ".gitattributes"
 _ALLOWED_NAMES = {
     "": {
         "HEAD", "FETCH_HEAD", "ORIG_HEAD", "branches", "config", "description", "gc.log", "gc.pid", "hooks",
@@ -308,60 +307,32 @@ _ALLOWED_NAMES = {
 _MOVE_HINT = "move it away if it is not yours: a foreign repository may run its own programs"
 
 
-def require_own_repository(base: Path, contents: Mapping[str, bytes]) -> None:
-    """Raise `GitFailed` unless git may start safely. `contents` maps file names to their exact required bytes."""
+def _require_own_repository(base: Path) -> None:
+    """Raise `GitFailed` unless git may start safely."""
     for folder in (os.path.dirname(FOLDER), FOLDER):
         if not os.path.isdir(base / folder) or os.path.islink(base / folder):
             raise GitFailed("expected a folder; git is not started", where=folder, hint=_MOVE_HINT)
-    for name, expected in contents.items():
-        if _load_content(base, f"{FOLDER}/{name}", len(expected)) != expected:
+    for file, expected in ((f"{FOLDER}/config", _CONFIG), (f"{FOLDER}/info/attributes", _ATTRIBUTES)):
+        content = b""
+        try:
+            content = fs.read_bytes(base / file, len(expected))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise GitFailed(f"cannot be read: {error.strerror}", where=file) from error
+        if content != expected:
+            message = "the settings must be as LeMMing writes them; the repository is not used"
             hint = f"restore it from another organisation if you trust it; else move {FOLDER} away"
-            raise GitFailed(
-                "the settings must be as LeMMing writes them; the repository is not used",
-                where=f"{FOLDER}/{name}",
-                hint=hint,
-            )
+            raise GitFailed(message, where=file, hint=hint)
     for inner, names in _ALLOWED_NAMES.items():
-        for name in _list_names(f"{base}/{FOLDER}/{inner}"):
+        folder = os.path.join(FOLDER, inner)
+        for name in os.listdir(base / folder) if (base / folder).is_dir() else ():
             if name not in names and not name.endswith((".lock", ".tmp")):
-                raise GitFailed(
-                    "not part of a history; git is not started",
-                    where=os.path.join(FOLDER, inner, name),
-                    hint=_MOVE_HINT,
-                )
+                where = os.path.join(folder, name)
+                raise GitFailed("not part of a history; git is not started", where=where, hint=_MOVE_HINT)
     for path in _iter_special_files(f"{base}/{FOLDER}"):
         location = os.path.relpath(path, base)
         raise GitFailed("expected a file or a folder; git is not started", where=location, hint=_MOVE_HINT)
-
-
-def require_no_pipes(base: Path, folders_to_check: Iterable[str]) -> None:
-    """Raise `GitFailed` for a `.gitattributes` that would block git for ever."""
-    folders = [str(base), *(folder for top in folders_to_check for folder, _, _ in walk(base / top))]
-    for folder in folders:
-        path = os.path.join(folder, ATTRIBUTES)
-        try:
-            mode = os.stat(path).st_mode
-        except OSError:
-            continue
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            relative = os.path.relpath(path, base)
-            raise GitFailed("expected a file; git is not started", where=relative, hint="move it away")
-
-
-def _load_content(base: Path, file: str, size: int) -> bytes:
-    try:
-        return fs.read_bytes(base / file, size)
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise GitFailed(f"cannot be read: {error.strerror}", where=file) from error
-
-
-def _list_names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def _iter_special_files(folder: str) -> Iterator[str]:

@@ -64,7 +64,7 @@ class Commit:
 
     @property
     def agents(self) -> list[str]:
-        """The agents that took turns."""
+        """The agents with turns."""
         return [name for name in self.trailers.get("Agents", "").split(", ") if name]
 
     @property
@@ -134,14 +134,11 @@ class GitHistory:
             return []
         limit_option = [] if limit is None else [f"--max-count={limit}"]
         path_filter = [paths.agent_folder(agent)] if agent else []
-        form = "--format=%H %ct %B"
-        output = self.repository.run("log", "-z", *limit_option, form, BRANCH, "--", *path_filter).decode(
-            "utf-8", "replace"
-        )
-        return [_parse_commit(text) for text in output.split("\0") if text]
+        output = self.repository.run("log", "-z", *limit_option, "--format=%H %ct %B", BRANCH, "--", *path_filter)
+        return [_parse_commit(text) for text in output.decode("utf-8", "replace").split("\0") if text]
 
     def list_branch_commits(self) -> list[Commit]:
-        """Return the commits that led to the present, newest first, without commits archived by a rewind."""
+        """Return the commits before the present, newest first, without commits archived by a rewind."""
         commits: list[Commit] = []
         awaited = ""
         for commit in self.list_commits():
@@ -167,16 +164,13 @@ class GitHistory:
             return self.state_at_tick(int(reference))
         match = _ID.match(reference)
         if match is None:
-            raise UsageError(
-                f'expected a tick, got "{reference}"', hint="use a number, or @ and a commit of `lemming history`"
-            )
+            hint = "use a number, or @ and a commit of `lemming history`"
+            raise UsageError(f'expected a tick, got "{reference}"', hint=hint)
         matches = [commit for commit in self.list_commits() if commit.id.startswith(match[1])]
         if len(matches) != 1:
             count_text = "no commit" if not matches else f"{len(matches)} commits"
-            raise UsageError(
-                f"expected one commit, got {count_text} of the history that begin with {match[1]}",
-                hint="lemming history",
-            )
+            message = f"expected one commit, got {count_text} of the history that begin with {match[1]}"
+            raise UsageError(message, hint="lemming history")
         return PastState(matches[0].last_finished_tick, matches[0])
 
     def state_at_tick(self, tick: int) -> PastState:
@@ -246,29 +240,16 @@ def _parse_commit(text: str) -> Commit:
 
 def _diff_trees(repository: Repository, old: str, new: str, agent: str) -> StateDiff:
     path_filter = ["--", paths.agent_folder(agent)] if agent else []
+    plain = ("-r", "--no-renames", "--no-ext-diff", "--no-textconv")
 
     def diff_tree(*options: str) -> str:
-        arguments = (
-            "diff-tree",
-            "-r",
-            "--no-renames",
-            "--no-ext-diff",
-            "--no-textconv",
-            *options,
-            old,
-            new,
-            *path_filter,
-        )
-        return repository.run(*arguments).decode("utf-8", "replace")
+        return repository.run("diff-tree", *plain, *options, old, new, *path_filter).decode("utf-8", "replace")
 
     kinds = diff_tree("--name-status", "-z").split("\0")[:-1]
     kind_of = dict(zip(kinds[1::2], kinds[::2], strict=True))
     files = []
     for line in diff_tree("--numstat", "-z").split("\0")[:-1]:
         added, removed, path = line.split("\t", 2)
-        files.append(FileChange(path, _KINDS[kind_of[path]], _parse_count(added), _parse_count(removed)))
+        counts = [None if number == "-" else int(number) for number in (added, removed)]
+        files.append(FileChange(path, _KINDS[kind_of[path]], *counts))
     return StateDiff(files, diff_tree("--patch"))
-
-
-def _parse_count(number: str) -> int | None:
-    return None if number == "-" else int(number)

@@ -20,7 +20,7 @@ from lemming.kernel.base.errors import GitFailed, LemmingError
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, HistoryNotKept, TickBegins, TickEnds
 from lemming.kernel.journal.journal_file import journal_ticks, last_record, read_journal
-from lemming.kernel.journal.journal_records import Record, TickCommitted, TurnCommitted
+from lemming.kernel.journal.journal_records import TickCommitted, TurnCommitted
 from lemming.kernel.journal.turn_report import STATUSES, TickReport, TurnReport
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -52,7 +52,7 @@ class Recorder:
         if isinstance(event, TickBegins) and event.turns_left is None:
             self._run_logged(lambda: self.commit_pending(event.tick))
         elif isinstance(event, TickEnds) and not event.report.is_quiet:
-            self._run_logged(lambda: self._commit_changes(event.report))
+            self._run_logged(lambda: self._commit_tick(event.report.tick, event.report.turns))
 
     def commit_pending(self, tick: int) -> None:
         """Commit edits by people since the last commit, or a tick left uncommitted by a crash. Raises `GitFailed`."""
@@ -64,7 +64,7 @@ class Recorder:
         if len(missing) == 1:
             records = read_journal(self._runtime.base, missing[0])
             turns = [record.report for record in records if isinstance(record, TurnCommitted)]
-            self._commit_tick(missing[0], turns, files, Late="yes")
+            self._commit_tick(missing[0], turns, Late="yes")
         elif missing:
             first, newest = missing[0], missing[-1]
             trailers = {"Tick": newest, "From-Tick": first, "Late": "yes"}
@@ -123,14 +123,11 @@ class Recorder:
         message = f"the history was damaged and starts anew ({error.message})"
         self._log(GitFailed(message, where=FOLDER, hint=hint))
 
-    def _commit_changes(self, report: TickReport) -> None:
+    def _commit_tick(self, tick: int, turns: Iterable[TurnReport], **extra_trailers: object) -> None:
         """Commit the changes of a finished tick. A tick without changes has no commit."""
         files = self._repository.list_changes()
         if _has_changes(files):
-            self._commit_tick(report.tick, report.turns, files)
-
-    def _commit_tick(self, tick: int, turns: Iterable[TurnReport], files: list[str], **extra_trailers: object) -> None:
-        self._commit(files, format_tick_message(tick, turns, **extra_trailers), ENGINE)
+            self._commit(files, format_tick_message(tick, turns, **extra_trailers), ENGINE)
 
     def _commit(self, files: list[str], message: str, author: str) -> None:
         at_s = int(self._runtime.clock.now().timestamp())
@@ -151,7 +148,9 @@ def format_tick_message(tick: int, turns: Iterable[TurnReport], **extra_trailers
         "Credits": f"{totals['credits']:.10g}",
         "Cost-USD": None if totals["cost_usd"] is None else f"{totals['cost_usd']:.6f}",
     }
-    return format_message(f"tick {tick}: {_format_outcome(report)}", {**trailers, **extra_trailers})
+    counts = [(len(report.by_status(status)), status) for status in STATUSES if status != "skipped"]
+    outcome = ", ".join(f"{count} {status}" for count, status in counts if count) or "no turns"
+    return format_message(f"tick {tick}: {outcome}", {**trailers, **extra_trailers})
 
 
 def format_message(subject: str, trailers: Mapping[str, object]) -> str:
@@ -183,8 +182,10 @@ def foreign_commit_error(reason: str) -> GitFailed:
 def list_changing_ticks(base: Path, first: int, until: int) -> list[int]:
     """Return the committed ticks from `first` up to, but excluding, `until` with file changes by turns."""
     # not counted up to `until`: a tick.json that is far ahead would take for ever
-    ticks = (tick for tick in journal_ticks(base) if first <= tick < until)
-    return [tick for tick in ticks if _has_written_files(last_record(base, tick))]
+    ticks = ((tick, last_record(base, tick)) for tick in journal_ticks(base) if first <= tick < until)
+    # a turn that failed before its model call wrote nothing
+    keys = ("done", "waiting", "calls")
+    return [tick for tick, last in ticks if isinstance(last, TickCommitted) and any(last.totals[key] for key in keys)]
 
 
 def _find_last_tick(repository: Repository) -> int | None:
@@ -193,18 +194,6 @@ def _find_last_tick(repository: Repository) -> int | None:
         return None
     trailers = parse_trailers(repository.run("log", "-1", "--format=%B", BRANCH).decode("utf-8", "replace"))
     return int(trailers["Tick"]) if "Tick" in trailers else int(trailers["Before-Tick"]) - 1
-
-
-def _has_written_files(record: Record | None) -> bool:
-    """Return True if a tick's turns wrote files; a turn that failed before its model call wrote none."""
-    if not isinstance(record, TickCommitted):
-        return False
-    return any(record.totals[key] for key in ("done", "waiting", "calls"))
-
-
-def _format_outcome(report: TickReport) -> str:
-    parts = [(len(report.by_status(status)), status) for status in STATUSES if status != "skipped"]
-    return ", ".join(f"{count} {status}" for count, status in parts if count) or "no turns"
 
 
 def _has_changes(files: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The past of an organisation, read from its journals: verification, repair, replay, provenance.
+"""The past of an organisation, read from the journals: verification, repair, replay, provenance.
 
 Never calls a model.
 """

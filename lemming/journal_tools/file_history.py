@@ -44,7 +44,7 @@ Files = dict[str, FileVersion | None]
 
 
 class FileHistory:
-    """The file history of an organisation, from its journals. Read-only, safe beside a running engine.
+    """The file history of an organisation, from the journals. Read-only, safe beside a running engine.
 
     Damaged journals are skipped. Raises `UsageError` if no tick was ever run.
     """

@@ -38,7 +38,7 @@ _Contents = dict[str, FileVersion | bytes]
 
 
 class JournalHistory:
-    """The past of an organisation according to its journals. Read-only. Raises `UsageError` if no tick was ever run."""
+    """The past of an organisation according to the journals. Read-only. Raises `UsageError` if no tick was ever run."""
 
     def __init__(self, base: OrgPath) -> None:
         self.base, self.file_history = Path(base), FileHistory(base)

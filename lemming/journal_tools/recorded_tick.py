@@ -1,4 +1,4 @@
-"""A tick from its journal: prompts, answers, tool calls and written files of its turns.
+"""A tick from the journal: prompts, answers, tool calls and written files of its turns.
 
 Only the journal is read, so a tick can be shown in full after its entries have expired and its files have
 changed. The effects of the answers come from `take_turn`. Format: docs/formats.md, "Journal".
@@ -46,7 +46,7 @@ class ModelCall:
     """A model call of a turn.
 
     `error`: the reason for a missing answer. `problem`: the reason an answer is no valid reply. `earlier`: the failed
-    attempts before, each with code, error and message. `key`: the model key of the fallback that answered, if any.
+    attempts before, each with code, error and message. `key`: the model key of the answering fallback, if any.
     """
 
     call: int
@@ -70,7 +70,7 @@ class ToolUse:
     """A tool call.
 
     Until its end is recorded, `success` is None and `outcome` empty; unrecorded `args` are None. `is_unknown`: the
-    engine died during the call, which may or may not have happened. `kept`: data that capabilities store with the call.
+    engine died during the call, which may or may not have happened. `kept`: data of capabilities about the call.
     """
 
     index: int
@@ -204,7 +204,7 @@ def to_recorded_tick(tick: int, reading: JournalContents) -> RecordedTick:
 
 
 def load_tick_record(base: OrgPath, tick: int, prompts: PromptReader | None = None) -> RecordedTick:
-    """Load a tick from its journal.
+    """Load a tick from the journal.
 
     Raises `UsageError` if there is no journal, and `CorruptState` for damage. `prompts` as in `read_journal`.
     """
@@ -261,7 +261,7 @@ def _build_model_call(record: ModelReplied | ModelFailed, replayed: ReplayedTurn
 
 
 def _build_tool_uses(records: list[Record], replayed: ReplayedTurn | None) -> list[ToolUse]:
-    """Return the tool calls in order, including requested calls that have not begun."""
+    """Return the tool calls in order, including requested calls not begun."""
     from lemming.kernel.tick.recorded_answers import restore_result
 
     tool_uses: dict[int, ToolUse] = {}

@@ -34,7 +34,7 @@ class RecordingExhausted(Exception):
 
 
 class RecordedAnswers:
-    """The answers of a turn, from its records only."""
+    """The answers of a turn, from records only."""
 
     def __init__(self, recorded: TickRecords, agent: str, turn: int = 0) -> None:
         self._recorded, self._agent, self._first = recorded, agent, first_number(turn)
@@ -127,7 +127,7 @@ class ReplayedPrompt(NamedTuple):
 
 
 class ReplayedTurn(TurnState):
-    """A turn replayed as far as its records reach; `prompts` contains the prompts by call number.
+    """A turn replayed as far as the records reach; `prompts` contains the prompts by call number.
 
     Calls are numbered as in the journal: the turn's own calls begin with `first_call`.
 

@@ -14,14 +14,14 @@ import stat
 import tarfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import CorruptState, DiskError, UsageError
-from lemming.kernel.base.jsontext import dump_pretty_flat, parse
+from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
 from lemming.kernel.files.disk_errors import write_error
@@ -53,10 +53,6 @@ class Manifest:
     files: int = field(metadata=describe_field("", ge=0))
     content_bytes: int = field(metadata=describe_field("", ge=0))
     root: str
-
-    def to_bytes(self) -> bytes:
-        """Return the content of the manifest file."""
-        return dump_pretty_flat(asdict(self))
 
 
 def parse_manifest(raw: bytes) -> Manifest:
@@ -114,12 +110,10 @@ def iter_members(base: Path, omitted: list[str]) -> Iterator[ArchiveMember]:
         for name in _list_names(base, folder):
             if name in _CACHE_FOLDERS or is_temporary(name) or (not folder and name in EXCLUDED_NAMES):
                 continue
-            member = _make_member(base, f"{folder}{name}", omitted)
-            if member is None:
-                continue
-            yield member
-            if stat.S_ISDIR(member.status.st_mode):
-                subfolders.append(f"{folder}{name}/")
+            if member := _make_member(base, f"{folder}{name}", omitted):
+                yield member
+                if stat.S_ISDIR(member.status.st_mode):
+                    subfolders.append(f"{folder}{name}/")
         pending += reversed(subfolders)
 
 
@@ -137,7 +131,8 @@ def _make_member(base: Path, name: str, omitted: list[str]) -> ArchiveMember | N
         status = os.lstat(base / name)
         if stat.S_ISLNK(status.st_mode):
             link = os.readlink(base / name)
-            if os.path.isabs(link) or not _is_link_inside(base, name, link):
+            destination = os.path.normpath(os.path.join(os.path.dirname(name), link))
+            if os.path.isabs(link) or destination == ".." or destination.startswith("../"):
                 omitted.append(f"{name}: a link that leads outside")
                 return None
             return ArchiveMember(name, status, link)
@@ -149,11 +144,6 @@ def _make_member(base: Path, name: str, omitted: list[str]) -> ArchiveMember | N
         return ArchiveMember(name, status)
     omitted.append(f"{name}: no file")
     return None
-
-
-def _is_link_inside(base: Path, name: str, link: str) -> bool:
-    destination = os.path.normpath(os.path.join(os.path.dirname(name), link))
-    return destination != ".." and not destination.startswith("../")
 
 
 def make_read_error(base: Path, name: str, error: OSError) -> DiskError:
@@ -196,17 +186,12 @@ def restore_backup(file: Path, folder: Path, *, max_bytes: int | None = None) ->
     """
     with stage_org(folder, "restore") as staged:
         manifest = _unpack(file, staged, max_bytes)
-        tick, broken = _inspect_staged_org(staged)
-    return RestoreResult(folder, tick, manifest, broken)
-
-
-def _inspect_staged_org(staged: Path) -> tuple[int, dict[str, str]]:
-    """Return the tick and the errors of invalid resumes. Raises: CorruptState for a folder without an organisation."""
-    if not (staged / "agents").is_dir():
-        raise damaged_archive_error("it has no agents/ folder")
-    require_known_format(staged)
-    org = Organisation(staged)
-    return load_tick(org), {name: str(error) for name, error in survey_agents(org).broken.items()}
+        if not (staged / "agents").is_dir():
+            raise damaged_archive_error("it has no agents/ folder")
+        require_known_format(staged)
+        org = Organisation(staged)
+        broken = {name: str(error) for name, error in survey_agents(org).broken.items()}
+        return RestoreResult(folder, load_tick(org), manifest, broken)
 
 
 def _unpack(file: Path, staged: Path, max_bytes: int | None) -> Manifest:
@@ -225,18 +210,13 @@ def _unpack(file: Path, staged: Path, max_bytes: int | None) -> Manifest:
         raise damaged_archive_error(str(error) or "the file is truncated") from error
     except CorruptState as error:
         raise CorruptState(error.message, where=str(file), hint=error.hint) from error
+    except DiskError:
+        raise
     except OSError as error:
-        if isinstance(error, DiskError):
-            raise
-        raise _to_restore_error(file, error) from error
-
-
-def _to_restore_error(file: Path, error: OSError) -> CorruptState | DiskError:
-    """Convert an OSError. gzip also raises OSError for data in another format."""
-    if error.errno is None:
-        return damaged_archive_error(str(error))
-    location = os.fsdecode(error.filename) if error.filename else str(file)
-    return DiskError(f"{error.strerror}", where=location, hint="check the disk and the file; nothing was restored")
+        if error.errno is None:  # from gzip, for data in another format
+            raise damaged_archive_error(str(error)) from error
+        where, hint = error.filename or file, f"check the disk and the file; {NOTHING_RESTORED}"
+        raise DiskError(f"{error.strerror}", where=os.fsdecode(where), hint=hint) from error
 
 
 def _unpack_members(archive: tarfile.TarFile, staged: Path, max_bytes: int) -> Manifest:
@@ -262,11 +242,9 @@ class _Unpacker:
     """Writer of archive members into a folder; `digest` covers all written members."""
 
     def __init__(self, archive: tarfile.TarFile, staged: Path, max_bytes: int) -> None:
-        self._max_bytes = self._allowed_bytes = max_bytes
-        self._archive, self._staged = archive, staged
+        self._archive, self._staged, self._max_bytes = archive, staged, max_bytes
         self._free_bytes = shutil.disk_usage(staged).free - _RESERVED_BYTES
-        self._names: set[str] = set()
-        self._folder = ""
+        self._names, self._folder, self._bytes = set[str](), "", 0
         self.digest = ArchiveDigest()
 
     def add_member(self, info: tarfile.TarInfo) -> None:
@@ -282,18 +260,14 @@ class _Unpacker:
             tarfile.data_filter(info, str(self._staged))
             fs.make_folder(self._staged, info.name)  # with the usual mode of an organisation's folder
             return
-        self._allowed_bytes -= info.size
-        if self._allowed_bytes < 0:
+        self._bytes += info.size
+        if self._bytes > self._max_bytes:
             hint = f"if you trust it, run `lemming restore --max-bytes N`; {NOTHING_RESTORED}"
             message = f"the backup must unpack to at most {self._max_bytes} bytes, got more"
             raise UsageError(message, hint=hint)
-        self._free_bytes -= info.size
-        if self._free_bytes < 0:
+        if self._bytes > self._free_bytes:
             hint = f"free some space; {NOTHING_RESTORED}"
             raise DiskError("the disk does not have enough space for the backup", where=str(self._staged), hint=hint)
-        self._write_file(info)
-
-    def _write_file(self, info: tarfile.TarInfo) -> None:
         folder = info.name.rpartition("/")[0]
         if folder != self._folder:
             tarfile.data_filter(info, str(self._staged))

@@ -12,7 +12,7 @@ import os
 import stat
 import tarfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +22,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import OrgBusy, UsageError
+from lemming.kernel.base.jsontext import dump_pretty_flat
 from lemming.kernel.base.version import __version__
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
@@ -78,7 +79,9 @@ def create_backup(org: Organisation, file: Path, *, wait_s: float, replace: bool
             if backup := _backup_between_ticks(org, file, deadline):
                 return backup
             if deadline.has_passed:
-                raise _make_busy_error(org, wait_s, busy) from busy
+                hint = "pause first (`lemming pause`, `lemming backup`, `lemming unpause`), raise --wait, or stop the engine"
+                message = f"ticks were running for all of {wait_s:g} s: {busy.message}"
+                raise OrgBusy(message, where=str(org.base), hint=hint) from busy
 
 
 def resolve_archive_path(org: Organisation, target: Path) -> Path:
@@ -139,11 +142,6 @@ def _stat_files(folder: Path) -> list[tuple[str, int, int]]:
     return sorted((name, status.st_size, status.st_mtime_ns) for name, status in statuses)
 
 
-def _make_busy_error(org: Organisation, wait_s: float, busy: OrgBusy) -> OrgBusy:
-    hint = "pause first (`lemming pause`, `lemming backup`, `lemming unpause`), raise --wait, or stop the engine"
-    return OrgBusy(f"ticks were running for all of {wait_s:g} s: {busy.message}", where=str(org.base), hint=hint)
-
-
 def _write_archive(org: Organisation, file: Path, fence: tuple[Any, ...] | None = None) -> Backup:
     """Write the archive under a temporary name, check the fence, and give the archive the final name."""
     temporary = f".{file.name}.tmp"
@@ -174,27 +172,22 @@ def _add_members(org: Organisation, output: Any, omitted: list[str]) -> Manifest
     ):
         for member in iter_members(org.base, omitted):
             archive.members.clear()  # type: ignore[attr-defined]  # or it keeps all of them
-            info = _make_tar_header(member.name, member.status)
+            info, status = tarfile.TarInfo(member.name), member.status
+            info.mode, info.mtime = status.st_mode & 0o777, int(status.st_mtime)
             if member.link:
                 info.type, info.linkname = tarfile.SYMTYPE, member.link
                 archive.addfile(info)
                 digest.add(member.name, 0, sha256(os.fsencode(member.link)).digest())
-            elif stat.S_ISDIR(member.status.st_mode):
+            elif stat.S_ISDIR(status.st_mode):
                 info.type = tarfile.DIRTYPE
                 archive.addfile(info)
             else:
                 _add_file(org.base, archive, info, digest)
         manifest = _build_manifest(org, digest)
-        info = tarfile.TarInfo(MANIFEST)
-        info.size = len(raw := manifest.to_bytes())
+        info, raw = tarfile.TarInfo(MANIFEST), dump_pretty_flat(asdict(manifest))
+        info.size = len(raw)
         archive.addfile(info, io.BytesIO(raw))
     return manifest
-
-
-def _make_tar_header(name: str, status: os.stat_result) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.mode, info.mtime = status.st_mode & 0o777, int(status.st_mtime)
-    return info
 
 
 def _add_file(base: Path, archive: tarfile.TarFile, info: tarfile.TarInfo, digest: ArchiveDigest) -> None:

@@ -71,7 +71,12 @@ class BurstController:
             self.burst_length = 1
             return False
         if self.burst_length >= limit:
-            self._report_limit(limit)
+            names = ", ".join(self.agents[:5])
+            text = f"{limit} ticks ran without a pause, and {names} still has new entries"
+            hint = "ticks continue after the usual pause; raise the setting for longer bursts"
+            self.runtime.report_problem(
+                Problem(text, paths.ORG_FILE, pointer="/ticks_in_a_row", hint=hint, severity="warning", code="LMG-301")
+            )
             self.burst_length = 1
             return False
         self.burst_length += 1
@@ -93,14 +98,6 @@ class BurstController:
             return tuple(names)
         last_tick = report.tick + max(remaining, 1)
         return tuple(name for name, tick in continuing.later.items() if tick <= last_tick and name not in failed)
-
-    def _report_limit(self, limit: int) -> None:
-        names = ", ".join(self.agents[:5])
-        hint = "ticks continue after the usual pause; raise the setting for longer bursts"
-        text = f"{limit} ticks ran without a pause, and {names} still has new entries"
-        self.runtime.report_problem(
-            Problem(text, paths.ORG_FILE, pointer="/ticks_in_a_row", hint=hint, severity="warning", code="LMG-301")
-        )
 
 
 def _is_unproductive(turn: TurnReport, *, is_at_work: bool) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import reduce
+from operator import xor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lemming.kernel.access.context_files import iter_context_paths
 from lemming.kernel.agents import Agent
@@ -23,14 +24,10 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import capabilities_of_resume, get_capability
 from lemming.kernel.plugins.capability_table import provided
 
-if TYPE_CHECKING:
-    pass
-
 SETTINGS = (paths.ORG_FILE, paths.MODELS_FILE, paths.CREDITS_FILE)
 LIMIT_BYTES = 16 << 20  # above the limit of every watched file
 
 State = str | int
-_Identity = Identity | None
 
 
 class ChangeDetector:
@@ -42,7 +39,7 @@ class ChangeDetector:
         self._files: dict[str, FileReading[None]] = {}
         self._folders: dict[str, tuple[Listing, int]] = {}
         self._states: dict[str, State] = {}
-        self._stable_identities: list[tuple[str, _Identity]] = []  # identities of all scanned files, once stable
+        self._stable_identities: list[tuple[str, Identity | None]] = []  # identities of all scanned files, once stable
         self._is_stable = False
         self.find_changes()
 
@@ -85,10 +82,10 @@ class ChangeDetector:
                 yield file, self._scan_folder(file)[1]
             else:
                 yield from self._scan_file(file)
-        for name in filter(paths.AGENT_NAME.match, self._list_names("agents")):
+        for name in filter(paths.AGENT_NAME.match, self._scan_folder("agents")[0].names):
             folder = f"agents/{name}"
             yield from self._scan_file(f"{folder}/resume.json")
-            for memory in self._list_names(f"{folder}/memory"):
+            for memory in self._scan_folder(f"{folder}/memory")[0].names:
                 if memory.endswith(".json"):
                     yield from self._scan_file(f"{folder}/memory/{memory}")
             listing, names_hash = self._scan_folder(f"{folder}/outbox", keep_names=False)
@@ -107,12 +104,10 @@ class ChangeDetector:
             yield file, reading.digest
         except OSError as error:
             self._files.pop(file, None)
-            self._remember_stat(path, _stat_identity(path), is_stable=error.errno in (errno.ENOENT, errno.ENOTDIR))
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            is_missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
+            self._remember_stat(path, _stat_identity(path), is_missing)
+            if not is_missing:
                 yield file, f"cannot be read: {error.errno}"
-
-    def _list_names(self, folder: str) -> list[str]:
-        return self._scan_folder(folder)[0].names
 
     def _scan_folder(self, folder: str, *, keep_names: bool = True) -> tuple[Listing, int]:
         """Return a folder's listing, cached while unchanged, and the hash of the names."""
@@ -121,18 +116,20 @@ class ChangeDetector:
             listing = refresh_listing(path, previous)
         except OSError:
             listing = ABSENT
+        exists = listing is not ABSENT
         if listing is not previous:
-            names_hash = _xor_hash(listing.names)
-            if not keep_names and listing is not ABSENT:
+            # Adding and removing a name restores the earlier hash.
+            names_hash = reduce(xor, map(hash, listing.names), 0)
+            if not keep_names and exists:
                 listing = replace(listing, names=[])
             self._folders[folder] = listing, names_hash
-        exists = listing is not ABSENT
-        self._remember_stat(
-            path, listing.identity if exists else _stat_identity(path), listing.is_settled or not exists
-        )
+        if exists:
+            self._remember_stat(path, listing.identity, listing.is_settled)
+        else:
+            self._remember_stat(path, _stat_identity(path), True)
         return listing, names_hash
 
-    def _remember_stat(self, path: str, identity: _Identity, is_stable: bool) -> None:
+    def _remember_stat(self, path: str, identity: Identity | None, is_stable: bool) -> None:
         self._stable_identities.append((path, identity))
         self._is_stable = self._is_stable and is_stable
 
@@ -148,20 +145,12 @@ def find_context_files(base: Path, agents: Collection[Agent]) -> list[str]:
     return sorted(files)
 
 
-def _stat_identity(path: str) -> _Identity:
+def _stat_identity(path: str) -> Identity | None:
     """Return the file identity from a `stat`, or None. Any later change of the file or its name alters the identity."""
     try:
         return file_identity(path)
     except OSError:
         return None
-
-
-def _xor_hash(names: Iterable[str]) -> int:
-    """Return an XOR hash of a set of names. Adding and removing a name restores the earlier hash."""
-    combined = 0
-    for name in names:
-        combined ^= hash(name)
-    return combined
 
 
 def _hash_outboxes(files: Collection[str]) -> dict[str, int]:

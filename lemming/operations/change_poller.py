@@ -80,18 +80,18 @@ class ChangePoller(IntervalTimer):
         if self._detector.find_changes():
             self._idle_agents.clear()
         self._engine_writes.clear()
-        with super().around_tick(), fs.observe_changes(self._record_write, only=self.runtime.base):
+        record_write = lambda _, path: self._engine_writes.add(path)  # noqa: E731
+        with super().around_tick(), fs.observe_changes(record_write, only=self.runtime.base):
             yield
-
-    def _record_write(self, _: str, path: str) -> None:
-        self._engine_writes.add(path)
 
     def sleep(self, report: TickReport, interval_s: float, max_ticks: float) -> int:
         """Sleep as `IntervalTimer.sleep` does, longer while no agent is due, shorter after a change."""
         if not report.is_complete:
             return 0
         self._quiet_s = self._since_tick.elapsed()
-        changed = self._detector.find_changes(self._engine_writes | _list_external_writes(report))
+        # files outside the organisation, which `fs` lists under other roots
+        outside = {file["path"] for turn in report.turns for file in turn.files if file["path"].startswith("/")}
+        changed = self._detector.find_changes(self._engine_writes | outside)
         self._update_idle_agents(report, changed)
         if changed and not self._was_immediate and not self._has_used_external_tools(report):
             self._was_immediate = True
@@ -101,7 +101,12 @@ class ChangePoller(IntervalTimer):
         plan = self._limit_to_due_time(self._plan_sleep(report.tick, interval_s, max_ticks))
         if self.runtime.stop.is_set() or plan.end.has_passed:
             return self._count_missed_ticks(plan, report.tick, interval_s)
-        self._log_sleep(report.tick + 1, plan)
+        seconds = plan.end.remaining()
+        end_time = timestamp(self.runtime.clock.now() + timedelta(seconds=seconds))
+        next_tick, until_tick, seconds = report.tick + 1, plan.tick, round(seconds, 3)
+        self.runtime.notify(
+            Sleeping(next_tick=next_tick, until_tick=until_tick, until=end_time, seconds=seconds, due=plan.due)
+        )
         changed = self._wait(plan)
         if changed:
             self._idle_agents.clear()
@@ -242,18 +247,6 @@ class ChangePoller(IntervalTimer):
             changed.update(further_changes)
         return changed
 
-    def _log_sleep(self, tick: int, plan: SleepPlan) -> None:
-        seconds = plan.end.remaining()
-        self.runtime.notify(
-            Sleeping(
-                next_tick=tick,
-                until_tick=plan.tick,
-                until=timestamp(self.runtime.clock.now() + timedelta(seconds=seconds)),
-                seconds=round(seconds, 3),
-                due=plan.due,
-            )
-        )
-
     def _log_waking(self, tick: int, missed_ticks: int, changed: list[str]) -> None:
         cause = "stop" if self.runtime.stop.is_set() else "change" if changed else "time"
         printable_paths = [path.encode("utf-8", "replace").decode() for path in changed]
@@ -267,9 +260,3 @@ def _has_external_wait(org: Organisation, name: str) -> bool:
     except CorruptState:
         return False
     return any(request.can_continue or request.has_deadline for request in open_requests)
-
-
-def _list_external_writes(report: TickReport) -> set[str]:
-    """Return the files written by turns outside the organisation, which `fs` lists under other roots."""
-    files = (file["path"] for turn in report.turns for file in turn.files)
-    return {path for path in files if path.startswith("/")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from itertools import tee
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ def iter_upcoming(use: CapabilityUse, view: TickView, start: datetime) -> Iterat
 
     The engine sleeps no longer than until the first event. Nothing is recorded.
     """
+    from lemming.kernel.turn.descriptions import UpcomingEvent
+
     groups: dict[tuple[Any, datetime], list[ClockSchedule]] = {}
     for schedule in use.list_schedules(view):
         since = find_current_reading(schedule, view)
@@ -37,13 +40,8 @@ def iter_upcoming(use: CapabilityUse, view: TickView, start: datetime) -> Iterat
         groups.setdefault((schedule.iter_times, begin), []).append(schedule)
     for (iter_times, begin), group in groups.items():  # times shared by many agents are computed once
         for schedule, times in zip(group, tee(iter_times(begin), len(group)), strict=True):
-            yield _iter_events(schedule, times)
-
-
-def _iter_events(schedule: ClockSchedule, times: Iterator[datetime]) -> Iterator[UpcomingEvent]:
-    from lemming.kernel.turn.descriptions import UpcomingEvent
-
-    return (UpcomingEvent(time, schedule.concerns or schedule.agent, schedule.description) for time in times)
+            agent, description = schedule.concerns or schedule.agent, schedule.description
+            yield map(partial(UpcomingEvent, agent=agent, description=description), times)
 
 
 def record_schedules(snapshot: Snapshot) -> None:
@@ -54,28 +52,19 @@ def record_schedules(snapshot: Snapshot) -> None:
     org, since, at = snapshot.org, snapshot.since, snapshot.at
     if not uses_clock(snapshot.capability_uses):
         return
-    schedules = isolate(lambda: _collect_schedules(snapshot))
+    schedules = isolate(
+        lambda: [item for use in snapshot.capability_uses for item in use.list_schedules(snapshot.view)]
+    )
     if isinstance(schedules, Exception):  # some are unreadable
         return
     known_schedules = load_known_schedules(org)
-    previous_schedules: KnownSchedules = known_schedules or {}
-    first = (
-        at if known_schedules is not None or not since else ""
-    )  # schedules recorded by an earlier version are not new
-    current_schedules = {
-        name: reading for name, reading in previous_schedules.items() if name in snapshot.survey.broken
-    }
-    for name, schedule in schedules.items():
-        current_schedules[name] = (
-            previous_schedules[name] if previous_schedules.get(name, ("",))[0] == schedule else (schedule, first)
-        )
-    if current_schedules != previous_schedules:
-        raw_schedules = {
-            name: {"schedule": reading[0], "since": reading[1]} for name, reading in sorted(current_schedules.items())
-        }
+    previous: KnownSchedules = known_schedules or {}
+    # schedules recorded by an earlier version are not new
+    first = at if known_schedules is not None or not since else ""
+    current = {name: reading for name, reading in previous.items() if name in snapshot.survey.broken}
+    for schedule in filter(lambda schedule: schedule.text, schedules):
+        reading = previous.get(schedule.name)
+        current[schedule.name] = reading if reading and reading[0] == schedule.text else (schedule.text, first)
+    if current != previous:
+        raw_schedules = {name: {"schedule": text, "since": start} for name, (text, start) in sorted(current.items())}
         fs.write_atomic(org.base, paths.SCHEDULES_FILE, dump_pretty(raw_schedules))
-
-
-def _collect_schedules(snapshot: Snapshot) -> dict[str, str]:
-    schedules = (item for use in snapshot.capability_uses for item in use.list_schedules(snapshot.view))
-    return {schedule.name: schedule.text for schedule in schedules if schedule.text}

@@ -6,9 +6,9 @@ Servers are queried quickly, concurrently, and never with a key. Formats: GET `/
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
-import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -92,14 +92,9 @@ def ask_servers(
 def ask_server(server: KeylessServer, timeout_s: float) -> ServedModels:
     """Query a server. A slow, stopped or unexpected server gives a `problem`."""
     try:
-        return run_on_thread(partial(_ask_server, server, timeout_s), Deadline(timeout_s), name="lemming-look")
+        return run_on_thread(partial(_query_server, server, timeout_s), Deadline(timeout_s), name="lemming-look")
     except WorkAbandoned:
         return ServedModels(problem=f"the server does not answer within {timeout_s:g} s")
-
-
-def _ask_server(server: KeylessServer, timeout_s: float) -> ServedModels:
-    try:
-        return _query_server(server, timeout_s)
     except ValueError:  # from urlsplit, also for an invalid port
         return ServedModels(problem="not the address of a server")
     except (OSError, http.client.HTTPException) as error:
@@ -116,43 +111,28 @@ def _query_server(server: KeylessServer, timeout_s: float) -> ServedModels:
     status, answer = _get_json(listing, timeout_s)
     if status in (401, 403):
         return ServedModels(problem="the server requires a key: name its variable in options.api_key_env")
-    models = _extract_models(answer)
-    if models is None:
+    listed = answer.get("data", answer.get("models")) if isinstance(answer, dict) else None
+    if not isinstance(listed, list):
         return ServedModels(problem=f"the server did not return a list of models (HTTP {status})")
+    models = [model for model in listed if isinstance(model, dict)]
     names = tuple(name for model in models if isinstance(name := model.get("id", model.get("name")), str))
     if not any(model.get("owned_by") == _LLAMA_CPP for model in models):
         return ServedModels(names)
-    return ServedModels(names, has_one=len(names) == 1, context=_fetch_context_size(root, timeout_s))
-
-
-def _extract_models(answer: Any) -> list[dict[str, Any]] | None:
-    """Return the models of an answer, or None for another format."""
-    models = answer.get("data", answer.get("models")) if isinstance(answer, dict) else None
-    return [model for model in models if isinstance(model, dict)] if isinstance(models, list) else None
-
-
-def _fetch_context_size(root: str, timeout_s: float) -> int | None:
     _, answer = _get_json(f"{root}/props", timeout_s)
     settings = answer.get("default_generation_settings") if isinstance(answer, dict) else None
     tokens = settings.get("n_ctx") if isinstance(settings, dict) else None
-    return tokens if type(tokens) is int and 0 < tokens < 1 << 40 else None
+    context = tokens if type(tokens) is int and 0 < tokens < 1 << 40 else None
+    return ServedModels(names, has_one=len(names) == 1, context=context)
 
 
 def _get_json(url: str, timeout_s: float) -> tuple[int, Any]:
     """Return the status and the JSON value of a response. The value is None for invalid JSON."""
     parts = urlsplit(url)
-    if parts.scheme == "https":
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            parts.hostname or "", parts.port, timeout=timeout_s, context=ssl.create_default_context()
-        )
-    else:
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
-    try:
+    connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    with contextlib.closing(connect(parts.hostname or "", parts.port, timeout=timeout_s)) as connection:
         connection.request("GET", parts.path)
         response = connection.getresponse()
         raw = response.read(_LIMIT_BYTES)
-    finally:
-        connection.close()
     try:
         return response.status, parse(raw)
     except JsonProblem:
@@ -221,10 +201,10 @@ def make_unknown_model_error(text: str, keys: Iterable[str]) -> UnknownModel:
     return UnknownModel(f'no model "{text}"', where=paths.MODELS_FILE, hint=hint)
 
 
-def detect_models(variables: Mapping[str, str] = os.environ, machine: Machine | None = None) -> list[AvailableModel]:
+def detect_models() -> list[AvailableModel]:
     """Return the available models: by keys, on local servers, and the best embedded model for this machine."""
-    embedded = find_best_embedded(machine or Machine(_measure_free_bytes(), count_usable_processors()))
-    return [*find_models_by_keys(variables), *find_local_server_models(), *([embedded] if embedded else [])]
+    embedded = find_best_embedded(Machine(_measure_free_bytes(), count_usable_processors()))
+    return [*find_models_by_keys(), *_find_local_server_models(), *([embedded] if embedded else [])]
 
 
 def recommend_model(models: Sequence[AvailableModel]) -> AvailableModel | None:
@@ -244,7 +224,7 @@ def find_models_by_keys(variables: Mapping[str, str] = os.environ) -> Iterator[A
             yield AvailableModel(provider, "", f"{server.key_env} is set")
 
 
-def find_local_server_models() -> Iterator[AvailableModel]:
+def _find_local_server_models() -> Iterator[AvailableModel]:
     """Yield the models of local servers with an answer within half a second; all servers are queried concurrently."""
     servers = {name: KeylessServer(name, kind.address) for name, kind in KINDS.items() if kind.is_local}
     answers = ask_servers(servers.values(), _SERVER_TIMEOUT_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -17,11 +16,11 @@ from lemming.kernel.base.contract import parse_reply
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ContractError, Problem, ProviderError, UsageError
 from lemming.kernel.base.jsontext import parse, to_line
-from lemming.kernel.llm.call_cost import Usage, compute_usage
+from lemming.kernel.llm.call_cost import compute_usage
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import PROVIDERS_WITHOUT_MODEL, ModelEntry
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.providers import LLMProvider, Message, Reply, Request, is_channel, is_person, require_usable_finish
+from lemming.kernel.providers import LLMProvider, Reply, Request, is_channel, is_person, require_usable_finish
 from lemming.kernel.tick.model_backends import Backends
 from lemming.kernel.turn.forms.form_choice import FORM_PROMPTS
 from lemming.kernel.turn.prompt_prefix import has_native_tools
@@ -133,8 +132,10 @@ def try_model(base: Path, entry: ModelEntry, settings: OrgSettings, clock: Clock
     server = backends.server_profile(entry)
     # The server may have been updated since the last refusal.
     server.forget(entry.model)
-    ask = _try_ways if prompt in FORM_PROMPTS else None
-    trial = ask(backends, entry, provider, prompt) if ask else _try_contract(backends, entry, provider)
+    if prompt in FORM_PROMPTS:
+        trial = _try_ways(WayTrial(backends, entry, prompt), provider)
+    else:
+        trial = _try_contract(backends, entry, provider)
     refused_parts = sorted(server.rejected_parts(entry.model))
     return replace(
         trial,
@@ -146,42 +147,31 @@ def try_model(base: Path, entry: ModelEntry, settings: OrgSettings, clock: Clock
     )
 
 
-def _try_ways(backends: Backends, entry: ModelEntry, provider: LLMProvider, prompt: str) -> Trial:
+def _try_ways(trial: WayTrial, provider: LLMProvider) -> Trial:
     """Try each way to request actions."""
-    server = backends.server_profile(entry)
-    trial = WayTrial(
-        entry,
-        prompt,
-        has_json="json" in inspect.signature(type(provider)).parameters,
-        make=backends.make_provider,
-        ask=backends.complete_once,
-        refused_parts=lambda: server.rejected_parts(entry.model),
-    )
-    ways = trial.try_ways()
-    current_way = NATIVE if has_native_tools(entry, provider) else ACTIONS if provider.takes_schema else PLAIN
-    (current_result,) = [result for result in ways if result.way == current_way.name]
-    best = choose_way(ways, current_way.name)
-    (native,) = [result for result in ways if result.way == NATIVE.name]
-    calls = native.verdicts.get("tool")
-    remark = next(iter(current_result.remarks.values()), "")
+    results = {way: trial.try_way(way) for way in (ACTIONS, NATIVE, PLAIN)}
+    own = NATIVE if has_native_tools(trial.entry, provider) else ACTIONS if provider.takes_schema else PLAIN
+    current, best = results[own], choose_way([*results.values()], own.name)
+    calls = results[NATIVE].verdicts.get("tool")
     return Trial(
-        provider=entry.provider,
-        model=next((reply.model for _, reply in trial.replies.values() if reply.model), entry.model),
-        text=next((reply.text for _, reply in trial.replies.values()), ""),
-        problem="" if current_result.is_valid else remark,
+        **_describe_replies(trial.entry, [*trial.replies.values()]),
+        problem="" if current.is_valid else next(iter(current.remarks.values()), ""),
         takes_schema=provider.takes_schema,
         calls_tools=None if calls in ("never", "-", None) else calls == "yes",
-        ways=ways,
-        own=current_way.name,
-        line={} if best is None or best is current_result else best.line,
-        **_sum_usage([compute_usage(entry, request.messages, reply) for request, reply in trial.replies.values()]),
+        ways=[*results.values()],
+        own=own.name,
+        line={} if best is None or best is current else best.line,
     )
 
 
-def _sum_usage(usages: Sequence[Usage]) -> dict[str, Any]:
-    """Sum the usage of several calls. The total cost is unknown if the cost of any call is unknown."""
+def _describe_replies(entry: ModelEntry, replies: Sequence[tuple[Request, Reply]]) -> dict[str, Any]:
+    """Return model, text and usage of several calls. The total cost is unknown if the cost of any call is unknown."""
+    usages = [compute_usage(entry, request.messages, reply) for request, reply in replies]
     costs = [usage.cost_usd for usage in usages]
     return {
+        "provider": entry.provider,
+        "model": next((reply.model for _, reply in replies if reply.model), entry.model),
+        "text": next((reply.text for _, reply in replies), ""),
         "input_tokens": sum(usage.input_tokens for usage in usages),
         "output_tokens": sum(usage.output_tokens for usage in usages),
         "credits": sum(usage.credits for usage in usages),
@@ -191,39 +181,23 @@ def _sum_usage(usages: Sequence[Usage]) -> dict[str, Any]:
 
 def _try_contract(backends: Backends, entry: ModelEntry, provider: LLMProvider) -> Trial:
     """Try a prompt with the full contract, for an entry with such a setting."""
-    request = _build_request(entry, takes_schema=provider.takes_schema)
-    reply = backends.complete_once(entry, request)
-    return Trial(
-        provider=entry.provider,
-        model=reply.model or entry.model,
-        text=reply.text,
-        problem=_describe_problem(reply),
-        takes_schema=provider.takes_schema,
-        calls_tools=None,
-        **_sum_usage([compute_usage(entry, request.messages, reply)]),
-    )
-
-
-def _build_request(entry: ModelEntry, *, takes_schema: bool) -> Request:
-    question: Message = {"role": "user", "content": QUESTION}
-    return Request(
+    request = Request(
         model_name=entry.model,
-        messages=[*full_prefix(TEST_AGENT, ()), question],
+        messages=[*full_prefix(TEST_AGENT, ()), {"role": "user", "content": QUESTION}],
         temperature=entry.temperature,
-        schema=_SCHEMA if takes_schema else None,
+        schema=reply_schema(kinds=KINDS, tools={}, max_entries=1) if provider.takes_schema else None,
         max_output_tokens=entry.max_output_tokens,
         deadline_s=entry.deadline_s,
         agent=TEST_AGENT.name,
     )
-
-
-def _describe_problem(reply: Reply) -> str:
+    reply, problem = backends.complete_once(entry, request), ""
     try:
         require_usable_finish(reply.finish, reply.text)
         parse_reply(reply.text, kinds=KINDS, max_entries=1)
     except (ContractError, ProviderError) as error:
-        return error.message
-    return ""
+        problem = error.message
+    replies = _describe_replies(entry, [(request, reply)])
+    return Trial(**replies, problem=problem, takes_schema=provider.takes_schema, calls_tools=None)
 
 
 def write_model_entry(base: OrgPath, key: str, keys: dict[str, Any]) -> None:
@@ -235,6 +209,3 @@ def write_model_entry(base: OrgPath, key: str, keys: dict[str, Any]) -> None:
         for name, value in keys.items():
             raw = set_json_value(raw, [key, name], value)
         models_file.publish(raw)
-
-
-_SCHEMA = reply_schema(kinds=KINDS, tools={}, max_entries=1)

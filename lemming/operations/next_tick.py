@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
@@ -25,10 +26,8 @@ def explain_skipped_ticks(tick: int, last_left: int | None) -> Problem | None:
     """Return a problem if the counter is ahead of the tick an engine left, else None."""
     if last_left is None or tick <= last_left:
         return None
-    message = (
-        f"current_tick must be {last_left}, where the engine left it, got {tick}: ticks "
-        f"{last_left} to {tick - 1} are skipped"
-    )
+    skipped = f"ticks {last_left} to {tick - 1} are skipped"
+    message = f"current_tick must be {last_left}, where the engine left it, got {tick}: {skipped}"
     hint = f'write {{"current_tick": {last_left}}} into the file before the next tick to run them'
     return Problem(message, paths.TICK_FILE, hint=hint, severity="warning", code="LMG-301")
 
@@ -107,8 +106,11 @@ def find_next_tick(base: OrgPath, counted: int, ticks: list[int], *, boot_id: st
     tick = counted + 1 if _is_counter_reverted(base, counted, ticks, boot_id) else counted
     next_tick = NextTick(tick, counted, ticks[-1] if ticks else -1)
     earlier = next((at for at in reversed(ticks) if at < tick), None)
-    if earlier is not None and not _can_be_complete(base, earlier):
-        records = read_journal(base, earlier)
+    if earlier is not None:
+        is_incomplete = False
+        with contextlib.suppress(CorruptState):  # a pipe, a link, a sparse file: `verify` reports it
+            is_incomplete = not is_committed(base, earlier)
+        records = read_journal(base, earlier) if is_incomplete else []
         if missing := summarize_progress(records)["turns_left"]:
             return next_tick._replace(tick=earlier, trouble="interrupted", agent=missing[0])
         next_tick = next_tick._replace(unclosed=earlier if records else None)
@@ -119,17 +121,6 @@ def find_next_tick(base: OrgPath, counted: int, ticks: list[int], *, boot_id: st
         return _with_completeness(base, next_tick, ticks)
     # Committed, and not `advanced`: `run_tick` ran it and leaves the counter alone.
     return next_tick._replace(tick=tick + isinstance(last, TickCommitted))
-
-
-def _can_be_complete(base: OrgPath, tick: int) -> bool:
-    """Return False if the journal shows an incomplete tick before the counter.
-
-    An unreadable journal (a pipe, a link, a sparse file) counts as complete: `verify` reports the file.
-    """
-    try:
-        return is_committed(base, tick)
-    except CorruptState:
-        return True
 
 
 def require_newest(base: OrgPath, tick: int, ticks: list[int]) -> None:

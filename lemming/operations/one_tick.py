@@ -94,7 +94,7 @@ def run_one_tick(runtime: Runtime, tick: int, journalled: list[int], *, advance:
 def _run_with_journal(
     runtime: Runtime, snapshot: Snapshot, journalled: list[int], began: float, *, advance: bool
 ) -> TickReport:
-    """Run steps 4 to 8 of a tick that has turns."""
+    """Run steps 4 to 8 of a tick with turns."""
     # Imported here: all that a turn needs, which a tick without turns does not pay for.
     from lemming.kernel.tick.running_tick import Tick
     from lemming.operations.retention import remove_expired

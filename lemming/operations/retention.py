@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -70,7 +70,8 @@ def _find_expired(
     org, tick, retention = mail.org, mail.tick, config.org.retention_ticks
     if not 0 < retention < tick:
         return ExpiredEntries()
-    state = _get_state(org, survey, config, run, tick)
+    state = org.get_cache(_ExpiryState)
+    state.begin_tick(survey, config, run, tick)
     state.changed_agents.update(active_agents)
     old = state.find_old_entries(tick - retention)
     if old:
@@ -95,18 +96,13 @@ def _find_expired(
             continue
         author_readers = readers.readers_of_author(author)
         for name in names:
-            unshown = [
-                reader
-                for reader in (stale_readers if name.has_engine_id else author_readers)
-                if reader.has_missed(name)
-            ]
+            candidates = stale_readers if name.has_engine_id else author_readers
+            unshown = [reader for reader in candidates if reader.has_missed(name)]
             read_entry = mail.read(name) if unshown or people else None
             entry = read_entry if isinstance(read_entry, OutboxEntry) else None
-            if entry and any(reader.reads_addressed_only for reader in unshown):
+            if entry:
                 unshown = [
-                    unshown_reader
-                    for unshown_reader in unshown
-                    if not unshown_reader.reads_addressed_only or unshown_reader.name in entry.targets
+                    reader for reader in unshown if not reader.reads_addressed_only or reader.name in entry.targets
                 ]
             if entry and _has_reply_hold(entry, unshown, people, mail):
                 continue
@@ -143,11 +139,16 @@ def _drop_future(
     if not due_times:
         return old
     ticks = journal_ticks(org)
-    retained = {
-        name
-        for name, due_time in due_times.items()
-        if due_time > at or _find_first_tick(org, due_time, ticks) >= oldest
-    }
+
+    def load_start_time(tick: int) -> str:
+        return started.at if (started := load_plan(org, tick)) else ""
+
+    def find_first_tick(due_time: str) -> int:
+        """Return the first journalled tick at or after a time, or the newest tick."""
+        index = bisect_left(ticks, due_time, hi=max(len(ticks) - 1, 0), key=load_start_time)
+        return ticks[index] if ticks else -1
+
+    retained = {name for name, time in due_times.items() if time > at or find_first_tick(time) >= oldest}
     return _exclude_kept(old, retained.__contains__)
 
 
@@ -157,17 +158,6 @@ def _exclude_kept(
     """Return the entries without those under a retention hold."""
     remaining = {author: [name for name in names if not is_kept(name)] for author, names in old.items()}
     return {author: names for author, names in remaining.items() if names}
-
-
-def _find_first_tick(org: Organisation, due_time: str, ticks: list[int]) -> int:
-    """Return the first journalled tick at or after a time, or the newest tick."""
-    index = bisect_left(ticks, due_time, hi=max(len(ticks) - 1, 0), key=lambda tick: _tick_start(org, tick))
-    return ticks[index] if ticks else -1
-
-
-def _tick_start(org: Organisation, tick: int) -> str:
-    started = load_plan(org, tick)
-    return started.at if started else ""
 
 
 def _count_missed(missed: list[tuple[EntryName, list[str]]], mail: MailView) -> dict[str, int]:
@@ -191,18 +181,25 @@ class _ReaderMark(NamedTuple):
 
 
 class _ExpiryState:
-    """Expiry state kept by a run while resumes and settings are unchanged.
+    """Expiry state of an organisation, kept by a run while resumes and settings are unchanged.
 
     An outbox is checked when its oldest entry expires, or in the same tick after a visible change. An entry
     placed unseen under an old tick expires with the entries written now.
     """
 
-    def __init__(self, org: Organisation, survey: Survey, config: Config, run: int) -> None:
-        self.org, self.survey, self.config, self.run = org, survey, config, run
-        self.tick = -1
+    def __init__(self, org: Organisation) -> None:
+        self.org = org
+        self._inputs: tuple[Survey, Config, int] | None = None
+
+    def begin_tick(self, survey: Survey, config: Config, run: int, tick: int) -> None:
+        """Select the tick, and forget everything if another survey, config or run begins."""
+        self.tick = tick
+        if self._inputs and self._inputs[0] is survey and self._inputs[1] is config and self._inputs[2] == run:
+            return
+        self._inputs, self.config = (survey, config, run), config
         self.changed_agents: set[str] = set()  # agents whose ledgers may have changed
         self._needed: dict[str, frozenset[str]] | None = None
-        self._check_ticks = dict.fromkeys(filter(paths.AGENT_NAME.match, list_agent_folders(org.base)), 0)
+        self._check_ticks = dict.fromkeys(filter(paths.AGENT_NAME.match, list_agent_folders(self.org.base)), 0)
         persons = survey.find_people(config)
         silent = {*persons, *survey.find_channels(config), *_agents_without_requests(survey, config)}
         self.people = [survey.agents[name] for name in sorted(persons)]
@@ -212,10 +209,6 @@ class _ExpiryState:
             readable = agent.permissions.read_outboxes
             for author in ["*"] if "*" in readable else readable:
                 self.readers.setdefault(author, []).append(agent.name)
-
-    def is_current(self, survey: Survey, config: Config, run: int) -> bool:
-        """Return True if the state applies to this survey, config and run."""
-        return survey is self.survey and config is self.config and run == self.run
 
     def find_old_entries(self, tick: int) -> Mapping[str, Sequence[EntryName]]:
         """Return the entries of earlier ticks, by author and sorted, including those of removed agents."""
@@ -244,9 +237,7 @@ class _ExpiryState:
         return set[str]().union(*self._needed.values())
 
     def _needed_entries(self, name: str) -> frozenset[str]:
-        """Return the entry ids an agent's requests need; empty for a damaged ledger (the agent takes no
-        turns).
-        """
+        """Return the entry ids an agent's requests need; empty for a damaged ledger (the agent takes no turns)."""
         try:
             state = read_state(self.org, name)
         except CorruptState:
@@ -260,29 +251,12 @@ class _ExpiryState:
         return frozenset(filter(None, (*(open_request.request for open_request in state.requests), *entries)))
 
 
-class _ExpiryCache:
-    """The expiry state of an organisation, shared by all callers."""
-
-    state: _ExpiryState | None = None
-
-    def __init__(self, _: Organisation) -> None: ...
-
-
-def _get_state(org: Organisation, survey: Survey, config: Config, run: int, tick: int) -> _ExpiryState:
-    cache = org.get_cache(_ExpiryCache)
-    if cache.state is None or not cache.state.is_current(survey, config, run):
-        cache.state = _ExpiryState(org, survey, config, run)
-    cache.state.tick = tick
-    return cache.state
-
-
 class _ReaderIndex:
     """Agents with turns and their read marks. Readers of all outboxes are handled together."""
 
     def __init__(self, state: _ExpiryState) -> None:
         self._state = state
-        self._reader_cache: dict[str, _ReaderMark | None] = {}
-        self._marks: dict[str, ReadMark] = {}
+        self._marks: dict[str, ReadMark | None] = {}
         self._readers_of_all = self._readers_naming("*")
         self._readers_of_all.sort(key=lambda reader: (reader.mark.last_seen_tick("*"), reader.name))
 
@@ -292,26 +266,22 @@ class _ReaderIndex:
 
     def _get_reader(self, name: str) -> _ReaderMark | None:
         """Return an agent as a reader; None for a damaged ledger (the agent takes no turns)."""
-        if name not in self._reader_cache:
-            schedule, state = self._state.agents[name].schedule, self._state
-            is_addressed = (schedule.wake or state.config.org.defaults.wake) == "addressed"
-            try:
-                mark = read_state(state.org, name).read
-                self._reader_cache[name] = _ReaderMark(name, mark, schedule.run_every_n_ticks, is_addressed)
-            except CorruptState:
-                self._reader_cache[name] = None
-        return self._reader_cache[name]
+        schedule = self._state.agents[name].schedule
+        is_addressed = (schedule.wake or self._state.config.org.defaults.wake) == "addressed"
+        mark = self._load_mark(name)
+        return None if mark is None else _ReaderMark(name, mark, schedule.run_every_n_ticks, is_addressed)
 
     def people_reading(self, author: str) -> list[_ReaderMark]:
         """Return the people who may read an author's outbox."""
         people = (person.name for person in self._state.people if person.may_read(author))
-        return [_ReaderMark(name, self._person_mark(name), 1) for name in people]
+        return [_ReaderMark(name, self._load_mark(name) or ReadMark(), 1) for name in people]
 
-    def _person_mark(self, person: str) -> ReadMark:
-        if person not in self._marks:
+    def _load_mark(self, name: str) -> ReadMark | None:
+        if name not in self._marks:
+            self._marks[name] = None
             with contextlib.suppress(CorruptState):
-                self._marks[person] = read_state(self._state.org, person).read
-        return self._marks.get(person, ReadMark())
+                self._marks[name] = read_state(self._state.org, name).read
+        return self._marks[name]
 
     def readers_of_author(self, author: str) -> list[_ReaderMark]:
         """Return the readers of an author's outbox."""
@@ -319,32 +289,17 @@ class _ReaderIndex:
 
     def stale_readers(self, author: str, tick: int) -> list[_ReaderMark]:
         """Return the readers of an author not yet shown all entries up to a tick."""
-        return [reader for reader in self._candidates_behind(author, tick) if reader.name != author]
-
-    def _candidates_behind(self, author: str, tick: int) -> Iterator[_ReaderMark]:
         readers_of_all = takewhile(lambda reader: reader.mark.last_seen_tick("*") < tick, self._readers_of_all)
-        yield from (reader for reader in readers_of_all if reader.mark.last_seen_tick(author) < tick)
-        yield from (
-            named_reader
-            for named_reader in self._readers_naming(author)
-            if named_reader.mark.last_seen_tick(author) < tick
-        )
+        readers = (reader for reader in (*readers_of_all, *self._readers_naming(author)) if reader.name != author)
+        return [reader for reader in readers if reader.mark.last_seen_tick(author) < tick]
 
 
 def _expiry_warning(reader: str, count: int, tick: int) -> Problem:
     """Return the warning about entries that expired before the agent was shown them."""
-    return Problem(
-        f"{count} entr{'y' if count == 1 else 'ies'} expired in tick {tick} before {reader} was shown "
-        f"{'it' if count == 1 else 'them'}",
-        file=paths.agent_folder(reader),
-        hint=('raise "retention_ticks" in config/org.json; check with `lemming status` that the agent takes its turns'),
-        severity="warning",
-    )
-
-
-def _total_unread(org: Organisation, unread: Mapping[str, int]) -> dict[str, int]:
-    """Return each agent's number of expired entries since its last turn, including the new ones."""
-    return {name: read_state(org, name).expired_unread + count for name, count in unread.items()}
+    entries, them = ("entry", "it") if count == 1 else ("entries", "them")
+    message = f"{count} {entries} expired in tick {tick} before {reader} was shown {them}"
+    hint = 'raise "retention_ticks" in config/org.json; check with `lemming status` that the agent takes its turns'
+    return Problem(message, file=paths.agent_folder(reader), hint=hint, severity="warning")
 
 
 def remove_expired(tick: Tick) -> None:
@@ -361,7 +316,8 @@ def remove_expired(tick: Tick) -> None:
     if record is None:
         if not expired.files:
             return
-        totals = _total_unread(runtime.org, expired.unread)
+        # since the last turn of each agent, including the new ones
+        totals = {name: read_state(runtime.org, name).expired_unread + expired.unread[name] for name in expired.unread}
         unread: dict[str, Any] = {"unread": expired.unread, "unread_in_all": totals} if totals else {}
         record = journal.append(EntriesExpired(files=expired.files, **unread), sync=True)
         if totals:  # once the files are gone, nothing else tells of them

@@ -8,9 +8,10 @@ and parsed as for an agent's turn.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -26,6 +27,7 @@ from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import LLMProvider, Message, Reply, Request, require_usable_finish
+from lemming.kernel.tick.model_backends import Backends
 from lemming.kernel.tools import Tool, ToolResult
 from lemming.kernel.turn.forms.form_choice import FormChoice, ModelFeatures, choose_form, make_first_messages
 from lemming.kernel.turn.forms.form_user_message import describe_user_message
@@ -103,7 +105,7 @@ class TrialRequest(NamedTuple):
     messages: list[Message]
     choice: FormChoice
 
-    def interpret(self, reply: Reply) -> TurnReply:
+    def parse(self, reply: Reply) -> TurnReply:
         """Parse a model reply. Raises: ContractError, or the provider's error."""
         require_usable_finish(reply.finish, reply.text)
         own_names = self.choice.form.own
@@ -113,25 +115,26 @@ class TrialRequest(NamedTuple):
         return parse_form_reply(self.choice.form, Answer(reply.text, "", calls=reply.calls), tools, native, parse)
 
 
+def _responses(reply: TurnReply) -> list[dict[str, Any]]:
+    return [entry.payload for entry in reply.outbox_entries if entry.kind == "response"]
+
+
 def _has_answer(reply: TurnReply) -> bool:
-    return any(entry.kind == "response" and entry.payload.get("text") for entry in reply.outbox_entries)
+    return any(payload.get("text") for payload in _responses(reply))
 
 
 def _has_filled_ticket(reply: TurnReply) -> bool:
-    payloads = [payload.payload for payload in reply.outbox_entries if payload.kind == "response"]
     return any(
         payload.get("category") in CATEGORIES
         and isinstance(payload.get("is_urgent"), bool)
         and isinstance(payload.get("summary"), str)
-        for payload in payloads
+        for payload in _responses(reply)
     )
 
 
 def _has_word_count_call(reply: TurnReply) -> bool:
-    return any(
-        call.tool == WordCount.name and isinstance(call.args, dict) and isinstance(call.args.get("text"), str)
-        for call in reply.tool_calls
-    )
+    args = [call.args for call in reply.tool_calls if call.tool == WordCount.name]
+    return any(isinstance(values, dict) and isinstance(values.get("text"), str) for values in args)
 
 
 def _has_forwarded_message(reply: TurnReply) -> bool:
@@ -179,23 +182,12 @@ def build_prompt(prompt: TrialPrompt, abilities: ModelFeatures, max_output_token
     messages = make_first_messages(agent, choice)
     if choice.form.style == "native" and choice.actions:
         messages[0]["tools"] = describe_native_tools(choice.actions, choice.form)
-    user_message = describe_user_message(_make_prompt_input(agent, prompt))
-    return TrialRequest([*messages, {"role": "user", "content": "\n".join(user_message)}], choice)
-
-
-def _make_prompt_input(agent: Agent, prompt: TrialPrompt) -> PromptInput:
-    """Return the prompt input of the turn: a request as the task, or a new message in the inbox."""
     kind: MessageKind = "request" if prompt.is_request else "message"
-    entry = OutboxEntry(
-        id="0" * 12, tick=0, agent=PERSON, kind=kind, payload={"text": prompt.text}
-    )  # as in `OutboxEntry.id`: 12 hex digits
-    if prompt.is_request:
-        task = Task(entry, OpenRequest(request=entry.identity), (), (), ReadMark())
-        return PromptInput(agent=agent, tick=1, inbox=NO_INBOX, task=task)
-    return PromptInput(agent=agent, tick=1, inbox=Inbox((entry,), (), (), 0, ReadMark()))
-
-
-WAYS = (ACTIONS, NATIVE, PLAIN)
+    entry = OutboxEntry(id="0" * 12, tick=0, agent=PERSON, kind=kind, payload={"text": prompt.text})  # 12 hex digits
+    task = Task(entry, OpenRequest(request=entry.identity), (), (), ReadMark()) if prompt.is_request else None
+    inbox = NO_INBOX if prompt.is_request else Inbox((entry,), (), (), 0, ReadMark())
+    user_message = describe_user_message(PromptInput(agent=agent, tick=1, inbox=inbox, task=task))
+    return TrialRequest([*messages, {"role": "user", "content": "\n".join(user_message)}], choice)
 
 
 @dataclass(frozen=True)
@@ -224,26 +216,28 @@ class WayResult:
 class WayTrial:
     """Trial of the ways with the model of an entry. An equal prompt is sent once for all ways.
 
-    `make` builds the provider of an entry, `ask` sends a request, and `refused_parts` returns the request parts refused
-    by the server. `prompt` is the entry's prompt setting. `has_json`: the provider supports the option `json`.
+    `prompt` is the entry's prompt setting.
     """
 
+    backends: Backends
     entry: ModelEntry
     prompt: str
-    has_json: bool
-    make: Callable[[ModelEntry], LLMProvider]
-    ask: Callable[[ModelEntry, Request], Reply]
-    refused_parts: Callable[[], Collection[str]]
     replies: dict[bytes, tuple[Request, Reply]] = field(default_factory=dict)
 
-    def try_ways(self) -> list[WayResult]:
-        """Try all ways and return the results. Raises: the error of a server without any usable answer."""
-        return [self._try_way(way) for way in WAYS]
+    @cached_property
+    def _has_json(self) -> bool:
+        """True if the provider supports the option `json`."""
+        return "json" in inspect.signature(type(self.backends.make_provider(self.entry))).parameters
 
-    def _try_way(self, way: Way) -> WayResult:
+    @property
+    def _refused_parts(self) -> Collection[str]:
+        return {*self.backends.server_profile(self.entry).rejected_parts(self.entry.model)}
+
+    def try_way(self, way: Way) -> WayResult:
+        """Try a way and return the result. Raises: the error of a server without any usable answer."""
         entry_keys = self._build_entry_keys(way)
         entry = replace(self.entry, **entry_keys)
-        provider = self.make(entry)
+        provider = self.backends.make_provider(entry)
         if reason := self._find_obstacle(way, entry, provider):
             return _make_never_result(way, reason, entry_keys)
         verdicts: dict[str, Verdict] = {}
@@ -259,9 +253,7 @@ class WayTrial:
                 return _make_never_result(way, f"the server refuses it: {error.message}", entry_keys, verdicts)
             if reason := self._find_refusal(way, reply):
                 return _make_never_result(way, reason, entry_keys, verdicts)
-            verdicts[prompt.kind], remark = _rate_reply(
-                prompt.is_fulfilled, trial_request, reply, natively=way.calls_tools
-            )
+            verdicts[prompt.kind], remark = _rate_reply(prompt, trial_request, reply, natively=way.calls_tools)
             if remark:
                 remarks[prompt.kind] = remark
         return WayResult(way.name, verdicts, remarks, entry_keys)
@@ -270,11 +262,11 @@ class WayTrial:
         """Return the entry keys for a way, where different from the current entry."""
         entry_keys: dict[str, Any] = {"tools": "native" if way.calls_tools else "contract"}
         options = {key: value for key, value in self.entry.options.items() if key != "json"}
-        if not self.has_json or way.calls_tools:
+        if way.calls_tools or not self._has_json:
             return entry_keys
         if not way.takes_schema:
             options["json"] = "text"
-        elif not self.make(replace(self.entry, options=options)).takes_schema:
+        elif not self.backends.make_provider(replace(self.entry, options=options)).takes_schema:
             options["json"] = "schema"
         return entry_keys if options == self.entry.options else {**entry_keys, "options": options}
 
@@ -284,8 +276,8 @@ class WayTrial:
             return f"{entry.provider} does not accept tools"
         if way is ACTIONS and not provider.takes_schema:
             return f"{entry.provider} does not accept a schema"
-        is_left_out = "json_schema" in self.refused_parts()
-        if not way.takes_schema and provider.takes_schema and not self.has_json and not is_left_out:
+        is_left_out = "json_schema" in self._refused_parts
+        if not way.takes_schema and provider.takes_schema and not self._has_json and not is_left_out:
             return f"no option of {entry.provider} leaves the schema out"
         extra = entry.options.get("extra") or {}
         if way.calls_tools and (conflicting := [name for name in _SCHEMA_FIELDS if extra.get(name) is not None]):
@@ -295,7 +287,7 @@ class WayTrial:
     def _find_refusal(self, way: Way, reply: Reply) -> str:
         """Return the server's refusal of a required part, or an empty string."""
         refusals = {error.refused: error.message for error in reply.earlier if isinstance(error, RequestRejected)}
-        if way.needs and (way.needs in refusals or way.needs in self.refused_parts()):
+        if way.needs and (way.needs in refusals or way.needs in self._refused_parts):
             part = "tools" if way is NATIVE else "schema"
             return f"the server does not accept {part}: {refusals.get(way.needs, 'it rejected it before')}"
         return ""
@@ -312,21 +304,21 @@ class WayTrial:
                 deadline_s=entry.deadline_s,
                 agent=TESTER,
             )
-            self.replies[key] = request, self.ask(entry, request)
+            self.replies[key] = request, self.backends.complete_once(entry, request)
         return self.replies[key][1]
 
 
 def _rate_reply(
-    is_fulfilled: Callable[[Any], bool], trial_request: TrialRequest, reply: Reply, *, natively: bool
+    prompt: TrialPrompt, trial_request: TrialRequest, reply: Reply, *, natively: bool
 ) -> tuple[Verdict, str]:
     """Return the verdict on a reply, with a remark for any verdict other than "yes"."""
     excerpt = " ".join(reply.text.split())[:160]
     try:
-        turn_reply = trial_request.interpret(reply)
+        turn_reply = trial_request.parse(reply)
     except (ContractError, ProviderError) as error:
         return "no", f"{error.message}: {excerpt}"
-    if not is_fulfilled(turn_reply):
-        return ("other", f"valid, and does something else: {excerpt}" if excerpt else "valid, and does something else")
+    if not prompt.is_fulfilled(turn_reply):
+        return "other", "valid, and does something else" + (f": {excerpt}" if excerpt else "")
     if natively and trial_request.choice.form.style == "native" and not reply.calls:
         return "other", f"the call is written as text: {excerpt}"
     return "yes", ""

@@ -1,4 +1,4 @@
-"""Metrics of an organisation, from its ledgers and newest journals.
+"""Metrics of an organisation, from ledgers and newest journals.
 
 Counters are totals of the ledgers: they survive restarts and the removal of journals. Durations exist in journals only;
 they cover the newest journals, and are not counters. Labels are agents, models, tools and closed lists of words.
@@ -175,7 +175,7 @@ class MetricFamily(NamedTuple):
 
 
 def render_text(families: Iterable[MetricFamily]) -> str:
-    """Return metric families in the Prometheus text format, without families that have no samples.
+    """Return metric families with samples in the Prometheus text format.
 
     >>> print(render_text([MetricFamily("a_total", "counter", "How many.", [({"b": "x"}, 3)])]), end="")
     # HELP a_total How many.

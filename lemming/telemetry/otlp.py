@@ -1,7 +1,7 @@
 """OTLP, the trace format of collectors, as JSON and as protobuf, and its transport over HTTP.
 
 In JSON, ids are hex, and whole numbers and times (nanoseconds since 1970) are texts. Format:
-opentelemetry-proto, opentelemetry/proto/collector/trace/v1. A collector that is down, or asks to wait, is retried
+opentelemetry-proto, opentelemetry/proto/collector/trace/v1. A collector without service, or with a request to wait, is retried
 with growing pauses. Sending twice is harmless, so an interrupted export can be repeated from any point.
 """
 
@@ -50,7 +50,7 @@ def build_requests(spans: Sequence[Json], service: str) -> Iterator[Json]:
 
 
 def get_service_name(folder: str) -> str:
-    """Return the organisation's name in traces: OTEL_SERVICE_NAME, else the name of its folder."""
+    """Return the organisation's name in traces: OTEL_SERVICE_NAME, else the folder's name."""
     return os.environ.get("OTEL_SERVICE_NAME") or folder or "lemming"
 
 
@@ -66,7 +66,7 @@ def to_protobuf(request: Json) -> bytes:
 
 
 def parse_rejection(raw: bytes) -> str:
-    """Return the reason a collector rejected spans, from its protobuf response, or an empty text.
+    """Return the reason a collector rejected spans, from a protobuf response, or an empty text.
 
     An unreadable response counts as an acceptance, because the HTTP status was a success.
     """
@@ -113,7 +113,7 @@ def make_span(trace: bytes, span: bytes, name: str, timing: StepTiming, attribut
 
 
 def end_span(span: Json, *, is_error: bool, reason: str) -> Json:
-    """Return a span with its status, without empty fields."""
+    """Return a span with a status, without empty fields."""
     if is_error:
         span["status"] = {"code": ERROR, "message": reason} if reason else {"code": ERROR}
     return {key: value for key, value in span.items() if value != []}

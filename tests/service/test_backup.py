@@ -9,6 +9,7 @@ import os
 import stat
 import tarfile
 import threading
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -288,7 +289,7 @@ def test_something_that_is_no_backup_is_refused(file: Path, place: Path) -> None
 
 def test_a_backup_of_a_newer_version_says_what_to_do(base: Path, file: Path, place: Path) -> None:
     make_org(base, resume("ada"))
-    plain = json.loads(made(base, file).manifest.to_bytes())
+    plain = asdict(made(base, file).manifest)
     packed(file, (MANIFEST, json.dumps({**plain, "version": 99, "lemming": "9.9"}).encode()))
     with pytest.raises(CorruptState, match=r"newer LeMMing \(9\.9\)"):
         restore_backup(file, place)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from lemming.journal_tools.recorded_tick import TurnRecord
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.messages import parse_identities
 
 # A section's mark is made from its text, so nothing inside the text can end it.
@@ -61,17 +62,30 @@ class ParsedPrompt:
 
 def parse_prompt(turn: TurnRecord, agents: Collection[str]) -> ParsedPrompt:
     """Return the content of a turn's first prompt; `agents` contains all names in the tick."""
-    if not turn.started:
+    started = turn.started
+    if not started:
         return ParsedPrompt()
-    last = turn.started.prompt[-1]["content"] if turn.started.prompt else ""
-    files = list(_iter_context_files(turn))
-    if turn.started.form:
-        return _parse_small_prompt(turn, last, files)
-    if not last.startswith("# Your memory\n"):
-        return _parse_brief_prompt(turn, last, files, agents)
-    is_tracked = "trust" in turn.started.given
-    sections = [(_TITLE.sub("", match[1]) if is_tracked else match[1], match[3]) for match in _SECTION.finditer(last)]
+    text = started.prompt[-1]["content"] if started.prompt else ""
+    files, is_tracked = list(_iter_context_files(turn, started)), "trust" in started.given
+    if started.form or not text.startswith("# Your memory\n"):
+        parts = _parse_small_parts(text, is_tracked) if started.form else _parse_brief_lines(text, is_tracked)
+        if started.form:
+            memory = {name.removeprefix(_MEMORY): parts[name] for name in parts if name.startswith(_MEMORY)}
+        else:
+            other_names = {*agents, *(label for _, label in files)}
+            memory = {name: parts[name] for name in parts if paths.MEMORY_KEY.match(name) and name not in other_names}
+        entries = [ShownEntry(id=identity) for identity in turn.visible_entry_ids]
+        visible_files = {path: parts.get(label, "") for path, label in files}
+        prompt = ParsedPrompt(entries=entries, memory=memory, files=visible_files, is_brief=True)
+    else:
+        prompt = _parse_full_prompt(text, files, is_tracked)
+    return replace(prompt, entries=prompt.entries + _find_missing_entries(prompt.entries, started))
+
+
+def _parse_full_prompt(prompt: str, files: list[tuple[str, str]], is_tracked: bool) -> ParsedPrompt:
+    sections = [(_TITLE.sub("", match[1]) if is_tracked else match[1], match[3]) for match in _SECTION.finditer(prompt)]
     labels = {f"{_FILE}{label}": path for path, label in files}
+    visible_files = {labels[title]: text for title, text in sections if title in labels}
     entries = [
         _parse_entry_line(line, is_new=title.startswith(_NEW_ENTRY_SECTIONS))
         for title, text in sections
@@ -80,22 +94,18 @@ def parse_prompt(turn: TurnRecord, agents: Collection[str]) -> ParsedPrompt:
         if _ENTRY.match(line)
     ]
     return ParsedPrompt(
-        entries=entries + _find_missing_entries(entries, turn),
+        entries=entries,
         memory=dict(_parse_memories(next((text for title, text in sections if title == "Your memory"), ""))),
-        files={
-            **dict.fromkeys(labels.values(), ""),
-            **{labels[title]: text for title, text in sections if title in labels},
-        },
+        files={**dict.fromkeys(labels.values(), ""), **visible_files},
     )
 
 
-def _find_missing_entries(entries: Collection[ShownEntry], turn: TurnRecord) -> list[ShownEntry]:
+def _find_missing_entries(entries: Collection[ShownEntry], started: TurnStarted) -> list[ShownEntry]:
     """Return the entries of the turn's request that are not in `entries`: the request and the answers to sub-requests.
 
     In a prompt an answer appears as the result of a call. An approved call leads to the turn that requested approval.
     """
-    assert turn.started is not None
-    task = turn.started.task or {}
+    task = started.task or {}
     sub_requests = task.get("begun", {}).get("asked", [])
     identities = [task.get("request"), *(sub_request.get("answer") for sub_request in sub_requests)]
     identities += [sub_request["request"] for sub_request in sub_requests if sub_request.get("held")]
@@ -128,18 +138,16 @@ def _parse_memories(text: str) -> Iterator[tuple[str, Any]]:
             yield memory["key"], memory.get("value")
 
 
-def _iter_context_files(turn: TurnRecord) -> Iterator[tuple[str, str]]:
+def _iter_context_files(turn: TurnRecord, started: TurnStarted) -> Iterator[tuple[str, str]]:
     """Yield the path and the label of each context file in the resume."""
-    resume = turn.started.resume if turn.started else {}
-    for item in resume.get("context", []):
+    for item in started.resume.get("context", []):
         label = item.get("label") or PurePosixPath(item["file"]).name
         is_memory = "owner" in item  # of another agent, by a grant
         yield item["file"] if is_memory else paths.resolve_agent_path(turn.agent, item["file"]), label
 
 
-def _parse_small_prompt(turn: TurnRecord, text: str, files: list[tuple[str, str]]) -> ParsedPrompt:
-    """Parse a prompt in a small form: each part begins with its name and a colon."""
-    is_tracked = turn.started is not None and "trust" in turn.started.given
+def _parse_small_parts(text: str, is_tracked: bool) -> dict[str, str]:
+    """Return the parts of a prompt in a small form by name, the text before a colon."""
     parts: dict[str, str] = {}
     name = ""
     for line in text.split("\n"):
@@ -149,14 +157,7 @@ def _parse_small_prompt(turn: TurnRecord, text: str, files: list[tuple[str, str]
         unlabelled = _LABEL.sub("", line, count=1) if is_tracked else line
         name, _, text_after = unlabelled.partition(":")
         parts[name] = _unquote_text(text_after.strip())
-    entries = [ShownEntry(id=identity) for identity in turn.visible_entry_ids]
-    memories = {name.removeprefix(_MEMORY): text for name, text in parts.items() if name.startswith(_MEMORY)}
-    return ParsedPrompt(
-        entries=entries + _find_missing_entries(entries, turn),
-        memory=memories,
-        files={path: parts.get(label, "") for path, label in files},
-        is_brief=True,
-    )
+    return parts
 
 
 def _unquote_text(quoted: str) -> str:
@@ -168,25 +169,11 @@ def _unquote_text(quoted: str) -> str:
     return value if isinstance(value, str) else quoted
 
 
-def _parse_brief_prompt(
-    turn: TurnRecord, text: str, files: list[tuple[str, str]], agents: Collection[str]
-) -> ParsedPrompt:
-    labels = {label: path for path, label in files}
+def _parse_brief_lines(text: str, is_tracked: bool) -> dict[str, str]:
+    """Return the lines of a brief prompt by the name before the colon, the first line of each name."""
     texts_by_name: dict[str, str] = {}
-    is_tracked = turn.started is not None and "trust" in turn.started.given
     for line in text.split("\n"):
         name, colon, text_after = (_LABEL.sub("", line, count=1) if is_tracked else line).partition(": ")
-        name = _TITLE.sub("", name) if is_tracked else name
-        if colon and name not in texts_by_name:
-            texts_by_name[name] = text_after
-    entries = [ShownEntry(id=identity) for identity in turn.visible_entry_ids]
-    return ParsedPrompt(
-        entries=entries + _find_missing_entries(entries, turn),
-        memory={
-            name: text_after
-            for name, text_after in texts_by_name.items()
-            if paths.MEMORY_KEY.match(name) and name not in labels and name not in agents
-        },
-        files={path: texts_by_name.get(label, "") for label, path in labels.items()},
-        is_brief=True,
-    )
+        if colon:
+            texts_by_name.setdefault(_TITLE.sub("", name) if is_tracked else name, text_after)
+    return texts_by_name

@@ -6,7 +6,6 @@ The tree shows the content visible to a turn and the written files, and makes no
 from __future__ import annotations
 
 import os
-import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -38,11 +37,10 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.files.stat_cache import is_folder
-from lemming.kernel.inboxes.capability_state import CallNote, find_call_notes
+from lemming.kernel.inboxes.capability_state import find_call_notes
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tools import iter_shipped_tools
 
-MEMORY_FILE = re.compile(r"agents/([^/]+)/memory/([^/]+)\.json")
 EARLY_ENDS = ("deadline", "out_of_credits", "paused")
 MAX_COMPARED_CHARS = 2000  # tools truncate long files
 
@@ -99,46 +97,32 @@ def _build_entry_node(write_log: WriteLog, turn: TurnRecord, shown_entry: ShownE
     return node
 
 
-def _iter_memory_nodes(write_log: WriteLog, turn: TurnRecord, parsed_prompt: ParsedPrompt) -> Iterator[ProvenanceNode]:
-    for key, value in parsed_prompt.memory.items():
+def _iter_memory_nodes(write_log: WriteLog, turn: TurnRecord, prompt: ParsedPrompt) -> Iterator[ProvenanceNode]:
+    for key, value in prompt.memory.items():
         path = paths.memory_file(turn.agent, key) if paths.MEMORY_KEY.match(key) else ""
-        if parsed_prompt.is_brief and not _is_memory(write_log, turn, path):
+        # A line of a brief prompt is a memory if there is a file, or an earlier turn wrote one.
+        if prompt.is_brief and not (
+            (write_log.base / path).is_file() or write_log.find_last_write(path, position=_turn_position(turn))
+        ):
             continue
         text = value if isinstance(value, str) else dump_compact(value).decode()
-        yield _build_memory_node(write_log, turn, key, path, text, parsed_prompt.is_brief)
 
+        def is_same(content: bytes, path: str = path, text: str = text) -> bool:
+            written = extract_memory_text(content, path)
+            return "".join(written.split()).startswith("".join(text.split())) if prompt.is_brief else written == text
 
-def _is_memory(write_log: WriteLog, turn: TurnRecord, path: str) -> bool:
-    """Return True if a brief prompt's line is a memory: its file exists, or an earlier turn wrote one."""
-    return (write_log.base / path).is_file() or write_log.find_last_write(
-        path, position=_turn_position(turn)
-    ) is not None
-
-
-def _build_memory_node(
-    write_log: WriteLog, turn: TurnRecord, key: str, path: str, text: str, is_brief: bool
-) -> ProvenanceNode:
-    node = ProvenanceNode("memory", f"{turn.agent}/memory/{key}", text, path, turn.agent)
-
-    def is_same(content: bytes) -> bool:
-        written = extract_memory_text(content, path)
-        return "".join(written.split()).startswith("".join(text.split())) if is_brief else written == text
-
-    return _resolve_author(write_log, turn, node, is_same)
+        node = ProvenanceNode("memory", f"{turn.agent}/memory/{key}", text, path, turn.agent)
+        yield _resolve_author(write_log, turn, node, is_same)
 
 
 def _build_file_node(
     write_log: WriteLog, turn: TurnRecord, path: str, visible_text: str, is_brief: bool
 ) -> ProvenanceNode:
-    node = ProvenanceNode("file", path, visible_text, path)
-    if memory_match := MEMORY_FILE.fullmatch(path):
-        owner, key = memory_match[1], memory_match[2]
-        node = ProvenanceNode("memory", f"{owner}/memory/{key}", visible_text, path, owner)
+    node = make_node(path, b"")  # a file, or a memory of another agent
+    node.text = visible_text
 
     def is_same(content: bytes) -> bool:
-        if memory_match:
-            return is_brief or visible_text.strip() in escape_markers(extract_memory_text(content, path))
-        return is_brief or visible_text.strip() in escape_markers(content.decode("utf-8", "replace"))
+        return is_brief or visible_text.strip() in escape_markers(make_node(path, content).text)
 
     return _resolve_author(write_log, turn, node, is_same)
 
@@ -146,7 +130,7 @@ def _build_file_node(
 def _resolve_author(
     write_log: WriteLog, reader: TurnRecord, node: ProvenanceNode, is_same: Callable[[bytes], bool]
 ) -> ProvenanceNode:
-    """Return a node with its last author: the turn that wrote the content, unless the reader saw other content.
+    """Return a node with the last author: the turn that wrote the content, unless the reader saw other content.
 
     `is_same` tells if written content equals the visible content.
     """
@@ -154,16 +138,25 @@ def _resolve_author(
     if write is None:
         return resolve_unknown_author(write_log, node)
     if is_same(write_log.load_content(write)):
-        node.by, node.position, node.author, node.key = "turn", write.position, write.agent, write.key
+        node.set_writer(write)
         return node
-    lost_ticks_text = write_log.list_lost_ticks(after_tick=write.position[0], before_tick=reader.tick)
-    tools = [] if node.what == "memory" else write_log.find_external_tools(write.agent, write.position[0])
-    other_writers = [f"by {write.agent} with {', '.join(tools)}"] if tools else []
-    other_writers += [describe_lost_ticks(lost_ticks_text)] if lost_ticks_text else []
+    other_writers = _list_other_writers(write_log, node, write, reader.tick)
     writers_text = ", or ".join(["by hand", *other_writers])
     node.by = "unknown" if other_writers else "person"
     node.remark = f"changed {writers_text}, after {write.agent} wrote it in tick {write.position[0]}"
     return node
+
+
+def _list_other_writers(
+    write_log: WriteLog, node: ProvenanceNode, write: FileWrite, before_tick: int | None = None
+) -> list[str]:
+    """Return descriptions of other possible changes to a file since a turn wrote the file."""
+    writers, (tick, _) = [], write.position
+    if node.what in ("file", "result") and (tools := write_log.find_external_tools(write.agent, tick)):
+        writers.append(f"by {write.agent} with {', '.join(tools)}")
+    if lost_ticks_text := write_log.list_lost_ticks(after_tick=tick, before_tick=before_tick):
+        writers.append(describe_lost_ticks(lost_ticks_text))
+    return writers
 
 
 def _build_carried_result(write_log: WriteLog, turn: TurnRecord, result: dict[str, Any]) -> ProvenanceNode:
@@ -204,17 +197,13 @@ def _iter_tool_results(write_log: WriteLog, turn: TurnRecord, path: str) -> Iter
             node.by, node.remark = "unknown", "its outcome is unknown (`lemming repair`)"
         elif call_note := next(find_call_notes(tool_use.kept), None):
             node.remark = call_note.text
-        elif source and source not in own_files and not _is_own_memory(turn, source, tool_use.output):
-            node = _resolve_result_source(write_log, turn, node, source)
+        elif source and source not in own_files:
+            effect, is_memory = turn.writes.get(source), source.startswith(paths.memory_folder(turn.agent))
+            written = extract_memory_text(effect.content, source) if effect and is_memory else None
+            if written is None or not _is_same_json(tool_use.output, written):  # else the turn had just written it
+                node = _resolve_result_source(write_log, turn, node, source)
         yield node
         own_files.update(tool_use.files)
-
-
-def _is_own_memory(turn: TurnRecord, source: str, output: str) -> bool:
-    """Return True if the memory in `output` equals the memory the turn itself had just written."""
-    effect = turn.writes.get(source)
-    is_memory = source.startswith(paths.memory_folder(turn.agent))
-    return effect is not None and is_memory and _is_same_json(output, extract_memory_text(effect.content, source))
 
 
 def _find_source_file(turn: TurnRecord, tool_use: ToolUse) -> str:
@@ -239,8 +228,8 @@ def _iter_resume_node(write_log: WriteLog, turn: TurnRecord) -> Iterator[Provena
     """Yield the agent's resume if another agent wrote the file."""
     path = paths.resume_file(turn.agent)
     if write := write_log.find_last_write(path, position=_turn_position(turn)):
-        node = ProvenanceNode("file", path, "its instructions", path, write.agent, by="turn", position=write.position)
-        node.key = write.key
+        node = ProvenanceNode("file", path, "its instructions", path)
+        node.set_writer(write)
         yield node
 
 
@@ -309,16 +298,11 @@ def find_sources(root: ProvenanceNode) -> list[tuple[ProvenanceNode, ProvenanceT
     sources_by_key: dict[tuple[str, ...], tuple[ProvenanceNode, ProvenanceTurn]] = {}
     queue = deque([root])
     while queue:
-        node = queue.popleft()
-        if node.turn is None:
-            continue
-        for visible_node in node.turn.saw:
-            if visible_node.by != "turn":
-                sources_by_key.setdefault(
-                    (visible_node.what, visible_node.name, visible_node.remark, visible_node.text),
-                    (visible_node, node.turn),
-                )
-        queue.extend(node.turn.saw)
+        turn = queue.popleft().turn
+        for node in turn.saw if turn else ():
+            queue.append(node)
+            if node.by != "turn" and turn:
+                sources_by_key.setdefault((node.what, node.name, node.remark, node.text), (node, turn))
     return list(sources_by_key.values())
 
 
@@ -339,13 +323,20 @@ def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
     node = make_node(path, content or b"")
     if write is None:
         return resolve_unknown_author(write_log, node)
-    node.by, node.position, node.author, node.key = "turn", write.position, write.agent, write.key
+    node.set_writer(write)
     if current_content is None:
-        node.remark = _explain_missing(write_log, path, write.position[0])
+        if (expiry_tick := write_log.find_expiry_tick(path)) is not None:
+            node.remark = f"removed by retention in tick {expiry_tick}"
+        elif removal := write_log.find_removal(path, write.position[0]):
+            node.remark = f"moved away by {removal[0]} in tick {removal[1]}"
+        else:
+            node.remark = "gone since"
     elif sha256(current_content).hexdigest() != write.digest:
         node.remark = ", or ".join([CHANGED, *_list_other_writers(write_log, node, write)])
-    elif (turn := write_log.find_turn(write.position[0], write.key)) and (call_note := _find_call_note(turn, path)):
-        node.remark = call_note.text
+    elif turn := write_log.find_turn(write.position[0], write.key):
+        # the note of a capability on the last call that wrote the file
+        call_data = next((tool_use.kept for tool_use in reversed(turn.tools) if path in tool_use.files), {})
+        node.remark = next((call_note.text for call_note in find_call_notes(call_data)), "")
     return node
 
 
@@ -355,31 +346,6 @@ def _suggest_targets(base: OrgPath, path: str) -> str:
     if name in list_agent_folders(base):
         return f"use lemming why {paths.resume_file(name)}; lemming agents show {name} shows the agent"
     return "name an entry's id, a file of the organisation, or AGENT/memory/KEY; in a worker's repository, PATH:LINE"
-
-
-def _find_call_note(turn: TurnRecord, path: str) -> CallNote | None:
-    """Return the capability note on the last call of a turn that wrote a file, or None."""
-    call_data = next((tool_use.kept for tool_use in reversed(turn.tools) if path in tool_use.files), {})
-    return next(find_call_notes(call_data), None)
-
-
-def _explain_missing(write_log: WriteLog, path: str, write_tick: int) -> str:
-    """Return a description of the removal of a missing file."""
-    if (expiry_tick := write_log.find_expiry_tick(path)) is not None:
-        return f"removed by retention in tick {expiry_tick}"
-    if removal := write_log.find_removal(path, write_tick):
-        return f"moved away by {removal[0]} in tick {removal[1]}"
-    return "gone since"
-
-
-def _list_other_writers(write_log: WriteLog, node: ProvenanceNode, write: FileWrite) -> list[str]:
-    """Return descriptions of other possible changes to a file since a turn wrote the file."""
-    writers = []
-    if node.what == "file" and (tools := write_log.find_external_tools(write.agent, write.position[0])):
-        writers.append(f"by {write.agent} with {', '.join(tools)}")
-    if lost_ticks_text := write_log.list_lost_ticks(after_tick=write.position[0]):
-        writers.append(describe_lost_ticks(lost_ticks_text))
-    return writers
 
 
 def resolve_target(write_log: WriteLog, target: str) -> str:

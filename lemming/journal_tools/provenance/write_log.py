@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Literal
 
 from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
@@ -104,7 +104,7 @@ class WriteLog:
         return effect.content
 
     def find_external_tools(self, agent: str, tick: int) -> list[str]:
-        """Return the tools with side effects that an agent has used since a tick, inclusive."""
+        """Return the tools with side effects used by an agent since a tick, inclusive."""
         rows = self._query("SELECT DISTINCT tool FROM tool WHERE agent = ? AND tick >= ? ORDER BY tool", agent, tick)
         return [tool for (tool,) in rows]
 
@@ -117,9 +117,8 @@ class WriteLog:
         return next(((agent, tick) for agent, tick in self._find_removals(path, since_tick) if agent), None)
 
     def _find_removals(self, path: str, since_tick: int) -> list[tuple[str, int]]:
-        return self._query(
-            "SELECT agent, tick FROM removal WHERE path = ? AND tick >= ? ORDER BY tick", path, since_tick
-        )
+        sql = "SELECT agent, tick FROM removal WHERE path = ? AND tick >= ? ORDER BY tick"
+        return self._query(sql, path, since_tick)
 
     def _query(self, sql: str, *parameters: object) -> list[Any]:
         return self._model.query(sql, parameters)
@@ -131,14 +130,9 @@ class WriteLog:
         """
         newest = self._ticks[-1].tick if self._ticks else -1
         end = newest + 1 if before_tick is None else before_tick
-        named = list(
-            islice(
-                (tick for tick in self._iter_lost_ticks(after_tick, end) if after_tick < tick < end),
-                MAX_LOST_TICKS_NAMED + 1,
-            )
-        )
-        suffix = " and others" if len(named) > MAX_LOST_TICKS_NAMED else ""
-        return ", ".join(map(str, named[:MAX_LOST_TICKS_NAMED])) + suffix
+        lost_ticks = (tick for tick in self._iter_lost_ticks(after_tick, end) if after_tick < tick < end)
+        *named, last = islice(chain(map(str, lost_ticks), ("",)), MAX_LOST_TICKS_NAMED + 1)
+        return ", ".join(named) + (" and others" if last else "")
 
     def _iter_lost_ticks(self, after_tick: int, end: int) -> Iterator[int]:
         """Yield the ticks in and around a range with missing or unreadable journals, without quiet ticks."""
@@ -156,7 +150,7 @@ class WriteLog:
         return any(agent in facts.people for facts in load_ticks(self.base, tick, tick))
 
     def find_entry_path(self, identity: str) -> str | None:
-        """Return the path of an entry that exists or was written in a turn, or None for an unknown id."""
+        """Return the path of an entry, present or written in a turn, or None for an unknown id."""
         if identity in self._entry_paths:
             return self._entry_paths[identity]
         if not identity.isalnum():
@@ -246,6 +240,10 @@ class ProvenanceNode:
     cut: str = ""
     is_new: bool = True
     key: str = ""
+
+    def set_writer(self, write: FileWrite) -> None:
+        """Name the turn of a write as the author."""
+        self.by, self.position, self.author, self.key = "turn", write.position, write.agent, write.key
 
     def as_json(self) -> dict[str, Any]:
         """Return the node, and the tree behind the node, as JSON values."""

@@ -1,1 +1,1 @@
-"""Repairs of damage that need a person's decision."""
+"""Repairs of damage, each by a person's decision."""

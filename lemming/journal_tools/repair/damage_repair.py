@@ -1,4 +1,4 @@
-"""Finds damage that needs a person's decision, describes the repair, and makes the repair on request.
+"""Finds damage in need of a person's decision, describes the repair, and makes the repair on request.
 
 Nothing is ever deleted. Files in the way are moved to `aside/<time>/` in the organisation's folder, and
 truncated files are copied there first. Searching and acting are separate: `find_repairs` changes nothing.
@@ -59,7 +59,7 @@ class RepairStep:
 
 @dataclass(frozen=True)
 class Repair:
-    """A problem with its repair. `action` describes `steps`, or without steps is advice to a person."""
+    """A problem with a repair. `action` describes `steps`, or without steps is advice to a person."""
 
     kind: Kind
     where: str
@@ -108,7 +108,7 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
 def make_repairs(runtime: Runtime, repairs: list[Repair]) -> str:
     """Apply the steps of the repairs and return the archive folder, or an empty string if nothing was moved.
 
-    Raises `DiskError`; a second call completes an interrupted one.
+    Raises `DiskError`; a second call completes an interrupted call.
     """
     base, archive = runtime.base, make_archive_folder_name(runtime)
     for step in (step for repair in repairs for step in repair.steps):

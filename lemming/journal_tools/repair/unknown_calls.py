@@ -208,7 +208,7 @@ def _iter_waiting_results(base: OrgPath) -> Iterator[Result]:
 
 @dataclass(frozen=True)
 class CallRetry:
-    """A call ready to be retried, with its agent."""
+    """A call ready to be retried, with the agent."""
 
     call: UnknownCall
     agent: Agent

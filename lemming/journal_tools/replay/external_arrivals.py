@@ -1,7 +1,7 @@
-"""Files that came from people, each with the tick of its arrival, and the file changes in the journals.
+"""Files from people, each with the tick of arrival, and the file changes in the journals.
 
 A replay starts from files not written in any turn: resumes, settings, shared files, people's entries. Each file is put
-in place before the tick with its first evidence in the journals: an agent's files before the first plan with the agent,
+in place before the tick with the first evidence in the journals: an agent's files before the first plan with the agent,
 a person's entry when written or first in a prompt, all other files at the beginning.
 """
 
@@ -49,7 +49,7 @@ _TRUST = re.compile(r'^\{"trust": "[a-z][a-z0-9_-]*", ')
 class Arrivals:
     """Files by the tick before which each must be in place, or None for files after the last tick.
 
-    `texts` contains the files that exist on no disk any more.
+    `texts` contains the files no disk holds any more.
     """
 
     files: dict[int | None, list[str]] = field(default_factory=dict)
@@ -109,7 +109,7 @@ def _find_entry_arrival(base: OrgPath, file_changes: FileChanges, name: EntryNam
 
 
 def _restore_quoted_entry(base: OrgPath, tick: int, file: str) -> bytes:
-    """Return a removed entry as quoted in the first prompt that contained it, or empty bytes.
+    """Return a removed entry as quoted in the first prompt with the entry, or empty bytes.
 
     The time of writing is not in the prompt and does not matter, because retention removes the entry again.
     """
@@ -170,7 +170,7 @@ def _load_file(base: OrgPath, file: str) -> bytes:
 class TickChanges:
     """The file changes of a tick, in order: the author of each written file, or None for a removed file.
 
-    `states`: the state of each agent before its first turn in the tick, in the form of the ledger.
+    `states`: the state of each agent before the first turn in the tick, in the form of the ledger.
     """
 
     at: str = ""
@@ -185,7 +185,7 @@ class FileChanges:
     """The file changes of all journals, oldest first.
 
     `written`: all files ever written in turns. `expired`: entries removed by retention and not written in any turn.
-    `first_planned`: the first tick with an agent in its plan. `first_shown`: the first tick with an entry in a prompt.
+    `first_planned`: the first tick with an agent in the plan. `first_shown`: the first tick with an entry in a prompt.
     """
 
     ticks: dict[int, TickChanges] = field(default_factory=dict)

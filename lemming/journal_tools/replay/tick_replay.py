@@ -76,7 +76,7 @@ def replay_ticks(base: OrgPath, ticks: list[int]) -> Iterator[ReplayResult]:
 
 
 def _replay_turn(base: OrgPath, recorded: RecordedTick, name: str, current: dict[str, Any] | None) -> dict[str, Any]:
-    """Replay a turn and return the agent's state after it. `current`: the state after its previous turn in the tick."""
+    """Replay a turn and return the agent's state afterwards. `current`: the state after the previous turn in the tick."""
     started, ended, tick = recorded.started[name], recorded.ended[name], recorded.tick
     answers = RecordedAnswers(recorded, started.agent, started.turn)
     plugins = tuple(load_config(base).org.plugins) if started.given else None

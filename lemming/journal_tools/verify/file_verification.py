@@ -1,7 +1,7 @@
 """Verifies every file against the journals: damaged, missing, unaccounted and edited files.
 
 The journals are chained by checksums, so damage in a journal is visible by itself. A file is compared with the last
-turn that wrote the file. A change of a file that people may edit (memories, workspaces, shared files, resumes) is a
+turn with a write of the file. A change of a file that people may edit (memories, workspaces, shared files, resumes) is a
 note, and an error only if the file can no longer be read; a change of an entry or a ledger is an error.
 """
 

@@ -64,10 +64,10 @@ class WrittenFile(NamedTuple):
 class JournalFacts:
     """The facts from the journals.
 
-    `files`: the last write of each file that should exist. `turns`: the expected ledger line of each agent
+    `files`: the last write of each expected file. `turns`: the expected ledger line of each agent
     and tick. `people`: agents without turns because a person speaks for them. `under_way`: agents with an
     unfinished turn in the last tick. `damaged`: ticks with an unreadable journal. `uncommitted`: ticks without an
-    end. `lost_ticks`: ticks with a missing journal. `skimmed`: number of oldest `ticks` that were not parsed fully.
+    end. `lost_ticks`: ticks with a missing journal. `skimmed`: number of oldest `ticks` not parsed fully.
     """
 
     ticks: list[int]
