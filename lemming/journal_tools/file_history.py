@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lemming.journal_tools.recorded_tick import RecordedTick, load_tick_record
-from lemming.journal_tools.replay.external_arrivals import Arrivals, TickChanges, find_arrivals, load_file_changes
+from lemming.journal_tools.replay.external_arrivals import Arrivals, find_arrivals, load_file_changes
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
@@ -55,10 +55,14 @@ class FileHistory:
         committed_ticks = [tick for tick, tick_changes in self.file_changes.ticks.items() if tick_changes.is_committed]
         if not committed_ticks:
             raise UsageError("no tick has run yet", where=str(base), hint="run a tick with `lemming run-once`")
-        self.first_tick, self.ticks = (
-            committed_ticks[0],
-            [tick for tick in committed_ticks if _has_active_turns(self.file_changes.ticks[tick])],
-        )
+        self.first_tick = committed_ticks[0]
+        self.ticks = [
+            tick
+            for tick in committed_ticks  # by the same rule as `list_changing_ticks`
+            if any(
+                report.calls or report.status in ("done", "waiting") for report in self.file_changes.ticks[tick].reports
+            )
+        ]
         self.names = [name for name in list_agent_folders(base) if paths.AGENT_NAME.match(name)]
         self._prompts, self._latest = make_prompt_reader(base), RecordedTick()
 
@@ -76,9 +80,10 @@ class FileHistory:
         steps: dict[int, Files] = {self.tick_before_first: {}, **{tick: {} for tick in self.ticks}}
         for tick, files in self.external_arrivals.files.items():
             if tick is not None:
-                # files from before the first tick belong to the beginning
-                change_tick = self.tick_before_first if tick <= self.first_tick else self._find_change_tick(tick)
-                steps[change_tick] |= dict.fromkeys(files, CURRENT_VERSION)
+                # files from before the first tick belong to the beginning, others to the next tick with changes
+                later = [change_tick for change_tick in self.ticks if change_tick >= tick > self.first_tick]
+                last = self.ticks[-1] if self.ticks and tick > self.first_tick else self.tick_before_first
+                steps[later[0] if later else last] |= dict.fromkeys(files, CURRENT_VERSION)
         for tick in self.ticks:
             for path, turn in self.file_changes.ticks[tick].changes.items():
                 if not path.startswith("/"):
@@ -90,20 +95,11 @@ class FileHistory:
         """Files from people, by the tick before which each file arrived."""
         return find_arrivals(self.base, self.file_changes, iter_tracked_files(self.base))
 
-    def _find_change_tick(self, tick: int) -> int:
-        """Return the first tick from `tick` on with changes, or the last tick with changes if there is none."""
-        return next(
-            (change_tick for change_tick in self.ticks if change_tick >= tick),
-            max(self.ticks, default=self.tick_before_first),
-        )
-
     def files_at_tick(self, tick: int) -> dict[str, FileVersion]:
         """Return the files after a tick, without ledgers and counter."""
         files: Files = {}
         for change_tick, changed in self.changes_by_tick.items():
-            if (
-                change_tick <= tick or change_tick == self.tick_before_first
-            ):  # also of a tick before it: that is the oldest there is
+            if change_tick <= max(tick, self.tick_before_first):  # the oldest state there is
                 files |= changed
         return {path: version for path, version in files.items() if version is not None}
 
@@ -126,15 +122,8 @@ class FileHistory:
         """Return an agent's ledger after a tick; only a single line if the ledger does not reach back far enough."""
         if lines := b"".join(line for line_tick, line in self._ledger_lines[name] if line_tick <= tick):
             return lines
-        changes_by_tick = self.file_changes.ticks.items()
-        state = next(
-            (
-                tick_changes.states[name]
-                for line_tick, tick_changes in changes_by_tick
-                if line_tick > tick and name in tick_changes.states
-            ),
-            None,
-        )
+        later = (changes.states for line_tick, changes in self.file_changes.ticks.items() if line_tick > tick)
+        state = next((states[name] for states in later if name in states), None)
         return dump_compact(state) + b"\n" if state and 0 <= state["tick"] <= tick else b""
 
     @cached_property
@@ -149,11 +138,6 @@ def load_current_file(base: OrgPath, path: str) -> bytes | None:
     except OSError:  # unreadable content; a refusing disk is a `DiskError`
         return None
     return content if len(content) <= FILE_LIMIT_BYTES else None  # otherwise the file is truncated
-
-
-def _has_active_turns(tick_changes: TickChanges) -> bool:
-    """Return True if the turns of a tick wrote anything, by the same rule as `list_changing_ticks`."""
-    return any(report.calls or report.status in ("done", "waiting") for report in tick_changes.reports)
 
 
 def iter_tracked_files(base: OrgPath) -> Iterator[str]:

@@ -12,7 +12,7 @@ from lemming.git_history.history_reader import PastState
 from lemming.git_history.rewind import copy_journals
 from lemming.journal_tools.journal_history import PastStates
 from lemming.kernel.agents import Agent
-from lemming.kernel.base.errors import Problem, UsageError
+from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.unknown_keys import unknown_keys
@@ -103,15 +103,11 @@ def apply_override(raw: bytes, override: SettingOverride) -> bytes:
         container = _descend(container, part, override)
     if isinstance(container, list) and last_part == "-":
         container.append(override.value)
-    elif isinstance(container, list):
-        _descend(container, last_part, override)
-        container[int(last_part)] = override.value
-    elif isinstance(container, dict):
-        if _find_file_type(override.file) is None:  # may contain anything, so only existing files count
-            _descend(container, last_part, override)
-        container[last_part] = override.value
     else:
-        raise _unknown_pointer_error(container, last_part, override)
+        # a file without a type may contain anything, so only existing keys count
+        if not (isinstance(container, dict) and _find_file_type(override.file)):
+            _descend(container, last_part, override)
+        container[int(last_part) if isinstance(container, list) else last_part] = override.value
     require_effect(override.file, raw, changed := dump_pretty(content), request=f"--set {override.pointer}")
     return changed
 
@@ -121,15 +117,11 @@ def require_effect(file: str, old_content: bytes, new_content: bytes, *, request
     file_type = _find_file_type(file)
     if file_type is None:  # a memory, or a shared file
         return
-    old_pointers = {problem.pointer for problem in _find_unknown_keys(old_content, file_type)}
-    for problem in _find_unknown_keys(new_content, file_type):
+    old, new = (parse(raw, limit_bytes=_FILE_LIMIT_BYTES, allow_bom=True) for raw in (old_content, new_content))
+    old_pointers = {problem.pointer for problem in unknown_keys(old, file_type)} if isinstance(old, dict) else set()
+    for problem in unknown_keys(new, file_type) if isinstance(new, dict) else ():
         if problem.pointer not in old_pointers:
             raise UsageError(f"{request}: {problem.message} in {file}", hint=problem.hint)
-
-
-def _find_unknown_keys(raw: bytes, file_type: Any) -> list[Problem]:
-    plain = parse(raw, limit_bytes=_FILE_LIMIT_BYTES, allow_bom=True)
-    return list(unknown_keys(plain, file_type)) if isinstance(plain, dict) else []
 
 
 def _find_file_type(file: str) -> Any:
@@ -142,13 +134,7 @@ def _descend(container: Any, part: str, override: SettingOverride) -> Any:
         return container[part]
     if isinstance(container, list) and part.isdecimal() and int(part) < len(container):
         return container[int(part)]
-    raise _unknown_pointer_error(container, part, override)
-
-
-def _unknown_pointer_error(container: Any, part: str, override: SettingOverride) -> UsageError:
-    """Return the error for a pointer without a target, with the nearest existing name."""
     is_object = isinstance(container, dict)
     message = f'key "{part}" does not exist' if is_object else f"item {part} does not exist"
-    hint = did_you_mean(part, [*container]) if is_object else ""
-    hint = hint or "name a value in an existing object or list"
-    return UsageError(f"{override.file} has no value at {override.pointer}: {message}", hint=hint)
+    hint = (did_you_mean(part, [*container]) if is_object else "") or "name a value in an existing object or list"
+    raise UsageError(f"{override.file} has no value at {override.pointer}: {message}", hint=hint)

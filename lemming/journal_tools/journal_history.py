@@ -5,11 +5,11 @@ A rebuilt history has a commit for each recorded tick, with the trailer `Rebuilt
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
 from difflib import unified_diff
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -86,15 +86,14 @@ class JournalHistory:
 
     def _build_commit(self, tick: int) -> Commit:
         """Return the newest commit a git history would have after a tick; the commit has no id."""
+        first, changes = self.file_history.first_tick, self.file_history.file_changes.ticks
         last_tick = max((change_tick for change_tick in self.file_history.ticks if change_tick <= tick), default=None)
         if last_tick is None:
-            tick_changes = self.file_history.file_changes.ticks[self.file_history.first_tick]
-            subject = f"before tick {self.file_history.first_tick}"
-            message = format_message(subject, {"Before-Tick": self.file_history.first_tick})
+            message = format_message(f"before tick {first}", {"Before-Tick": first})
         else:
-            tick_changes = self.file_history.file_changes.ticks[last_tick]
-            message = format_tick_message(last_tick, tick_changes.reports, Rebuilt="yes")
-        return Commit("", tick_changes.at, message.partition("\n")[0], parse_trailers(message))
+            message = format_tick_message(last_tick, changes[last_tick].reports, Rebuilt="yes")
+        at = changes[first if last_tick is None else last_tick].at
+        return Commit("", at, message.partition("\n")[0], parse_trailers(message))
 
     def diff_commit(self, commit: Commit, *, agent: str = "") -> StateDiff:
         """Return the changes of a commit against the state before."""
@@ -117,13 +116,11 @@ class JournalHistory:
             if (content := self._load_content(file, version)) is not None:
                 fs.write_atomic(folder, file, content)
 
-    @cached_property
-    def _current_files(self) -> _Contents:
-        files = [*iter_tracked_files(self.base), *([paths.TICK_FILE] if (self.base / paths.TICK_FILE).exists() else [])]
-        return dict.fromkeys(files, CURRENT_VERSION)
-
     def _resolve_files(self, revision: str) -> _Contents:
-        return self._current_files if revision == NOW else self._files_at_tick(self.resolve_state(revision).tick)
+        if revision != NOW:
+            return self._files_at_tick(self.resolve_state(revision).tick)
+        counter = [paths.TICK_FILE] if (self.base / paths.TICK_FILE).exists() else []
+        return dict.fromkeys([*iter_tracked_files(self.base), *counter], CURRENT_VERSION)
 
     def _files_at_tick(self, tick: int) -> _Contents:
         return {**self.file_history.files_at_tick(tick), **self.file_history.load_engine_files(tick)}
@@ -210,17 +207,17 @@ def _iter_fast_import(history: FileHistory) -> Iterator[bytes]:
             at = history.file_changes.ticks[history.first_tick].at
         else:
             tick_changes = history.file_changes.ticks[tick]
-            message, author, at = (
-                format_tick_message(tick, tick_changes.reports, Rebuilt="yes"),
-                ENGINE,
-                tick_changes.at,
-            )
+            message, author = format_tick_message(tick, tick_changes.reports, Rebuilt="yes"), ENGINE
+            at = tick_changes.at
             ledger_files = [paths.ledger_file(report.agent) for report in tick_changes.reports]
             engine_files = {
                 file: engine_files[file] for file in (*ledger_files, paths.TICK_FILE) if file in engine_files
             }
         parent = f"{BRANCH}^0" if index and index % _TICKS_PER_BATCH == 0 else ""  # git has forgotten it
-        yield _format_commit(message, author, _parse_unix_time(at), files | engine_files, parent)
+        at_s = 0
+        with contextlib.suppress(ValueError):
+            at_s = max(0, int(parse_timestamp(at).timestamp()))
+        yield _format_commit(message, author, at_s, files | engine_files, parent)
 
 
 def _format_commit(message: str, author: str, at_s: int, files: Mapping[str, bytes | None], parent: str = "") -> bytes:
@@ -246,10 +243,3 @@ def _quote_path(file: str) -> bytes:
     """Return a path in C quotes, the form git accepts for any name."""
     raw = os.fsencode(file).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     return b'"%b"' % raw
-
-
-def _parse_unix_time(at: str) -> int:
-    try:
-        return max(0, int(parse_timestamp(at).timestamp()))
-    except ValueError:
-        return 0

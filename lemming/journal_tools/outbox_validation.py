@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from itertools import islice
@@ -38,11 +39,10 @@ def validate_outbox_files(
     ]
     for name in parse_file_names(agent_name, file_names if newest is None else select_newest(file_names, newest)):
         try:
-            read_entry(base, name)
+            with contextlib.suppress(FileNotFoundError):  # retention removed it beside us
+                read_entry(base, name)
         except ConfigError as error:
             problems.extend(error.problems)
-        except FileNotFoundError:  # retention removed it beside us
-            continue
     return problems
 
 

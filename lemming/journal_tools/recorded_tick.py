@@ -176,17 +176,13 @@ class RecordedTick(TickRecords):
         """The sums over the turns, including answers of unfinished turns."""
         reports = [ended.report for ended in self.ended.values()]
         totals = TickReport(tick=self.tick, turns=(*reports, *self.plan.excluded_reports())).totals
-        answers = [
-            answer
-            for answer in self.answers.values()
-            if isinstance(answer, ModelReplied) and answer.turn_key not in self.ended
-        ]
+        replies = [answer for answer in self.answers.values() if isinstance(answer, ModelReplied)]
+        answers = [answer for answer in replies if answer.turn_key not in self.ended]
         for key in ("credits", "input_tokens", "output_tokens"):
             totals[key] += sum(getattr(answer, key) for answer in answers)
         if answers:
             costs = [totals["cost_usd"] if totals["calls"] else 0.0, *(answer.cost_usd for answer in answers)]
-            known_costs = [cost for cost in costs if cost is not None]
-            totals["cost_usd"] = sum(known_costs) if len(known_costs) == len(costs) else None
+            totals["cost_usd"] = None if None in costs else sum(cost for cost in costs if cost is not None)
         totals["calls"] += len(answers)
         return totals
 
@@ -194,8 +190,7 @@ class RecordedTick(TickRecords):
 def make_quiet_tick(tick: int, skipped: Mapping[str, str], broken: Mapping[str, str]) -> RecordedTick:
     """Return a tick without turns, with its skipped and broken agents."""
     begin = TickStarted(at="", tick=tick, order=[], skipped={**skipped}, broken={**broken})
-    end = TickCommitted(tick=tick, advanced=True, totals={})
-    return RecordedTick(tick, [begin, end], engine_starts=0)
+    return RecordedTick(tick, [begin, TickCommitted(tick=tick, advanced=True, totals={})], engine_starts=0)
 
 
 def to_recorded_tick(tick: int, reading: JournalContents) -> RecordedTick:
@@ -219,8 +214,16 @@ def _build_turn(recorded: RecordedTick, key: str) -> TurnRecord:
     started, ended = recorded.started.get(key), recorded.ended.get(key)
     report = ended.report if ended else None
     calls = [record for record in records if isinstance(record, (ModelReplied, ModelFailed))]
-    replayed = _replay_turn(started, recorded) if started else None
+    replayed = None
+    if started:
+        # Here, as all that takes turns comes with it, which whoever only asks for records does without.
+        from lemming.journal_tools.turn_replay import ReplayedTurn
+        from lemming.kernel.turn.turn_inputs import from_record
+
+        replayed = ReplayedTurn(from_record(started, recorded.tick), recorded)
     writes = replayed.list_written_files(report) if replayed else {}
+    prefix = f"agents/{agent}/memory/"
+    memories = {path: effect.content for path, effect in writes.items() if path.startswith(prefix)}
     return TurnRecord(
         tick=recorded.tick,
         rank=recorded.turn_keys.index(key),
@@ -234,30 +237,19 @@ def _build_turn(recorded: RecordedTick, key: str) -> TurnRecord:
         questions=replayed.prompts if replayed else {},
         tools=_build_tool_uses(records, replayed),
         entries=[entry for entry in replayed.entries if entry.file in writes] if replayed else [],
-        memory=_extract_memories(agent, writes),
+        memory={path[len(prefix) :].removesuffix(".json"): decode_memory(memories[path], path) for path in memories},
         writes=writes,
         results_shown=replayed.results_shown if replayed else {},
     )
 
 
-def _replay_turn(started: TurnStarted, recorded: RecordedTick) -> ReplayedTurn:
-    # Here, as all that takes turns comes with it, which whoever only asks for records does without.
-    from lemming.journal_tools.turn_replay import ReplayedTurn
-    from lemming.kernel.turn.turn_inputs import from_record
-
-    return ReplayedTurn(from_record(started, recorded.tick), recorded)
-
-
 def _build_model_call(record: ModelReplied | ModelFailed, replayed: ReplayedTurn | None) -> ModelCall:
+    values, is_failed = record.as_json(), isinstance(record, ModelFailed)
+    names = ("call", "code", "earlier", "duration_ms") if is_failed else ModelCall.__dataclass_fields__
+    fields = {key: values[key] for key in names if key in values}
     if isinstance(record, ModelFailed):
-        error = f"{record.error}: {record.message}"
-        duration_ms = record.duration_ms
-        return ModelCall(
-            call=record.call, code=record.code, earlier=record.earlier, error=error, duration_ms=duration_ms
-        )
-    json_fields = record.as_json()
-    call_fields = {key: json_fields[key] for key in ModelCall.__dataclass_fields__ if key in json_fields}
-    return ModelCall(**call_fields, problem=replayed.problems.get(record.call, "") if replayed else "")
+        return ModelCall(**{**fields, "error": f"{record.error}: {record.message}"})
+    return ModelCall(**fields, problem=replayed.problems.get(record.call, "") if replayed else "")
 
 
 def _build_tool_uses(records: list[Record], replayed: ReplayedTurn | None) -> list[ToolUse]:
@@ -291,16 +283,6 @@ def _build_tool_uses(records: list[Record], replayed: ReplayedTurn | None) -> li
         *(tool_uses[index] for index in sorted(tool_uses)),
         *(ToolUse(index=index, tool=call.tool, args=call.args) for index, call in pending_calls),
     ]
-
-
-def _extract_memories(agent: str, writes: dict[str, FileEffect]) -> dict[str, Any]:
-    """Return the memories among the files a turn wrote, by key."""
-    prefix = f"agents/{agent}/memory/"
-    return {
-        path.removeprefix(prefix).removesuffix(".json"): decode_memory(effect.content, path)
-        for path, effect in writes.items()
-        if path.startswith(prefix)
-    }
 
 
 def first_prompt(record: TurnStarted) -> list[Json]:

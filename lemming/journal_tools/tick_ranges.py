@@ -53,8 +53,6 @@ def parse_tick_range(text: str) -> TickRange:
 
 def list_journals(base: OrgPath, text: str | None) -> list[int]:
     """Return the selected ticks with a journal, as `select_ticks` does."""
-    from lemming.kernel.journal.journal_file import journal_ticks
-
     return select_ticks(text, journal_ticks(base))
 
 
@@ -71,10 +69,8 @@ def select_ticks(text: str | None, available: list[int]) -> list[int]:
     tick_range = parse_tick_range(text)
     ticks = [tick for tick in available if tick in tick_range]
     if not ticks:
-        hint = "no tick has run yet"
-        if available:
-            journal_range = f"choose among the journals of {available[0]} to {available[-1]}"
-            hint = f"a tick without turns has no journal; {journal_range}"
+        span = f"choose among the journals of {available[0]} to {available[-1]}" if available else ""
+        hint = f"a tick without turns has no journal; {span}" if span else "no tick has run yet"
         raise UsageError(f"no journal of tick {text}", hint=hint)
     return ticks
 
@@ -83,8 +79,7 @@ def select_ticks(text: str | None, available: list[int]) -> list[int]:
 
 
 def find_lost_ticks(previous: int | None, predecessor: int | None) -> range:
-    """Return the ticks with a removed journal between two journals; the later journal names `predecessor` as
-    its predecessor.
+    """Return the ticks with a removed journal between two journals; the later journal names `predecessor`.
 
     The last returned tick had a journal; for the earlier ticks this is unknown. `previous` is None if the
     later journal is the oldest.

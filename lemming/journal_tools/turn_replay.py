@@ -6,14 +6,13 @@ Runs the turn's own code with recorded answers only, and a `TurnState` that take
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lemming.journal_tools.tick_records import TickRecords
 from lemming.kernel.base.contract import Keep, ToolCall, TurnReply
 from lemming.kernel.base.errors import ContractError, ProviderError
 from lemming.kernel.base.turn_numbers import first_number
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.journal.journal_records import ToolFinished
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import to_file_effect
 from lemming.kernel.providers import Message
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
     from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctions
 
 
+R = TypeVar("R")
+
+
 class RecordingExhausted(Exception):
     """The recorded answers are exhausted; the message names the missing answer."""
 
@@ -41,10 +43,13 @@ class RecordedAnswers:
 
     def ask(self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Return the model's answer number `call`; raise `RecordingExhausted` if there is none."""
-        record = self._recorded.answers.get((self._agent, self._first + call))
+        return restore_answer(self._require(self._recorded.answers, call, f"call {call} of its model"))
+
+    def _require(self, records: Mapping[tuple[str, int], R], number: int, description: str) -> R:
+        record = records.get((self._agent, self._first + number))
         if record is None:
-            raise RecordingExhausted(f"call {call} of its model")
-        return restore_answer(record)
+            raise RecordingExhausted(description)
+        return record
 
     @property
     def everyone(self) -> Collection[str]:
@@ -67,7 +72,8 @@ class RecordedAnswers:
         self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], questions: Sequence[AskPerson]
     ) -> bool:
         """Return True if the recorded result shows that a person had approved the call."""
-        return was_approved(self._require_call(index), len(questions))
+        finished = self._require(self._recorded.tools, index, f"tool call {index}")
+        return was_approved(finished, len(questions))
 
     def call_tool(
         self,
@@ -79,13 +85,7 @@ class RecordedAnswers:
         approved: int = 0,
     ) -> ToolResult:
         """Return the result of tool call number `index`; raise `RecordingExhausted` if there is none."""
-        return restore_result(self._require_call(index))
-
-    def _require_call(self, index: int) -> ToolFinished:
-        record = self._recorded.tools.get((self._agent, self._first + index))
-        if record is None:
-            raise RecordingExhausted(f"tool call {index}")
-        return record
+        return restore_result(self._require(self._recorded.tools, index, f"tool call {index}"))
 
     def refuse(self, *_: Any) -> None:
         """Do nothing: the reason of a refusal follows from the turn."""
@@ -98,16 +98,13 @@ class RecordedAnswers:
         self, number: int, name: str, content: dict[str, Any], functions: CheckFunctions
     ) -> CheckFinding | None:
         """Return the recorded result of a check function; raise `RecordingExhausted` if there is none."""
-        record = self._recorded.checked.get((self._agent, self._first + number))
-        if record is None:
-            raise RecordingExhausted(f"the answer of {name} to a gate")
-        return restore_finding(record)
+        return restore_finding(self._require(self._recorded.checked, number, f"the answer of {name} to a gate"))
 
     def run_check(self, number: int, name: str, *_: Any) -> CheckFinding:
         """Return the recorded result of a program that checked the turn; raise `RecordingExhausted` if there is none."""
-        record = self._recorded.checked.get((self._agent, self._first + number))
-        if record is None or (finding := restore_finding(record)) is None:
-            raise RecordingExhausted(f"the result of {name}")
+        description = f"the result of {name}"
+        if (finding := restore_finding(self._require(self._recorded.checked, number, description))) is None:
+            raise RecordingExhausted(description)
         return finding
 
     def had_side_effects(self, index: int) -> bool:
