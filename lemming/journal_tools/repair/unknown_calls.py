@@ -10,8 +10,10 @@ announced but never told has an unknown outcome again.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from lemming.journal_tools.recorded_tick import RecordedTick
@@ -22,9 +24,8 @@ from lemming.kernel.base.errors import CorruptState, ToolError, UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files.effects import apply_effect
-from lemming.kernel.journal.journal_file import journal_ticks, last_record, read_journal
+from lemming.kernel.journal.journal_file import journal_ticks, read_journal
 from lemming.kernel.journal.journal_parser import find_plan
-from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import OrgPath
@@ -36,6 +37,7 @@ from lemming.kernel.tools import ToolResult, get_toolset, interrupted_result
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.tool_results import INTERRUPTED
 from lemming.libraries.outbox_files import write_person_entry
+from lemming.operations.lock_holder import is_tick_incomplete
 
 CALL = "call"
 """Key of a person's note on an earlier call; its value is the id of the call."""
@@ -88,9 +90,11 @@ def find_unknown_calls(base: OrgPath, ticks: Iterable[int]) -> list[UnknownCall]
         except CorruptState:
             continue
         calls += _find_unknown_calls(recorded)
-        states = (started.state for started in recorded.started.values())
-        notes.update(_iter_notes(result for state in states for result in _iter_unshown_results(state)))
-    notes.update(_iter_notes(_iter_waiting_results(base)))
+        for started in recorded.started.values():
+            notes |= _find_notes(started.state)
+    for name in filter(paths.AGENT_NAME.match, list_agent_folders(base)):
+        with contextlib.suppress(CorruptState):
+            notes |= _find_notes(read_state(base, name).as_json())
     return [
         replace(call, was_retried=call.id in notes)
         for call in calls
@@ -108,8 +112,7 @@ def require_unknown_call(base: OrgPath, call_id: str) -> UnknownCall:
     if call_id not in calls:
         hint = f"unknown calls: {', '.join(calls)}" if calls else "no call has an unknown outcome"
         raise UsageError(f'expected a call with an unknown outcome, got "{call_id}"', hint=hint)
-    record = last_record(base, tick := load_tick(base))
-    if record is not None and not isinstance(record, TickCommitted):
+    if is_tick_incomplete(base, tick := load_tick(base)):
         raise UsageError(f"tick {tick} is unfinished", hint="finish it first: `lemming run-once`")
     if calls[call_id].agent not in list_agent_folders(base):
         raise UsageError(f"agent {calls[call_id].agent} does not exist any more")
@@ -148,25 +151,18 @@ def _exclude_call(results: Iterable[Result], call: UnknownCall) -> Iterator[Resu
     return (result for result in results if result.get(CALL) != call.id)
 
 
-def _iter_unshown_results(state: Mapping[str, Any]) -> Iterator[Result]:
-    """Yield the results the agent has not read yet, including results of open requests."""
-    yield from state["results"]
-    for open_request in state.get("requests", ()):
-        yield from open_request.get("results", ())
+def _find_notes(state: Mapping[str, Any]) -> dict[str, Result]:
+    """Return the notes by call among the results the agent has not read yet, including results of open requests."""
+    request_results = (open_request.get("results", ()) for open_request in state.get("requests", ()))
+    return {result[CALL]: result for result in chain(state["results"], *request_results) if CALL in result}
 
 
 def without_notes(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return a state as written by the agent's own turns, without people's notes in its results."""
     own_state = {**state, "results": _exclude_notes(state["results"])}
     if state.get("requests"):
-        own_state["requests"] = [
-            {
-                key: value
-                for key, value in ({**open_request, "results": _exclude_notes(open_request.get("results", ()))}).items()
-                if value
-            }
-            for open_request in state["requests"]
-        ]
+        requests = [{**request, "results": _exclude_notes(request.get("results", ()))} for request in state["requests"]]
+        own_state["requests"] = [{key: value for key, value in request.items() if value} for request in requests]
     return own_state
 
 
@@ -179,28 +175,10 @@ def _find_unknown_calls(recorded: RecordedTick) -> Iterator[UnknownCall]:
         if restore_result(finished).outcome == "interrupted":
             announced_call, started = recorded.announced.get(call_key), recorded.started.get(call_key[0])
             request = started.task["request"] if started and started.task else ""
-            args, reason = announced_call.args if announced_call else None, _extract_reason(finished.output)
+            prefix, _, suffix = interrupted_result("|").output.partition("|")
+            reason = finished.output.removeprefix(prefix).removesuffix(suffix)
+            args = announced_call.args if announced_call else None
             yield UnknownCall(recorded.tick, *call_key, finished.tool, args, request=request, why=reason)
-
-
-def _extract_reason(output: str) -> str:
-    """Return the reason the outcome is unknown, from the output of the call."""
-    prefix, _, suffix = interrupted_result("|").output.partition("|")
-    return output.removeprefix(prefix).removesuffix(suffix)
-
-
-def _iter_notes(results: Iterable[Result]) -> Iterator[tuple[str, Result]]:
-    return ((result[CALL], result) for result in results if CALL in result)
-
-
-def _iter_waiting_results(base: OrgPath) -> Iterator[Result]:
-    for name in list_agent_folders(base):
-        if not paths.AGENT_NAME.match(name):
-            continue
-        try:
-            yield from _iter_unshown_results(read_state(base, name).as_json())
-        except CorruptState:
-            continue
 
 
 # --- retrying a call ------------------------------------------------------------------------------
@@ -231,9 +209,8 @@ def plan_retry(runtime: Runtime, call_id: str) -> CallRetry:
         raise UsageError(f'tool "{call.tool}" does not exist', hint=f"load its plugin, or {alternative}")
     tool = toolset.allowed_tools(agent, org).get(call.tool)
     if tool is None:
-        raise UsageError(
-            f"{agent.name} may not call {call.tool} any more", hint=f"grant it in permissions.tools, or {alternative}"
-        )
+        hint = f"grant it in permissions.tools, or {alternative}"
+        raise UsageError(f"{agent.name} may not call {call.tool} any more", hint=hint)
     if not isinstance(call.args, dict):
         raise UsageError(f"the arguments of the call of {call.tool} are not recorded", hint=alternative)
     try:

@@ -11,7 +11,7 @@ import contextlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from lemming.git_history.recorder import list_external_files
 from lemming.journal_tools.verify.state_root import list_counted_files
@@ -73,11 +73,13 @@ def find_arrivals(
     agents = survey_agents(base).agents.values()
     counted = list_counted_files(base) if files is None else files
     for file in [*counted, *list_external_files(base, agents)]:
-        if file != paths.TICK_FILE and file not in file_changes.written and not _is_ledger(file):
+        is_ledger = file.startswith("agents/") and file.split("/")[2:] == ["turns.jsonl"]
+        if file != paths.TICK_FILE and file not in file_changes.written and not is_ledger:
             arrivals.files.setdefault(_find_arrival_tick(base, file_changes, file), []).append(file)
     for file in sorted(file_changes.expired):
-        tick = file_changes.first_visible_tick(_parse_entry_path(file))
-        if tick is not None and (content := _restore_quoted_entry(base, tick, file)):
+        name = _parse_entry_path(file)
+        tick = file_changes.first_visible_tick(name)
+        if tick is not None and (content := _restore_quoted_entry(base, tick, name)):
             arrivals.files.setdefault(tick, []).append(file)
             arrivals.texts[file] = content
     return arrivals
@@ -88,32 +90,27 @@ def _find_arrival_tick(base: OrgPath, file_changes: FileChanges, file: str) -> i
     parts = file.split("/")
     if parts[0] != "agents" or len(parts) < 3:
         return min(file_changes.ticks)
-    if parts[2] == "outbox" and len(parts) == 4 and paths.ENTRY_FILE.match(parts[3]):
-        return _find_entry_arrival(base, file_changes, _parse_entry_path(file))
-    return file_changes.first_planned.get(parts[1])
-
-
-def _find_entry_arrival(base: OrgPath, file_changes: FileChanges, name: EntryName) -> int | None:
-    """Return the tick of an entry's arrival: its first prompt, or the tick of its own timestamp."""
+    if parts[2] != "outbox" or len(parts) != 4 or not paths.ENTRY_FILE.match(parts[3]):
+        return file_changes.first_planned.get(parts[1])
+    # an entry: the tick of the first prompt with the entry, or of the entry's own timestamp
+    name = _parse_entry_path(file)
     first_visible = file_changes.first_visible_tick(name)
     if first_visible is not None and not name.has_engine_id:  # placed by hand: its fields prove nothing
         return first_visible
     created_at = ""
     with contextlib.suppress(ConfigError, FileNotFoundError):
         created_at = read_entry(base, name).created_at
-    ticks = file_changes.ticks.items()
-    tick_by_timestamp = next(
-        (number for number, tick in ticks if number >= name.tick and not _is_later(created_at, tick.at)), None
-    )
-    return min((tick for tick in (first_visible, tick_by_timestamp) if tick is not None), default=None)
+    for number, tick in file_changes.ticks.items():
+        if number >= name.tick and (number == first_visible or not _is_later(created_at, tick.at)):
+            return number
+    return first_visible
 
 
-def _restore_quoted_entry(base: OrgPath, tick: int, file: str) -> bytes:
+def _restore_quoted_entry(base: OrgPath, tick: int, name: EntryName) -> bytes:
     """Return a removed entry as quoted in the first prompt with the entry, or empty bytes.
 
     The time of writing is not in the prompt and does not matter, because retention removes the entry again.
     """
-    name = _parse_entry_path(file)
     line_start = f'{{"id": "{name.id}", "from": "{name.author}", "tick": {name.tick}, '
     for record in read_journal(base, tick):
         if not isinstance(record, TurnStarted) or name.id not in record.entries:
@@ -124,16 +121,9 @@ def _restore_quoted_entry(base: OrgPath, tick: int, file: str) -> bytes:
             if not line.startswith(line_start):
                 continue
             with contextlib.suppress(JsonProblem):
-                quoted_fields = parse(line)
-                entry = OutboxEntry(
-                    name.id,
-                    name.tick,
-                    name.author,
-                    quoted_fields["kind"],
-                    quoted_fields["payload"],
-                    quoted_fields.get("tags", []),
-                )
-                return entry.content
+                quoted = parse(line)
+                content = (quoted["kind"], quoted["payload"], quoted.get("tags", []))
+                return OutboxEntry(name.id, name.tick, name.author, *content).content
     return b""
 
 
@@ -141,11 +131,6 @@ def _parse_entry_path(file: str) -> EntryName:
     """Return the entry name encoded in the path of an entry."""
     _, author, _, name = file.split("/")
     return parse_file_names(author, [name])[0]
-
-
-def _is_ledger(file: str) -> bool:
-    parts = PurePosixPath(file).parts
-    return parts[0] == "agents" and parts[2:] == ("turns.jsonl",)
 
 
 def _is_later(time: str, other: str) -> bool:
@@ -226,15 +211,9 @@ def _add_record(file_changes: FileChanges, tick: int, record: Record) -> None:
         case TurnStarted():
             tick_changes.states.setdefault(record.agent, record.state)  # as its first turn in the tick found it
             # by its whole name where the mark tells it: an id that a person gave may come twice
-            names_by_id = {
-                entry_id.partition("_")[2]: entry_id
-                for entry_id in ReadMark.from_json(record.read).also
-                if "/" in entry_id
-            }
-            for identity in (
-                *names_by_id.values(),
-                *(entry_id for entry_id in record.entries if entry_id not in names_by_id),
-            ):
+            whole_names = [identity for identity in ReadMark.from_json(record.read).also if "/" in identity]
+            named = {identity.partition("_")[2] for identity in whole_names}
+            for identity in (*whole_names, *(entry_id for entry_id in record.entries if entry_id not in named)):
                 first_shown[identity] = min(tick, first_shown.get(identity, tick))
         case TurnTold():  # it came while the tick ran: no prompt of the tick had it from the beginning
             for identity in record.entries:

@@ -163,31 +163,26 @@ class ReplayRuntime(Runtime):
         tick = self.recorded.tick
         if isinstance(event, TickBegins):
             plan = self.recorded.start_record.as_json()
-            require_equal(plan, event.as_json(), tick=tick, agent="", subject="plan", ignored=["broken"])
+            require_equal(plan, event.as_json(), tick, "", subject="plan", ignored=["broken"])
         elif isinstance(event, TurnEnded):
             self._compare_turn(event.report)
 
     def _compare_turn(self, report: TurnReport) -> None:
-        agent, ended = report.agent, self.recorded.ended[report.turn_key]
-        outside = f"{self.base}/{OUTSIDE}"
+        ended, outside = self.recorded.ended[report.turn_key], f"{self.base}/{OUTSIDE}"
         files = [FileWritten(path=file["path"].removeprefix(outside), sha256=file["sha256"]) for file in report.files]
-        removed = [path.removeprefix(outside) for path in report.removed]
-        early_paths = sorted(path.removeprefix(outside) for path in report.written_ahead)
+        replayed = {
+            **to_recorded_format(report, ended.report),
+            "files": files,
+            "written_ahead": sorted(path.removeprefix(outside) for path in report.written_ahead),
+        }
+        if report.removed:
+            replayed["removed"] = [path.removeprefix(outside) for path in report.removed]
+        # The reason of a failure may name a path, and the duration is no effect.
+        ignored, place = ["reason", "duration_ms"], (self.recorded.tick, report.agent)
         try:
-            # The reason of a failure may name a path, and the duration is no effect.
-            ignored = ["reason", "duration_ms"]
-            require_equal(
-                ended.as_json(),
-                {**to_recorded_format(report, ended.report), "files": files, "written_ahead": early_paths}
-                | ({"removed": removed} if removed else {}),
-                tick=self.recorded.tick,
-                agent=agent,
-                subject="turn",
-                ignored=ignored,
-            )
+            require_equal(ended.as_json(), replayed, *place, subject="turn", ignored=ignored)
         except ReplayMismatch as mismatch:
-            texts = [mismatch.diff, *self._iter_changed_files(ended, files)]
-            mismatch.diff = "\n".join(texts)
+            mismatch.diff = "\n".join([mismatch.diff, *self._iter_changed_files(ended, files)])
             raise
 
     def _iter_changed_files(self, ended: TurnEnded, files: list[FileWritten]) -> Iterator[str]:
@@ -199,11 +194,9 @@ class ReplayRuntime(Runtime):
             if replayed_digests.get(path, digest) == digest or path.startswith("/") or not original_path.is_file():
                 continue
             if compute_file_digest(self.original, path) == digest:
-                yield make_diff(_load_text(original_path), _load_text(replayed_path), path)
-
-
-def _load_text(file: Path) -> str:
-    return fs.read_bytes(file, _MAX_DIFF_BYTES)[:_MAX_DIFF_BYTES].decode("utf-8", "replace")
+                contents = (fs.read_bytes(file, _MAX_DIFF_BYTES) for file in (original_path, replayed_path))
+                old_text, new_text = (raw[:_MAX_DIFF_BYTES].decode("utf-8", "replace") for raw in contents)
+                yield make_diff(old_text, new_text, path)
 
 
 # --- differences ----------------------------------------------------------------------------------
@@ -243,7 +236,7 @@ def missing_answer_error(recorded: RecordedTick, agent: str, description: str) -
 
 
 def require_equal(
-    recorded: Json, replayed: Json, *, tick: int, agent: str, subject: str, ignored: Iterable[str] = ()
+    recorded: Json, replayed: Json, tick: int, agent: str, *, subject: str, ignored: Iterable[str] = ()
 ) -> None:
     """Raise `ReplayMismatch` unless both agree in all common keys, except the keys in `ignored`."""
     keys = [key for key in replayed if key in recorded and key not in set(ignored)]

@@ -8,7 +8,7 @@ organisation's initial state; models, tools and clock are replaced by the record
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,18 +60,19 @@ def replay_ticks(base: OrgPath, ticks: list[int]) -> Iterator[ReplayResult]:
     Raises `ReplayMismatch` at the first differing turn. Writes nothing. Unfinished turns of the current tick
     are skipped. Raises `ConfigError` for a turn started with a capability that is not installed.
     """
-    expected_states, prompts = _ExpectedStates(), make_prompt_reader(base)
+    states: dict[str, dict[str, Any]] = {}  # after each agent's last turn
+    prompts = make_prompt_reader(base)
     for tick in ticks:
         recorded = RecordedTick(tick, read_journal(base, tick, prompts=prompts))
-        names = [name for name, ended in recorded.ended.items() if isinstance(ended, TurnCommitted)]
         # A turn that failed before it began has no inputs to repeat.
-        names = [name for name in names if name in recorded.started]
+        ended = {name: end for name, end in recorded.ended.items() if name in recorded.started}
+        names = [name for name, end in ended.items() if isinstance(end, TurnCommitted)]
         not_repeatable = tuple(name for name in names if recorded.ended[name].report.error in NOT_REPEATABLE)
         for name in names:
-            expected_states.compare(recorded, name)
+            _compare_start(recorded, name, states)
             if name not in not_repeatable:
                 agent = split_key(name)[0]
-                expected_states.states[agent] = _replay_turn(base, recorded, name, expected_states.states.get(agent))
+                states[agent] = _replay_turn(base, recorded, name, states.get(agent))
         yield ReplayResult(tick, len(names) - len(not_repeatable), not_repeatable)
 
 
@@ -88,31 +89,21 @@ def _replay_turn(base: OrgPath, recorded: RecordedTick, name: str, current: dict
     except RecordingExhausted as end:
         raise missing_answer_error(recorded, name, str(end)) from None
     replayed = to_recorded_format(outcome.report, ended.report)
-    require_equal(ended.as_json(), replayed, tick=tick, agent=name, subject="turn")
+    require_equal(ended.as_json(), replayed, tick, name, subject="turn")
     state = outcome.state.as_json()
-    require_equal(ended.state or {}, state, tick=tick, agent=name, subject="state")
+    require_equal(ended.state or {}, state, tick, name, subject="state")
     return state
 
 
-@dataclass
-class _ExpectedStates:
-    """The state after each agent's last turn, where its next turn must start. People may add notes in between."""
-
-    states: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def compare(self, recorded: RecordedTick, name: str) -> None:
-        started = recorded.started[name]
-        if started.turn:  # it may have started from the files of the first one
-            return
-        start_state, state = started.state, self.states.pop(started.agent, None)
-        if state is not None and start_state["tick"] == state["tick"]:
-            require_equal(
-                without_notes(start_state),
-                without_notes(state),
-                tick=recorded.tick,
-                agent=name,
-                subject="state before the turn",
-            )
+def _compare_start(recorded: RecordedTick, name: str, states: dict[str, dict[str, Any]]) -> None:
+    """Compare the start of a turn with the agent's state after the last turn. People may add notes in between."""
+    started = recorded.started[name]
+    if started.turn:  # it may have started from the files of the first one
+        return
+    start_state, state = started.state, states.pop(started.agent, None)
+    if state is not None and start_state["tick"] == state["tick"]:
+        place = (recorded.tick, name)
+        require_equal(without_notes(start_state), without_notes(state), *place, subject="state before the turn")
 
 
 # --- into another folder -----------------------------------------------------------------------

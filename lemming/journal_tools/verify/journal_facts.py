@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -144,7 +145,9 @@ def load_journal_facts(
     """
     facts = JournalFacts(journal_ticks(base) if only is None else newest_journals(base, only))
     facts.skimmed = 0 if newest is None else max(0, len(facts.ticks) - newest)
-    keeps_all = only is None and _keeps_all(base)
+    keeps_all = False
+    with contextlib.suppress(ConfigError):  # unreadable settings may remove journals
+        keeps_all = only is None and load_config(base).org.kept_journals is None
     first_parsed = facts.ticks[facts.skimmed] if facts.skimmed < len(facts.ticks) else LAST_TICK
     read = partial(_load_all_tick_facts, str(base), first_parsed, facts.ticks[-1] if facts.ticks else 0)
     previous: int | None = None
@@ -162,7 +165,11 @@ def load_journal_facts(
                 _record_lost_journal(facts, tick_facts, before)
             _add_tick(facts, tick_facts)
         previous = tick
-    _record_lost_last_journal(base, facts)
+    newest_turn = newest_ledger_tick(base)
+    if facts.ticks and newest_turn > facts.ticks[-1]:  # the last journal is lost, as only a ledger shows
+        facts.lost_ticks.append(newest_turn)
+        message = f"does not exist: a ledger has a turn of tick {newest_turn}"
+        facts.findings.append(make_mismatch(newest_turn, paths.journal_file(newest_turn), "missing", message))
     return facts
 
 
@@ -215,14 +222,6 @@ def _to_turn_end(recorded: RecordedTick, ended: TurnCommitted) -> TurnEnd:
     return TurnEnd(ended.agent_name, ended.turn, removed, written, state, start, spent)
 
 
-def _keeps_all(base: OrgPath) -> bool:
-    """Return True if no journal is ever removed; unreadable settings count as False."""
-    try:
-        return load_config(base).org.kept_journals is None
-    except ConfigError:
-        return False
-
-
 def _record_lost_journal(facts: JournalFacts, recorded: TickFacts, previous: int) -> None:
     """Record a lost journal named in the next journal; `previous` is the tick of the journal before.
 
@@ -236,15 +235,6 @@ def _record_lost_journal(facts: JournalFacts, recorded: TickFacts, previous: int
         if recorded.tick == facts.ticks[0]:
             message += ", and all journals are kept; set kept_journals to remove the oldest"
         facts.findings.append(make_mismatch(named, paths.journal_file(named), "missing", message))
-
-
-def _record_lost_last_journal(base: OrgPath, facts: JournalFacts) -> None:
-    """Record a lost last journal, which is only visible in a ledger."""
-    newest = newest_ledger_tick(base)
-    if facts.ticks and newest > facts.ticks[-1]:
-        facts.lost_ticks.append(newest)
-        message = f"does not exist: a ledger has a turn of tick {newest}"
-        facts.findings.append(make_mismatch(newest, paths.journal_file(newest), "missing", message))
 
 
 def _verify_journal_end(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Problem]:
