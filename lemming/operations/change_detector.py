@@ -19,7 +19,14 @@ from lemming.kernel.access.context_files import iter_context_paths
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.files.folder_listings import ABSENT, Listing, refresh_listing
-from lemming.kernel.files.stat_cache import FileReading, Identity, file_identity, is_current, refresh_reading
+from lemming.kernel.files.stat_cache import (
+    FileReading,
+    PathState,
+    capture_states,
+    is_current,
+    is_unchanged,
+    refresh_reading,
+)
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import capabilities_of_resume, get_capability
 from lemming.kernel.plugins.capability_table import provided
@@ -39,14 +46,14 @@ class ChangeDetector:
         self._files: dict[str, FileReading[None]] = {}
         self._folders: dict[str, tuple[Listing, int]] = {}
         self._states: dict[str, State] = {}
-        self._stable_identities: list[tuple[str, Identity | None]] = []  # identities of all scanned files, once stable
-        self._is_stable = False
+        self._paths: list[str] = []  # all that was looked at in the last scan
+        self._path_states: list[PathState] | None = None
         self.find_changes()
 
     def add_context(self, files: list[str]) -> None:
         """Replace the watched context files, from the next scan on."""
         if files != self._context:
-            self._context, self._stable_identities = files, []
+            self._context, self._path_states = files, None
 
     @property
     def is_unchanged(self) -> bool:
@@ -54,9 +61,7 @@ class ChangeDetector:
 
         False after a scan with a very recent change, because a further change may not alter the `stat` values.
         """
-        return bool(self._stable_identities) and all(
-            _stat_identity(path) == identity for path, identity in self._stable_identities
-        )
+        return self._path_states is not None and is_unchanged(self._path_states)
 
     def find_changes(self, engine_writes: Collection[str] = ()) -> list[str]:
         """Scan again and return the changed files and outboxes, sorted.
@@ -67,6 +72,8 @@ class ChangeDetector:
         if self.is_unchanged:
             return []
         previous, self._states = self._states, dict(self._scan())
+        # None after a very recent change, also if it came since the scan
+        self._path_states = capture_states(self._paths)
         paths_seen = previous.keys() | self._states.keys()
         changed = {path for path in paths_seen if previous.get(path) != self._states.get(path)}
         for folder, own_hash in _hash_outboxes(engine_writes).items():
@@ -75,8 +82,8 @@ class ChangeDetector:
         return sorted(changed.difference(engine_writes))
 
     def _scan(self) -> Iterator[tuple[str, State]]:
-        """Yield every watched path with its state, and store the file identities."""
-        self._stable_identities, self._is_stable = [], True
+        """Yield every watched path with its state."""
+        self._paths = []
         for file in (*SETTINGS, *self._context):
             if file.endswith("/"):
                 yield file, self._scan_folder(file)[1]
@@ -91,22 +98,18 @@ class ChangeDetector:
             listing, names_hash = self._scan_folder(f"{folder}/outbox", keep_names=False)
             if listing is not ABSENT:
                 yield f"{folder}/outbox", names_hash
-        if not self._is_stable:
-            self._stable_identities = []
 
     def _scan_file(self, file: str) -> Iterator[tuple[str, State]]:
         """Yield a file with its digest, or nothing for a missing file."""
         path, reading = os.path.join(self._base, file), self._files.get(file)
+        self._paths.append(path)
         try:
             if reading is None or not is_current(reading, path):
                 reading = self._files[file] = refresh_reading(path, reading, _discard, limit_bytes=LIMIT_BYTES)
-            self._remember_stat(path, reading.identity, reading.is_settled)
             yield file, reading.digest
         except OSError as error:
             self._files.pop(file, None)
-            is_missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
-            self._remember_stat(path, _stat_identity(path), is_missing)
-            if not is_missing:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 yield file, f"cannot be read: {error.errno}"
 
     def _scan_folder(self, folder: str, *, keep_names: bool = True) -> tuple[Listing, int]:
@@ -116,22 +119,14 @@ class ChangeDetector:
             listing = refresh_listing(path, previous)
         except OSError:
             listing = ABSENT
-        exists = listing is not ABSENT
         if listing is not previous:
             # Adding and removing a name restores the earlier hash.
             names_hash = reduce(xor, map(hash, listing.names), 0)
-            if not keep_names and exists:
+            if not keep_names and listing is not ABSENT:
                 listing = replace(listing, names=[])
             self._folders[folder] = listing, names_hash
-        if exists:
-            self._remember_stat(path, listing.identity, listing.is_settled)
-        else:
-            self._remember_stat(path, _stat_identity(path), True)
+        self._paths.append(path)
         return listing, names_hash
-
-    def _remember_stat(self, path: str, identity: Identity | None, is_stable: bool) -> None:
-        self._stable_identities.append((path, identity))
-        self._is_stable = self._is_stable and is_stable
 
 
 def find_context_files(base: Path, agents: Collection[Agent]) -> list[str]:
@@ -143,14 +138,6 @@ def find_context_files(base: Path, agents: Collection[Agent]) -> list[str]:
     for agent in agents:
         files.update(resume_read_paths(org, agent), iter_context_paths(agent, base))
     return sorted(files)
-
-
-def _stat_identity(path: str) -> Identity | None:
-    """Return the file identity from a `stat`, or None. Any later change of the file or its name alters the identity."""
-    try:
-        return file_identity(path)
-    except OSError:
-        return None
 
 
 def _hash_outboxes(files: Collection[str]) -> dict[str, int]:
