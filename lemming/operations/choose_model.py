@@ -7,6 +7,7 @@ other text of the user, including spaces, stays unchanged.
 from __future__ import annotations
 
 import json
+from dataclasses import MISSING, fields
 from typing import Any
 
 from lemming.kernel.agents import decode_resume, load_agent
@@ -33,18 +34,13 @@ def set_default_model(base: OrgPath, key: str) -> tuple[bool, str]:
         models = parse(raw, allow_bom=True)
         entry = models.get(key) or get_builtin_entry(base, key)
         old_entry = models.get(DEFAULT_KEY)
-        old_key = next(
-            (
-                model_key
-                for model_key, model_entry in models.items()
-                if model_entry == old_entry and model_key != DEFAULT_KEY
-            ),
-            "",
-        )
+        equal_keys = [name for name in models if models[name] == old_entry and name != DEFAULT_KEY]
+        old_key = equal_keys[0] if equal_keys else ""
         if old_entry == entry:
             return False, old_key
         changed = set_json_value(raw, [DEFAULT_KEY], entry)
-        if not old_key and RECORDED_KEY not in models and _is_recording(old_entry):
+        is_recording = isinstance(old_entry, dict) and old_entry.get("provider") in ("scripted", "replay")
+        if not old_key and RECORDED_KEY not in models and is_recording:
             old_key, changed = RECORDED_KEY, _insert_before_default(changed, RECORDED_KEY, old_entry)
         models_file.publish(changed)
     return True, old_key
@@ -57,10 +53,6 @@ def add_model_entry(base: OrgPath, key: str, entry: dict[str, Any]) -> bool:
             return False
         models_file.publish(set_json_value(models_file.raw, [key], entry))
     return True
-
-
-def _is_recording(entry: Any) -> bool:
-    return isinstance(entry, dict) and entry.get("provider") in ("scripted", "replay")
 
 
 def set_agent_model(base: OrgPath, agent: str, key: str) -> bool:
@@ -104,8 +96,8 @@ def _insert_before_default(raw: bytes, key: str, value: Any) -> bytes:
     line, column = locate(text.removeprefix("\ufeff"), f"/{DEFAULT_KEY}")
     lines = text.splitlines(keepends=True)
     default_line = lines[line - 1]
-    indent = default_line[: column - 1] if line > 1 else ""
-    if indent.strip() == "" and line > 1:
+    indent = default_line[: column - 1]
+    if line > 1 and not indent.strip():
         lines[line - 1] = f'{indent}"{key}": {to_line(value)},\n{default_line}'
     changed = "".join(lines).encode("utf-8", "surrogateescape")
     updated = {**parse(raw, allow_bom=True), key: value}
@@ -119,14 +111,9 @@ def _set_nested(value_tree: Any, keys: list[str], value: Any) -> Any:
 
 def get_builtin_entry(base: OrgPath, key: str) -> dict[str, Any]:
     """Return the entry of a built-in key without an entry in the file."""
-    from dataclasses import MISSING, fields
-
     entry = load_config(base).model(key)
-    return {
-        field.name: value
-        for field in fields(entry)
-        if (value := getattr(entry, field.name)) != (field.default if field.default is not MISSING else {})
-    }
+    defaults = {field.name: {} if field.default is MISSING else field.default for field in fields(entry)}
+    return {name: getattr(entry, name) for name in defaults if getattr(entry, name) != defaults[name]}
 
 
 # --- lists ----------------------------------------------------------------------------------------

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import Agenda
-from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.open_requests import iter_person_requests
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.messages import OutboxEntry
@@ -20,7 +21,7 @@ from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.preparation import TurnContext
-from lemming.kernel.turn.preparation_chain import PreparationChain, prepare_context
+from lemming.kernel.turn.preparation_chain import prepare_context
 from lemming.kernel.turn.tool_results import is_news
 from lemming.kernel.turn.wake_check import WakeCheck, check_wake
 
@@ -72,35 +73,25 @@ def immediate_snapshot(snapshot: Snapshot) -> Snapshot:
         and (habits := resolve_turn_policy(agents[name], config)).is_asked
         and (habits.wake == "always" or is_stalled(snapshot.org, name))
     }
-    postponed = (
-        always_woken.difference(find_pending_work(snapshot, always_woken).due_now) if always_woken else always_woken
-    )
+    postponed = always_woken - {*find_pending_work(snapshot, always_woken).due_now} if always_woken else always_woken
+    if not postponed and not any(_has_tick_deadline(snapshot, name) for name in agents):
+        return snapshot
     plan = snapshot.plan
-    if postponed:
-        order = [name for name in plan.order if name not in postponed]
-        not_due = [name for name in agents if name in postponed or name in plan.not_due]
-        plan = replace(plan, order=order, not_due=not_due)
-    is_immediate = bool(postponed) or any(_is_waiting_for_person(snapshot, name) for name in agents)
-    return replace(snapshot, plan=replace(plan, at_once=True)) if is_immediate else snapshot
+    order = [name for name in plan.order if name not in postponed]
+    not_due = [name for name in agents if name in postponed or name in plan.not_due] if postponed else plan.not_due
+    return replace(snapshot, plan=replace(plan, order=order, not_due=not_due, at_once=True))
 
 
-def _is_waiting_for_person(snapshot: Snapshot, name: str) -> bool:
+def _has_tick_deadline(snapshot: Snapshot, name: str) -> bool:
+    """Return True if the agent waits for a person until a given tick."""
     try:
-        return _has_tick_deadline(read_state(snapshot.org, name), snapshot.mail.persons)
+        state = read_state(snapshot.org, name)
     except FILE_ERRORS:  # reported by its turn
         return False
-
-
-def _has_tick_deadline(agent_state: AgentState, persons: Collection[str]) -> bool:
-    """Return True if the agent waits for a person until a given tick."""
-    sub_requests = (
-        *iter_person_requests(agent_state.kept),
-        *(sub_request for open_request in agent_state.requests for sub_request in open_request.open_sub_requests),
-    )
+    open_sub_requests = (open_request.open_sub_requests for open_request in state.requests)
     return any(
-        sub_request.until is not None and sub_request.to in persons
-        for sub_request in sub_requests
-        if not sub_request.end
+        sub_request.until is not None and sub_request.to in snapshot.mail.persons and not sub_request.end
+        for sub_request in chain(iter_person_requests(state.kept), *open_sub_requests)
     )
 
 
@@ -112,34 +103,27 @@ def is_stalled(org: Organisation, name: str) -> bool:
         return False
 
 
-def _can_afford_turn(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
-    max_credits = resolve_credits(snapshot.config, agent.name, agent.credits).max_credits
-    return max_credits is None or state.consumed_credits < max_credits
-
-
 def _next_work_tick(snapshot: Snapshot, agent: Agent) -> int | None:
     """Return the first tick in which the agent takes a turn for pending work, or None."""
-    state = read_state(snapshot.org, agent.name)
-    if not _can_afford_turn(snapshot, agent, state):
+    state, config = read_state(snapshot.org, agent.name), snapshot.config
+    max_credits = resolve_credits(config, agent.name, agent.credits).max_credits
+    if max_credits is not None and state.consumed_credits >= max_credits:
         return None
     view = ReaderView(snapshot.mail, agent, state.read)
-    context = TurnContext(snapshot, agent, snapshot.config.model(agent.model.key), state)
-    chain = prepare_context(context, view)
-    if not _may_have_work(context, view, chain):  # a cheap check first: most agents have no work
+    context = TurnContext(snapshot, agent, config.model(agent.model.key), state)
+    preparations = prepare_context(context, view)
+    if state.requests:
+        preparations.ask_due()
+    agenda = preparations.agenda(context, view, resolve_turn_policy(agent, config))
+    # a cheap check first: most agents have no work
+    if not (state.results or preparations.blocks or _has_addressed_entry(view, agent, agenda)):
         return None
     due = next_due(agent.schedule, snapshot.tick)
     first_inputs = check_wake(snapshot, agent, snapshot.survey.digests[agent.name])
     if not isinstance(first_inputs, TurnReason):
         return due if _has_work(snapshot, agent, first_inputs) else None
-    wake_tick = chain.next_wake_tick()
+    wake_tick = preparations.next_wake_tick()
     return None if wake_tick is None else next_due(agent.schedule, max(wake_tick, snapshot.tick))
-
-
-def _may_have_work(context: TurnContext, view: ReaderView, chain: PreparationChain) -> bool:
-    if context.state.requests:
-        chain.ask_due()
-    agenda = chain.agenda(context, view, resolve_turn_policy(context.agent, context.tick_context.config))
-    return bool(context.state.results or chain.blocks) or _has_addressed_entry(view, context.agent, agenda)
 
 
 def _has_work(snapshot: Snapshot, agent: Agent, first_inputs: WakeCheck) -> bool:

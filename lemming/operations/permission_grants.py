@@ -49,22 +49,21 @@ class PermissionGrants:
     def find_missing(self, permissions: Iterable[RequiredPermission]) -> list[MissingPermission]:
         """Return the permissions without a grant, or with a grant for an earlier content."""
         required = list(permissions)
-        if not required:
+        record = self._load_record() if required else {}
+        if not required or self._is_ours(record):
             return []
-        record = self._load_record()
-        grants, is_local = _parse_grants(record), self._is_local(record)
-        if self._is_ours(record):
-            return []
-        own_permissions = record.get("ours")
-        if is_local and isinstance(own_permissions, dict):
+        grants, own_permissions = _parse_grants(record), record.get("ours")
+        if isinstance(own_permissions, dict) and self._is_local(record):
             grants = {**own_permissions, **grants}
-        return [
-            MissingPermission(
-                permission, _find_changes(grants.get(permission.does, permission.bound_to), permission.bound_to)
-            )
-            for permission in required
-            if grants.get(permission.does) != permission.bound_to
-        ]
+        missing = []
+        for permission in required:
+            does, current = permission.does, permission.bound_to
+            if (granted := grants.get(does)) != current:
+                previous = granted if isinstance(granted, dict) else {} if does in grants else current
+                names = sorted({*previous, *current})
+                changed = tuple(name for name in names if previous.get(name) != current.get(name))
+                missing.append(MissingPermission(permission, changed))
+        return missing
 
     def grant(self, permissions: Iterable[RequiredPermission]) -> None:
         """Grant permissions in their current form. Raises: DiskError."""
@@ -89,11 +88,7 @@ class PermissionGrants:
     @property
     def file(self) -> Path:
         """The file with the grants."""
-        return get_state_folder() / "agreed" / self._name
-
-    @property
-    def _name(self) -> str:
-        return f"{sha256(os.fsencode(self._org_path)).hexdigest()[:24]}.json"
+        return get_state_folder() / "agreed" / f"{sha256(os.fsencode(self._org_path)).hexdigest()[:24]}.json"
 
     @property
     def _org_path(self) -> str:
@@ -125,18 +120,13 @@ class PermissionGrants:
     def _write_record(self, record: dict[str, Any]) -> None:
         folder = get_state_folder()
         fs.make_root(folder)
-        fs.write_atomic(folder, f"agreed/{self._name}", dump_pretty(record))
+        fs.write_atomic(folder, f"agreed/{self.file.name}", dump_pretty(record))
 
 
 def _parse_grants(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the grants by sentence."""
     grants = record.get("agreed")
     return grants if isinstance(grants, dict) else {}
-
-
-def _find_changes(granted: object, current: Mapping[str, str]) -> tuple[str, ...]:
-    previous = granted if isinstance(granted, dict) else {}
-    return tuple(name for name in sorted({*previous, *current}) if previous.get(name) != current.get(name))
 
 
 # --- git fetches ---------------------------------------------------------------------------------

@@ -101,9 +101,8 @@ def _find_archived_items(base: OrgPath, age_limit: float) -> Iterator[PrunableIt
 
 def _path_size(base: OrgPath, path: str) -> int:
     top = base / path
-    if not top.is_dir():
-        return os.lstat(top).st_size
-    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in walk(top) for name in names)
+    files = [os.path.join(folder, file) for folder, _, files in walk(top) for file in files] if top.is_dir() else [top]
+    return sum(os.lstat(file).st_size for file in files)
 
 
 def _format_day(time_s: float) -> str:
