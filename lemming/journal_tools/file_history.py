@@ -50,7 +50,7 @@ class FileHistory:
     """
 
     def __init__(self, base: OrgPath) -> None:
-        self.base = base
+        self.base = Path(base)
         self.file_changes = load_file_changes(base, despite_damage=True)
         committed_ticks = [tick for tick, tick_changes in self.file_changes.ticks.items() if tick_changes.is_committed]
         if not committed_ticks:
@@ -103,8 +103,10 @@ class FileHistory:
                 files |= changed
         return {path: version for path, version in files.items() if version is not None}
 
-    def load_version(self, path: str, version: FileVersion) -> bytes | None:
-        """Return the content of a file version, or None if the content is gone."""
+    def load_version(self, path: str, version: FileVersion | bytes | None) -> bytes | None:
+        """Return the content of a file version, or None if the content is gone. A known content is returned."""
+        if version is None or isinstance(version, bytes):
+            return version
         if not version.turn:
             return self.external_arrivals.texts.get(path) or load_current_file(self.base, path)
         if self._latest.tick != version.tick:

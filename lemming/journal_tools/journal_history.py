@@ -21,7 +21,6 @@ from lemming.journal_tools.file_history import (
     FileHistory,
     FileVersion,
     iter_tracked_files,
-    load_current_file,
 )
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
@@ -37,12 +36,12 @@ _TICK = re.compile(r"\d{1,12}\Z")
 _Contents = dict[str, FileVersion | bytes]
 
 
-class JournalHistory:
+class JournalHistory(FileHistory):
     """The past of an organisation according to the journals. Read-only. Raises `UsageError` if no tick was ever run."""
 
     def __init__(self, base: OrgPath) -> None:
-        self.base, self.file_history = Path(base), FileHistory(base)
-        first = self.file_history.file_changes.ticks[self.file_history.first_tick]
+        super().__init__(base)
+        first = self.file_changes.ticks[self.first_tick]
         self._agent_with_lost_turns = next((name for name in first.states if first.states[name]["status"]), "")
 
     @property
@@ -50,12 +49,11 @@ class JournalHistory:
         """A note for people on the reliability of the result."""
         if not self._agent_with_lost_turns:
             return PRESENT_FILES_REMARK
-        first = self.file_history.first_tick
-        return f"{PRESENT_FILES_REMARK}; earlier versions of files from before tick {first} are missing"
+        return f"{PRESENT_FILES_REMARK}; earlier versions of files from before tick {self.first_tick} are missing"
 
     def list_branch_commits(self) -> list[Commit]:
         """Return a commit for each tick that changed files, newest first."""
-        return [self._build_commit(tick) for tick in reversed(self.file_history.ticks)]
+        return [self._build_commit(tick) for tick in reversed(self.ticks)]
 
     def resolve_state(self, revision: str) -> PastState:
         """Return the state after the tick with this number. Raises `UsageError` for other text."""
@@ -67,18 +65,16 @@ class JournalHistory:
     def state_at_tick(self, tick: int) -> PastState:
         """Return the state after a tick. Raises `UsageError` for a tick without a record in the journals."""
         self._require_run(tick)
-        first = self.file_history.first_tick
-        if tick < self.file_history.tick_before_first or (
-            tick == self.file_history.tick_before_first and self._agent_with_lost_turns
-        ):
-            reason = f"the journals begin with tick {first}"
-            raise UsageError(f"the files after tick {tick} are unknown: {reason}", hint=f"name a tick from {first} on")
+        if tick < self.tick_before_first + bool(self._agent_with_lost_turns):
+            hint = f"name a tick from {self.first_tick} on"
+            reason = f"the journals begin with tick {self.first_tick}"
+            raise UsageError(f"the files after tick {tick} are unknown: {reason}", hint=hint)
         return PastState(tick, self._build_commit(tick))
 
     def find_commit(self, tick: int) -> Commit | None:
         """Return the changes of a tick as a commit, or None if the tick changed nothing."""
         self._require_run(tick)
-        return self._build_commit(tick) if tick in self.file_history.ticks else None
+        return self._build_commit(tick) if tick in self.ticks else None
 
     def _require_run(self, tick: int) -> None:
         if tick >= (next_tick := load_tick(self.base)):
@@ -86,8 +82,8 @@ class JournalHistory:
 
     def _build_commit(self, tick: int) -> Commit:
         """Return the newest commit a git history would have after a tick; the commit has no id."""
-        first, changes = self.file_history.first_tick, self.file_history.file_changes.ticks
-        last_tick = max((change_tick for change_tick in self.file_history.ticks if change_tick <= tick), default=None)
+        first, changes = self.first_tick, self.file_changes.ticks
+        last_tick = max((change_tick for change_tick in self.ticks if change_tick <= tick), default=None)
         if last_tick is None:
             message = format_message(f"before tick {first}", {"Before-Tick": first})
         else:
@@ -105,7 +101,7 @@ class JournalHistory:
 
     def read_file(self, commit: Commit, file: str) -> bytes:
         """Return the past content of a file; raise `UsageError` if there was no such file."""
-        content = self._load_content(file, self._files_at_tick(commit.last_finished_tick).get(file))
+        content = self.load_version(file, self._files_at_tick(commit.last_finished_tick).get(file))
         if content is None:
             raise UsageError(f"file {file} did not exist then", hint="use a path from the organisation's folder")
         return content
@@ -113,7 +109,7 @@ class JournalHistory:
     def checkout(self, commit: Commit, folder: Path) -> None:
         """Write the files of a commit into an existing, empty folder."""
         for file, version in self._files_at_tick(commit.last_finished_tick).items():
-            if (content := self._load_content(file, version)) is not None:
+            if (content := self.load_version(file, version)) is not None:
                 fs.write_atomic(folder, file, content)
 
     def _resolve_files(self, revision: str) -> _Contents:
@@ -123,14 +119,7 @@ class JournalHistory:
         return dict.fromkeys([*iter_tracked_files(self.base), *counter], CURRENT_VERSION)
 
     def _files_at_tick(self, tick: int) -> _Contents:
-        return {**self.file_history.files_at_tick(tick), **self.file_history.load_engine_files(tick)}
-
-    def _load_content(self, file: str, version: FileVersion | bytes | None) -> bytes | None:
-        if version is None or isinstance(version, bytes):
-            return version
-        if version == CURRENT_VERSION and file not in self.file_history.external_arrivals.texts:
-            return load_current_file(self.base, file)
-        return self.file_history.load_version(file, version)
+        return {**self.files_at_tick(tick), **self.load_engine_files(tick)}
 
     def _diff_files(self, old: _Contents, new: _Contents, agent: str) -> StateDiff:
         folder_prefix = f"{paths.agent_folder(agent)}/" if agent else ""
@@ -139,7 +128,7 @@ class JournalHistory:
             old_version, new_version = old.get(file), new.get(file)
             if old_version == new_version or not file.startswith(folder_prefix):
                 continue
-            change, diff = diff_file(file, self._load_content(file, old_version), self._load_content(file, new_version))
+            change, diff = diff_file(file, self.load_version(file, old_version), self.load_version(file, new_version))
             files += [change] if change else []
             diffs.append(diff)
         return StateDiff(files, "".join(diffs))
@@ -199,7 +188,7 @@ def rebuild_history(base: OrgPath, repository: Repository) -> int:
 def _iter_fast_import(history: FileHistory) -> Iterator[bytes]:
     """Yield the commits in the format of `git fast-import`."""
     for index, (tick, changed) in enumerate(history.changes_by_tick.items()):
-        files = {path: version and history.load_version(path, version) for path, version in sorted(changed.items())}
+        files = {path: history.load_version(path, version) for path, version in sorted(changed.items())}
         engine_files = history.load_engine_files(tick)
         if tick == history.tick_before_first:
             subject, trailers = f"before tick {tick + 1}: the history begins", {"Before-Tick": tick + 1}

@@ -139,7 +139,7 @@ def test_an_old_state_is_told_by_the_journal_where_the_ledger_has_dropped_it(bas
     ledger = base / "agents/ada/turns.jsonl"
     lines = ledger.read_bytes().splitlines(keepends=True)
     fs.write_atomic(base, "agents/ada/turns.jsonl", lines[-1])
-    past = JournalHistory(Organisation.from_path(base)).file_history
+    past = JournalHistory(Organisation.from_path(base))
     assert past.load_engine_files(4)["agents/ada/turns.jsonl"] == lines[3]
 
 

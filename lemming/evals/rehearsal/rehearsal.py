@@ -158,7 +158,7 @@ def rehearse(
     Raises: UsageError for settings or a folder of another rehearsal; DiskError.
     """
     past = open_past(base)
-    record = _Recording(base, past.file_history if isinstance(past, JournalHistory) else FileHistory(base))
+    record = _Recording(base, past if isinstance(past, JournalHistory) else FileHistory(base))
     _prepare(past, folder, options)
     with open_org(folder, command="rehearse", stop=stop) as lock:
         runtime = RehearsalRuntime(
