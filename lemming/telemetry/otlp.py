@@ -11,7 +11,7 @@ import os
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from lemming.kernel.base.errors import NotSent, TimedOut, UsageError
@@ -19,7 +19,6 @@ from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo
 from lemming.kernel.base.version import __version__
 from lemming.libraries.optional_packages import install_command
-from lemming.telemetry.span_timings import StepTiming
 
 if TYPE_CHECKING:
     import httpx2
@@ -97,6 +96,13 @@ def _encode_ids(plain: Any) -> Any:
             for key, value in plain.items()
         }
     return plain
+
+
+class StepTiming(NamedTuple):
+    """Start and end of a step, in milliseconds since 1970."""
+
+    begin_ms: int
+    end_ms: int
 
 
 def make_span(trace: bytes, span: bytes, name: str, timing: StepTiming, attributes: Json, kind: int = INTERNAL) -> Json:

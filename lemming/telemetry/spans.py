@@ -9,27 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, ToolUse, TurnRecord
+from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import OUTCOME_CODES, ConfigError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import strip_userinfo
 from lemming.kernel.inboxes.capability_state import StateQuery, find_call_notes
-from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied
+from lemming.kernel.journal.journal_records import (
+    ModelFailed,
+    ModelReplied,
+    Record,
+    TickStarted,
+    ToolFinished,
+    ToolStarted,
+)
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt
-from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, end_span, make_event, make_span
-from lemming.telemetry.span_timings import (
-    StepTiming,
-    TurnTimings,
-    compute_timings,
-    make_span_id,
-    make_trace_id,
-    parse_timestamp_ms,
-)
+from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, StepTiming, end_span, make_event, make_span
 
 IN_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})
 """Providers that are no other process: a question to them is no call over a network."""
@@ -231,6 +232,69 @@ class _TurnSpanBuilder:
         span = make_span(self._trace, span_id, f"{operation} {use.tool}", timing, attributes)
         span |= {"parentSpanId": self._id.hex(), "events": _gate_events(record.verdicts if record else (), timing)}
         return end_span(span, is_error=not use.success, reason="")
+
+
+# --- times and ids --------------------------------------------------------------------------------
+# An answer has its arrival time and duration, a tool call its duration. A step without a time follows the previous
+# step. An answer from a recording has the time of the original answer, but counts at its use.
+
+
+ROUNDING_MS = 20
+"""By so much the two clocks of an answer, the time of day and how long it took, may disagree."""
+
+
+class TurnTimings(NamedTuple):
+    """Timing of a turn, of its answers by call number, and of its tool calls by index."""
+
+    turn: StepTiming
+    calls: dict[int, StepTiming]
+    tools: dict[int, StepTiming]
+
+
+def parse_timestamp_ms(text: str) -> int:
+    """Return a timestamp in milliseconds since 1970, or 0 for an invalid timestamp."""
+    try:
+        return round(parse_timestamp(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
+
+
+def compute_timings(records: Iterable[Record], tick_began_ms: int) -> TurnTimings:
+    """Return the timings of a turn's steps, in sequence and never before the start of the tick."""
+    calls: dict[int, StepTiming] = {}
+    tools: dict[int, StepTiming] = {}
+    current_ms = tick_began_ms
+    for record in records:
+        match record:
+            case ModelReplied(call=number, duration_ms=duration_ms):
+                began = parse_timestamp_ms(record.at) - max(duration_ms, 0)
+                begin = max(current_ms, began) if began >= current_ms - ROUNDING_MS else current_ms
+                calls[number] = StepTiming(begin, begin + max(duration_ms, 0))
+                current_ms = calls[number].end_ms
+            case ModelFailed(call=number, duration_ms=duration_ms):
+                calls[number] = StepTiming(current_ms, current_ms + duration_ms)
+                current_ms += duration_ms
+            case ToolStarted(index=index):
+                tools[index] = StepTiming(current_ms, current_ms)
+            case ToolFinished(index=index, duration_ms=duration_ms):
+                tools[index] = StepTiming(current_ms, current_ms + duration_ms)
+                current_ms += duration_ms
+    steps = [*calls.values(), *tools.values()]
+    return TurnTimings(StepTiming(min((lap.begin_ms for lap in steps), default=current_ms), current_ms), calls, tools)
+
+
+def make_trace_id(plan: TickStarted) -> bytes:
+    """Return a globally unique trace id of a tick, derived from the first record of its journal.
+
+    The record holds the time and the machine's uptime. A copy of an organisation, and a fork up to its fork
+    point, therefore have the same ids; other ticks of the same number have different ids.
+    """
+    return blake2b(dump_compact(plan.as_json()), digest_size=16).digest()
+
+
+def make_span_id(trace: bytes, *parts: object) -> bytes:
+    """Return the span id of a step of a tick."""
+    return blake2b("/".join(map(str, parts)).encode(), key=trace, digest_size=8).digest()
 
 
 # --- attributes -----------------------------------------------------------------------------------

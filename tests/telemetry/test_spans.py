@@ -15,8 +15,8 @@ from lemming.engine import run_once
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ToolFinished
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
-from lemming.telemetry.otlp import build_requests, to_protobuf
-from lemming.telemetry.span_timings import StepTiming, compute_timings
+from lemming.telemetry.otlp import StepTiming, build_requests, to_protobuf
+from lemming.telemetry.spans import compute_timings
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 Spans = list[dict[str, Any]]
