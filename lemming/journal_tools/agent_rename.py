@@ -280,7 +280,6 @@ def remove_references(base: OrgPath, other: str, name: str) -> str:
 
 
 def _find_name_lists(value: Any) -> Iterator[tuple[str, str, list[Any]]]:
-    """Yield the lists of agent names in a resume, each with its two keys."""
     resume: Json = value if isinstance(value, dict) else {}
     for part, key in _NAME_LISTS:
         if isinstance(block := resume.get(part), dict) and isinstance(items := block.get(key), list):

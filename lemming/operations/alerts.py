@@ -182,7 +182,6 @@ def _is_failing(turn: TurnReport) -> bool:
 
 
 def _find_resolved(report: TickReport, reported: AlertItems) -> set[str]:
-    """Return the reported failures resolved by this tick."""
     working = {ORG_ITEM}
     for turn in report.turns:
         error = reported.get(turn.agent, {}).get("error")

@@ -82,7 +82,6 @@ class ChangeDetector:
         return sorted(changed.difference(engine_writes))
 
     def _scan(self) -> Iterator[tuple[str, State]]:
-        """Yield every watched path with its state."""
         self._paths = []
         for file in (*SETTINGS, *self._context):
             if file.endswith("/"):

@@ -137,7 +137,6 @@ class ChangePoller(IntervalTimer):
         return any(not isinstance(toolset[name], EngineTool) for name in called_names & toolset.keys())
 
     def _plan_sleep(self, tick: int, interval_s: float, max_ticks: float) -> SleepPlan:
-        """Plan the sleep after tick `tick`."""
         schedules = self._find_due_ticks(tick + 1)
         max_sleep_s = max(interval_s, MAX_SLEEP_S)
         max_ticks_by_time = max_sleep_s // interval_s if interval_s > 0 else math.inf

@@ -148,7 +148,6 @@ def try_model(base: Path, entry: ModelEntry, settings: OrgSettings, clock: Clock
 
 
 def _try_ways(trial: WayTrial, provider: LLMProvider) -> Trial:
-    """Try each way to request actions."""
     results = {way: trial.try_way(way) for way in (ACTIONS, NATIVE, PLAIN)}
     own = NATIVE if has_native_tools(trial.entry, provider) else ACTIONS if provider.takes_schema else PLAIN
     current, best = results[own], choose_way([*results.values()], own.name)
@@ -180,7 +179,6 @@ def _describe_replies(entry: ModelEntry, replies: Sequence[tuple[Request, Reply]
 
 
 def _try_contract(backends: Backends, entry: ModelEntry, provider: LLMProvider) -> Trial:
-    """Try a prompt with the full contract, for an entry with such a setting."""
     request = Request(
         model_name=entry.model,
         messages=[*full_prefix(TEST_AGENT, ()), {"role": "user", "content": QUESTION}],

@@ -206,7 +206,6 @@ def _announce_tick(runtime: Runtime, snapshot: Snapshot, records: list[Record]) 
 
 
 def _iter_unknown_tools(snapshot: Snapshot) -> Iterator[Problem]:
-    """Yield a warning for each tool in a resume that does not exist."""
     survey = snapshot.survey
     toolsets = {name: snapshot.toolset.for_agent(name) for mentions in survey.by_tool.values() for name, _ in mentions}
     for tool, mentions in sorted(survey.by_tool.items()):

@@ -124,7 +124,6 @@ class PermissionGrants:
 
 
 def _parse_grants(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the grants by sentence."""
     grants = record.get("agreed")
     return grants if isinstance(grants, dict) else {}
 

@@ -75,7 +75,6 @@ def _find_old_journals(base: OrgPath, tick: int, kept_ticks: int) -> Iterator[Pr
 
 
 def _find_old_logs(base: OrgPath, age_limit: float) -> Iterator[PrunableItem]:
-    """Yield the rotated logs."""
     agents = filter(paths.AGENT_NAME.match, list_agent_folders(base))
     for log in (paths.ENGINE_LOG, *map(paths.activity_log, agents)):
         path = f"{log}.1"

@@ -9,7 +9,7 @@ import contextlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,14 +42,6 @@ if TYPE_CHECKING:
 EXTRA_TURNS, MAX_RETENTIONS = 2, 10
 
 
-@dataclass(frozen=True)
-class ExpiredEntries:
-    """Paths of entries to remove. `unread`: number of these entries not shown to each agent."""
-
-    files: list[str] = field(default_factory=list)
-    unread: dict[str, int] = field(default_factory=dict)
-
-
 def max_retention(retention_ticks: int, every: int) -> int:
     """Return the maximum number of ticks an entry is retained for a reader due `every` so many ticks.
 
@@ -61,15 +53,15 @@ def max_retention(retention_ticks: int, every: int) -> int:
 
 def _find_expired(
     survey: Survey, config: Config, mail: MailView, run: int, active_agents: Iterable[str]
-) -> ExpiredEntries:
-    """Return entries past their retention, except those retained for a reader with a coming turn.
+) -> tuple[list[str], dict[str, int]]:
+    """Return the files of entries past their retention, except those retained for a reader with a coming turn.
 
-    `run`: the engine's epoch; findings of an earlier tick are checked again if they can have changed.
-    `active_agents`: agents with a turn in this tick.
+    The second value is the number of these entries not shown to each agent. `run`: the engine's epoch; findings of an
+    earlier tick are checked again if they can have changed. `active_agents`: agents with a turn in this tick.
     """
     org, tick, retention = mail.org, mail.tick, config.org.retention_ticks
     if not 0 < retention < tick:
-        return ExpiredEntries()
+        return [], {}
     state = org.get_cache(_ExpiryState)
     state.begin_tick(survey, config, run, tick)
     state.changed_agents.update(active_agents)
@@ -83,7 +75,7 @@ def _find_expired(
         needed = state.needed_entries()
         old = _exclude_kept(old, lambda name: name.identity in needed)
     if not old:
-        return ExpiredEntries()
+        return [], {}
     readers = _ReaderIndex(state)
     undelivered = org.get_cache(Gateways).undelivered(config, survey, tick) if config.has_channels else frozenset[str]()
     files: list[str] = []
@@ -113,7 +105,7 @@ def _find_expired(
             files.append(name.file)
             if unshown:
                 missed.append((name, [reader.name for reader in unshown]))
-    return ExpiredEntries(files, _count_missed(missed, mail))
+    return files, _count_missed(missed, mail)
 
 
 def _has_reply_hold(entry: OutboxEntry, unshown: list[_ReaderMark], people: list[_ReaderMark], mail: MailView) -> bool:
@@ -155,7 +147,6 @@ def _drop_future(
 def _exclude_kept(
     old: Mapping[str, Sequence[EntryName]], is_kept: Callable[[EntryName], bool]
 ) -> dict[str, Sequence[EntryName]]:
-    """Return the entries without those under a retention hold."""
     remaining = {author: [name for name in names if not is_kept(name)] for author, names in old.items()}
     return {author: names for author, names in remaining.items() if names}
 
@@ -295,7 +286,6 @@ class _ReaderIndex:
 
 
 def _expiry_warning(reader: str, count: int, tick: int) -> Problem:
-    """Return the warning about entries that expired before the agent was shown them."""
     entries, them = ("entry", "it") if count == 1 else ("entries", "them")
     message = f"{count} {entries} expired in tick {tick} before {reader} was shown {them}"
     hint = 'raise "retention_ticks" in config/org.json; check with `lemming status` that the agent takes its turns'
@@ -311,15 +301,15 @@ def remove_expired(tick: Tick) -> None:
     runtime, journal, snapshot = tick.runtime, tick.journal, tick.snapshot
     _remove_expired_memories(snapshot)
     active_agents = {turn.agent for turn in tick.commits.reports.values() if turn.status != "skipped"}
-    expired = _find_expired(snapshot.survey, snapshot.config, snapshot.mail, runtime.epoch, active_agents)
+    files, missed = _find_expired(snapshot.survey, snapshot.config, snapshot.mail, runtime.epoch, active_agents)
     record = next((record for record in journal.records if isinstance(record, EntriesExpired)), None)
     if record is None:
-        if not expired.files:
+        if not files:
             return
         # since the last turn of each agent, including the new ones
-        totals = {name: read_state(runtime.org, name).expired_unread + expired.unread[name] for name in expired.unread}
-        unread: dict[str, Any] = {"unread": expired.unread, "unread_in_all": totals} if totals else {}
-        record = journal.append(EntriesExpired(files=expired.files, **unread), sync=True)
+        totals = {name: read_state(runtime.org, name).expired_unread + count for name, count in missed.items()}
+        unread: dict[str, Any] = {"unread": missed, "unread_in_all": totals} if totals else {}
+        record = journal.append(EntriesExpired(files=files, **unread), sync=True)
         if totals:  # once the files are gone, nothing else tells of them
             journal.sync()
     # The file replaced below holds the old lines of the ledger.
@@ -330,7 +320,7 @@ def remove_expired(tick: Tick) -> None:
             amend_state(runtime.org, reader, state, sync=is_flushed)
             runtime.report_problem(_expiry_warning(reader, record.unread.get(reader, count), snapshot.tick), reader)
     # Both must name it: an edited journal must remove nothing else.
-    for file in filter({*expired.files}.__contains__, record.files):
+    for file in filter({*files}.__contains__, record.files):
         runtime.org.get_cache(EntryIndex).remove(file)
 
 

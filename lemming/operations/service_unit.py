@@ -142,5 +142,4 @@ def _quote_word(argument: str) -> str:
 
 
 def _escape_line(text: str) -> str:
-    """Escape a text for the rest of a line in a unit."""
     return text.replace("%", "%%").replace("\n", " ")

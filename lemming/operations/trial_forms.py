@@ -259,7 +259,6 @@ class WayTrial:
         return WayResult(way.name, verdicts, remarks, entry_keys)
 
     def _build_entry_keys(self, way: Way) -> dict[str, Any]:
-        """Return the entry keys for a way, where different from the current entry."""
         entry_keys: dict[str, Any] = {"tools": "native" if way.calls_tools else "contract"}
         options = {key: value for key, value in self.entry.options.items() if key != "json"}
         if way.calls_tools or not self._has_json:

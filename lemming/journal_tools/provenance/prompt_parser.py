@@ -139,7 +139,6 @@ def _parse_memories(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _iter_context_files(turn: TurnRecord, started: TurnStarted) -> Iterator[tuple[str, str]]:
-    """Yield the path and the label of each context file in the resume."""
     for item in started.resume.get("context", []):
         label = item.get("label") or PurePosixPath(item["file"]).name
         is_memory = "owner" in item  # of another agent, by a grant

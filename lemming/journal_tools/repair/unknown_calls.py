@@ -121,8 +121,7 @@ def require_unknown_call(base: OrgPath, call_id: str) -> UnknownCall:
 
 def mark_call(base: OrgPath, call_id: str, *, happened: bool) -> UnknownCall:
     """Inform an agent of the outcome a person found out. Return the call. Raises as `require_unknown_call` does."""
-    call = require_unknown_call(base, call_id)
-    outcome = "it did happen" if happened else "it did not happen"
+    call, outcome = require_unknown_call(base, call_id), "it did happen" if happened else "it did not happen"
     text = f"A person has found out about this call of tick {call.tick}: {outcome}."
     tell_agent(base, call, success=happened, output=text)
     return call
@@ -135,20 +134,17 @@ def tell_agent(base: OrgPath, call: UnknownCall, *, success: bool, output: str, 
     """
     note = {"tool": call.tool, "args": call.args, "success": success, "output": output, CALL: call.id, **extra_fields}
     state = read_state(base, call.agent, before_tick=load_tick(base))
+
+    def add_note(results: Iterable[Result]) -> tuple[Result, ...]:
+        return (*(result for result in results if result.get(CALL) != call.id), note)
+
+    served = [open_request for open_request in state.requests if call.request and open_request.request == call.request]
     requests = tuple(
-        replace(open_request, results=(*_exclude_call(open_request.results, call), note))
-        if call.request and open_request.request == call.request
-        else open_request
+        replace(open_request, results=add_note(open_request.results)) if open_request in served else open_request
         for open_request in state.requests
     )
-    if requests != state.requests:
-        amend_state(base, call.agent, replace(state, requests=requests))
-    else:
-        amend_state(base, call.agent, replace(state, results=(*_exclude_call(state.results, call), note)))
-
-
-def _exclude_call(results: Iterable[Result], call: UnknownCall) -> Iterator[Result]:
-    return (result for result in results if result.get(CALL) != call.id)
+    results = state.results if served else add_note(state.results)
+    amend_state(base, call.agent, replace(state, requests=requests, results=results))
 
 
 def _find_notes(state: Mapping[str, Any]) -> dict[str, Result]:

@@ -128,7 +128,6 @@ def _restore_quoted_entry(base: OrgPath, tick: int, name: EntryName) -> bytes:
 
 
 def _parse_entry_path(file: str) -> EntryName:
-    """Return the entry name encoded in the path of an entry."""
     _, author, _, name = file.split("/")
     return parse_file_names(author, [name])[0]
 

@@ -134,10 +134,10 @@ def _verify_files(inputs: VerificationInputs) -> Iterator[Problem]:
         except DiskError as error:
             yield make_mismatch(written.tick, file, "damage", error.message)
             continue
-        if digest is None and is_removable(file):  # people and tools may remove it
-            continue
         if digest is None:
-            yield _missing_mismatch(base, facts, file, written)
+            # a capability may have removed the file after its use
+            if not any(fnmatchcase(file, pattern) for pattern in TEMPORARY_FILES):
+                yield _missing_mismatch(base, facts, file, written)
         elif digest != written.sha256:
             yield _classify_change(base, facts, file, written)
 
@@ -273,7 +273,6 @@ def _verify_tick_counter(inputs: VerificationInputs) -> Iterator[Problem]:
 
 
 def _verify_ledgers(inputs: VerificationInputs) -> Iterator[Problem]:
-    """Yield the mismatches of the ledgers of all agents with turns in the journals."""
     facts = inputs.journal_facts
     for agent in facts.turns.keys() - facts.under_way:
         yield from _verify_ledger(inputs.base, facts, agent)
@@ -354,12 +353,3 @@ CHECKS = (
     _check("merges", description="recorded merges of workers against their repositories", find=_verify_merges),
 )
 """The selection of `lemming verify`."""
-
-
-def is_removable(file: str) -> bool:
-    """Return True if a capability removes such a file after its use.
-
-    >>> is_removable("agents/desk/memory/run-3fa9.json"), is_removable("agents/desk/memory/a.json")
-    (True, False)
-    """
-    return any(fnmatchcase(file, pattern) for pattern in TEMPORARY_FILES)
