@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import takewhile
+from operator import itemgetter
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, Problem
@@ -21,7 +23,7 @@ from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.running_tick import is_behind, is_other_agent
+from lemming.kernel.tick.running_tick import Tick, is_behind, is_other_agent
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import take_snapshot
 
@@ -31,28 +33,17 @@ _TURN = re.compile(rb'\{"type":"turn_(started|committed)","epoch":\d+,"agent":"(
 
 def restore_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> None:
     """Write the files of the lost turns of earlier ticks again, and report them."""
-    lost_turns: dict[int, list[str]] = {}
-    for tick in reversed(ticks[-MAX_TICKS_BACK:]):
-        names = _find_lost(runtime.org, tick)
-        if not names:
-            break
-        # Storage that goes back in time loses the newest turns: a tick without a loss ends the search.
-        lost_turns[tick] = names
-    for tick, agent_names in sorted(lost_turns.items()):
-        from lemming.kernel.tick.running_tick import Tick  # rarely needed
-
+    # Storage that goes back in time loses the newest turns: a tick without a loss ends the search.
+    losses = ((tick, _find_lost(runtime.org, tick)) for tick in reversed(ticks[-MAX_TICKS_BACK:]))
+    for tick, agent_names in sorted(takewhile(itemgetter(1), losses)):
         plan = load_plan(runtime.org, tick)
         snapshot = take_snapshot(runtime.org, config, tick, TickPlan.from_record(plan) if plan else None)
         with Journal(runtime.org, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
             Tick.start_or_resume(runtime, journal, snapshot, previous=None).rewrite_committed(agent_names)
-        message = (
-            f"the files of {', '.join(agent_names)} lacked the writes of tick {tick}; they were written again from"
-        )
-        hint = "compare all files with the journals: `lemming verify`"
-        problem = Problem(
-            f"{message} the journal", paths.journal_file(tick), hint=hint, severity="warning", code="LMG-301"
-        )
-        runtime.report_problem(problem)
+        names = ", ".join(agent_names)
+        message = f"the files of {names} lacked the writes of tick {tick}; they were written again from the journal"
+        hint, file = "compare all files with the journals: `lemming verify`", paths.journal_file(tick)
+        runtime.report_problem(Problem(message, file, hint=hint, severity="warning", code="LMG-301"))
 
 
 def _find_lost(org: Organisation, tick: int) -> list[str]:

@@ -7,15 +7,17 @@ disposable: without the file, every reason is reported once more. Format: docs/f
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_bytes
 from lemming.kernel.files import fs
+from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.turn_report import Status, TickReport, TurnReport
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -129,16 +131,8 @@ def load_unfinished_turns(base: OrgPath, *, until: int | None = None) -> dict[st
         if until is not None and isinstance(tick := raw_line.get("tick"), int) and tick > until:
             continue
         latest.pop(agent, None)
-        if (unfinished := _parse_unfinished(raw_line)) is not None:
-            latest[agent] = unfinished
+        with contextlib.suppress(ValueError):  # the turn was done, or the line was edited
+            unfinished = to_value(UnfinishedTurn, raw_line)
+            if unfinished.status in NOT_DONE:
+                latest[agent] = unfinished
     return latest
-
-
-def _parse_unfinished(raw_line: dict[str, Any]) -> UnfinishedTurn | None:
-    texts = [raw_line.get(key) for key in ("status", "reason", "error")]
-    ticks = [raw_line.get(key) for key in ("tick", "since_tick")]
-    is_complete = all(isinstance(text, str) for text in texts) and all(type(tick) is int for tick in ticks)
-    if not is_complete or raw_line["status"] not in NOT_DONE:
-        return None
-    values = {key: raw_line[key] for key in cast(Any, UnfinishedTurn).__dataclass_fields__ if key in raw_line}
-    return UnfinishedTurn(**{**values, "since": str(raw_line.get("since", ""))})

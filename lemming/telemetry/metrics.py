@@ -46,18 +46,15 @@ def iter_families(org: Organisation) -> Iterator[MetricFamily]:
 
 def _iter_engine_metrics(org: Organisation, status: OrgStatus) -> Iterator[MetricFamily]:
     age, is_up = seconds_since_tick(org), status.engine is not None
-    yield _make_gauge("lemming_tick", "Number of the next tick.", status.tick)
-    yield _make_gauge("lemming_engine_up", "1 while an engine runs.", int(is_up))
-    about = "1 while a tick is interrupted and no engine runs."
-    yield _make_gauge("lemming_interrupted", about, int(status.is_interrupted and not is_up))
-    about = "Seconds since the last tick."
-    yield _make_gauge("lemming_last_tick_age_seconds", about, None if age is None else round(age, 3))
-    yield _make_gauge("lemming_troubles", "Problems that need a person.", len(status.issues))
-    yield _make_gauge("lemming_waiting", "Items that wait for a person.", len(status.waiting))
-
-
-def _make_gauge(name: str, about: str, value: float | int | None) -> MetricFamily:
-    return MetricFamily(name, "gauge", about, [] if value is None else [({}, value)])
+    for name, about, value in (
+        ("tick", "Number of the next tick.", status.tick),
+        ("engine_up", "1 while an engine runs.", int(is_up)),
+        ("interrupted", "1 while a tick is interrupted and no engine runs.", int(status.is_interrupted and not is_up)),
+        ("last_tick_age_seconds", "Seconds since the last tick.", None if age is None else round(age, 3)),
+        ("troubles", "Problems that need a person.", len(status.issues)),
+        ("waiting", "Items that wait for a person.", len(status.waiting)),
+    ):
+        yield MetricFamily(f"lemming_{name}", "gauge", about, [] if value is None else [({}, value)])
 
 
 def _iter_agent_metrics(status: OrgStatus) -> Iterator[MetricFamily]:
@@ -91,7 +88,7 @@ def _iter_last_tick_metrics(org_status: OrgStatus) -> Iterator[MetricFamily]:
     turns: list[Sample] = [({"status": status}, totals[status]) for status in STATUSES]
     yield MetricFamily("lemming_last_tick_turns", "gauge", f"Turns {about}.", turns)
     for key in ("calls", "entries", "credits"):
-        yield _make_gauge(f"lemming_last_tick_{key}", f"The {key} of those turns.", totals[key])
+        yield MetricFamily(f"lemming_last_tick_{key}", "gauge", f"The {key} of those turns.", [({}, totals[key])])
 
 
 def _iter_recent_metrics(org: Organisation) -> Iterator[MetricFamily]:

@@ -27,7 +27,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import get_capability
 from lemming.kernel.plugins.capability_table import STRATEGIES_SHIPPED
-from lemming.kernel.providers import Message, Reply, Request
+from lemming.kernel.providers import Reply, Request
 from lemming.kernel.tick.recorded_answers import restore_finding, restore_result
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
@@ -102,8 +102,11 @@ class ReplayRuntime(Runtime):
         # A judge asks with instructions of its own; a strategy may ask anything after its first question.
         is_own = step and (strategy or messages[:1] != recorded[:1])
         is_free = is_own or strategy not in (None, *STRATEGIES_SHIPPED)
-        if strategy and not is_free:
-            messages = strip_strategy_suffix(messages, recorded)
+        if strategy and not is_free and len(recorded) <= len(messages) and recorded:
+            # without the text that a strategy has appended
+            last, content = messages[len(recorded) - 1], recorded[-1]["content"]
+            if last["content"].startswith(content):
+                messages = [*messages[: len(recorded) - 1], {**last, "content": content}]
         if messages != recorded and not is_free:
             raise ReplayMismatch(
                 "the prompt differs from the recorded prompt",
@@ -261,14 +264,6 @@ def make_diff(recorded: str, replayed: str, name: str) -> str:
 def prompt_to_text(messages: Iterable[dict[str, str]]) -> str:
     """Return a prompt as text, for a diff."""
     return "\n".join(f"--- {message['role']}\n{message['content']}" for message in messages)
-
-
-def strip_strategy_suffix(messages: list[Message], prompt: list[Message]) -> list[Message]:
-    """Return the messages of a first prompt without the text a strategy appended."""
-    shared = messages[: len(prompt)]
-    if not prompt or len(shared) < len(prompt) or not shared[-1]["content"].startswith(prompt[-1]["content"]):
-        return messages
-    return [*shared[:-1], {**shared[-1], "content": prompt[-1]["content"]}]
 
 
 OUTSIDE = ".lemming/outside"
