@@ -28,14 +28,25 @@ _TICK = re.compile(r"\d{1,12}\Z")
 _KINDS = {"A": "added", "M": "modified", "D": "deleted", "T": "modified"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Commit:
-    """Files at one time: after `tick`, or, for a commit by hand, before `tick`."""
+    """Files at one time: after `tick`, or, for a commit by hand (between two ticks), before `tick`.
+
+    `first_tick`: the first tick of a commit with changes of several ticks, otherwise `tick`. `agents`: the agents with
+    turns. `calls`: number of model calls. `cost_usd`: None if no price is known.
+    """
 
     id: str
     at: str
     subject: str
     trailers: dict[str, str]
+    is_by_hand: bool
+    tick: int
+    first_tick: int
+    agents: list[str]
+    calls: int
+    credits: float
+    cost_usd: float | None
 
     @property
     def short(self) -> str:
@@ -43,44 +54,29 @@ class Commit:
         return f"@{self.id[:10]}"
 
     @property
-    def is_by_hand(self) -> bool:
-        """True for changes made by people between two ticks."""
-        return "Tick" not in self.trailers
-
-    @property
-    def tick(self) -> int:
-        """The tick of the commit."""
-        return int(self.trailers["Before-Tick" if self.is_by_hand else "Tick"])
-
-    @property
-    def first_tick(self) -> int:
-        """The first tick of a commit with changes of several ticks, otherwise its tick."""
-        return int(self.trailers.get("From-Tick", self.tick))
-
-    @property
     def last_finished_tick(self) -> int:
         """The newest tick run before the commit."""
         return self.tick - self.is_by_hand
 
-    @property
-    def agents(self) -> list[str]:
-        """The agents with turns."""
-        return [name for name in self.trailers.get("Agents", "").split(", ") if name]
 
-    @property
-    def calls(self) -> int:
-        """Number of model calls."""
-        return int(self.trailers.get("Calls", 0))
-
-    @property
-    def credits(self) -> float:
-        """Credits spent."""
-        return float(self.trailers.get("Credits", 0))
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Cost in dollars, or None if no price is known."""
-        return float(self.trailers["Cost-USD"]) if "Cost-USD" in self.trailers else None
+def parse_commit(commit_id: str, at: str, message: str) -> Commit:
+    """Parse the message of a commit. Raises `GitFailed` for a foreign commit."""
+    trailers = parse_trailers(message)
+    is_by_hand = "Tick" not in trailers
+    tick = int(trailers["Before-Tick" if is_by_hand else "Tick"])
+    return Commit(
+        id=commit_id,
+        at=at,
+        subject=message.partition("\n")[0],
+        trailers=trailers,
+        is_by_hand=is_by_hand,
+        tick=tick,
+        first_tick=int(trailers.get("From-Tick", tick)),
+        agents=[name for name in trailers.get("Agents", "").split(", ") if name],
+        calls=int(trailers.get("Calls", 0)),
+        credits=float(trailers.get("Credits", 0)),
+        cost_usd=float(trailers["Cost-USD"]) if "Cost-USD" in trailers else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -135,7 +131,7 @@ class GitHistory:
         limit_option = [] if limit is None else [f"--max-count={limit}"]
         path_filter = [paths.agent_folder(agent)] if agent else []
         output = self.repository.run("log", "-z", *limit_option, "--format=%H %ct %B", BRANCH, "--", *path_filter)
-        return [_parse_commit(text) for text in output.decode("utf-8", "replace").split("\0") if text]
+        return [_parse_log_entry(text) for text in output.decode("utf-8", "replace").split("\0") if text]
 
     def list_branch_commits(self) -> list[Commit]:
         """Return the commits before the present, newest first, without commits archived by a rewind."""
@@ -229,13 +225,13 @@ class GitHistory:
             yield scratch, scratch.stage(scratch.list_changes())
 
 
-def _parse_commit(text: str) -> Commit:
+def _parse_log_entry(text: str) -> Commit:
     number, seconds, message = text.split(" ", 2)
     try:
         at = timestamp(datetime.fromtimestamp(int(seconds), UTC))
     except (ValueError, OverflowError, OSError) as error:
         raise foreign_commit_error(f"{number[:10]} has no time") from error
-    return Commit(number, at, message.partition("\n")[0], parse_trailers(message))
+    return parse_commit(number, at, message)
 
 
 def _diff_trees(repository: Repository, old: str, new: str, agent: str) -> StateDiff:

@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 
 from lemming.git_history.git_repository import BRANCH, FOLDER, Repository
-from lemming.git_history.history_reader import NOW, Commit, FileChange, GitHistory, PastState, StateDiff
-from lemming.git_history.recorder import BY_HAND, ENGINE, format_message, format_tick_message, parse_trailers
+from lemming.git_history.history_reader import NOW, Commit, FileChange, GitHistory, PastState, StateDiff, parse_commit
+from lemming.git_history.recorder import BY_HAND, ENGINE, format_message, format_tick_message
 from lemming.journal_tools.file_history import (
     CURRENT_VERSION,
     FileHistory,
@@ -89,7 +89,7 @@ class JournalHistory(FileHistory):
         else:
             message = format_tick_message(last_tick, changes[last_tick].reports, Rebuilt="yes")
         at = changes[first if last_tick is None else last_tick].at
-        return Commit("", at, message.partition("\n")[0], parse_trailers(message))
+        return parse_commit("", at, message)
 
     def diff_commit(self, commit: Commit, *, agent: str = "") -> StateDiff:
         """Return the changes of a commit against the state before."""
