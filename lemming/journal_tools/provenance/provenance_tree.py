@@ -325,12 +325,9 @@ def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
         return resolve_unknown_author(write_log, node)
     node.set_writer(write)
     if current_content is None:
-        if (expiry_tick := write_log.find_expiry_tick(path)) is not None:
-            node.remark = f"removed by retention in tick {expiry_tick}"
-        elif removal := write_log.find_removal(path, write.position[0]):
-            node.remark = f"moved away by {removal[0]} in tick {removal[1]}"
-        else:
-            node.remark = "gone since"
+        removal = write_log.find_removal(path, write.position[0])
+        actor = f"moved away by {removal[0]}" if removal and removal[0] else "removed by retention"
+        node.remark = f"{actor} in tick {removal[1]}" if removal else "gone since"
     elif sha256(current_content).hexdigest() != write.digest:
         node.remark = ", or ".join([CHANGED, *_list_other_writers(write_log, node, write)])
     elif turn := write_log.find_turn(write.position[0], write.key):

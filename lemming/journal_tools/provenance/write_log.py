@@ -108,17 +108,10 @@ class WriteLog:
         rows = self._query("SELECT DISTINCT tool FROM tool WHERE agent = ? AND tick >= ? ORDER BY tool", agent, tick)
         return [tool for (tool,) in rows]
 
-    def find_expiry_tick(self, path: str) -> int | None:
-        """Return the tick in which retention removed an entry, or None."""
-        return next((tick for agent, tick in self._find_removals(path, 0) if not agent), None)
-
     def find_removal(self, path: str, since_tick: int) -> tuple[str, int] | None:
-        """Return the agent that removed a file since a tick, and the tick of the removal, or None."""
-        return next(((agent, tick) for agent, tick in self._find_removals(path, since_tick) if agent), None)
-
-    def _find_removals(self, path: str, since_tick: int) -> list[tuple[str, int]]:
-        sql = "SELECT agent, tick FROM removal WHERE path = ? AND tick >= ? ORDER BY tick"
-        return self._query(sql, path, since_tick)
+        """Return the agent that removed a file since a tick (empty: retention did), and the tick, or None."""
+        sql = "SELECT agent, tick FROM removal WHERE path = ? AND tick >= ? ORDER BY agent, tick"
+        return next(iter(self._query(sql, path, since_tick)), None)
 
     def _query(self, sql: str, *parameters: object) -> list[Any]:
         return self._model.query(sql, parameters)
