@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from lemming.journal_tools.recorded_tick import RecordedTick, to_recorded_tick
+from lemming.journal_tools.recorded_tick import RecordedTick
 from lemming.journal_tools.verify.state_root import ReportProgress
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, Problem
 from lemming.kernel.base.integers import LAST_TICK, parse_int
 from lemming.kernel.base.jsontext import JsonProblem, parse
-from lemming.kernel.base.turn_numbers import split_key, turn_key
+from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import journal_ticks, load_contents, raw_journal
 from lemming.kernel.journal.journal_parser import InvalidRecord, parse_record
@@ -27,6 +27,7 @@ from lemming.kernel.journal.journal_records import (
     TickCommitted,
     TickStarted,
     TurnCommitted,
+    TurnEnded,
     TurnStarted,
 )
 from lemming.kernel.org.config import load_config
@@ -97,37 +98,13 @@ MIN_JOURNALS_FOR_PROCESSES = 4000
 _LEDGER_KEYS = ("status", "credits", "input_tokens", "output_tokens")
 
 
-class TurnEnd(NamedTuple):
-    """The end of a turn: files removed and written, by path with the SHA-256, and the amounts for the ledger.
-
-    `state`: the state of a failed turn, as in the ledger. `start`: the state before the turn. `spent`: the turn's share.
-    """
-
-    agent: str
-    turn: int
-    removed: list[str]
-    written: dict[str, str]
-    state: Json | None
-    start: Json | None
-    spent: Json
-
-
-class TickFacts(NamedTuple):
-    """The facts from one journal. `damage`: the reason for an unreadable journal. `after`: the tick before, by its record.
-
-    `ends`: the ends of turns and the files removed by retention, in order.
-    """
+class _JournalReading(NamedTuple):
+    """The records of a journal that count, and problems. `damage`: the reason for an unreadable journal."""
 
     tick: int
-    damage: Problem | None = None
+    records: Sequence[Record] = ()
     findings: Sequence[Problem] = ()
-    has_records: bool = False
-    after: int | None = None
-    end: TickCommitted | None = None
-    under_way: Collection[str] = ()
-    people: Collection[str] = ()
-    order: Collection[str] = ()
-    ends: Sequence[TurnEnd | list[str]] = ()
+    damage: Problem | None = None
 
 
 def load_journal_facts(
@@ -149,22 +126,22 @@ def load_journal_facts(
     with contextlib.suppress(ConfigError):  # unreadable settings may remove journals
         keeps_all = only is None and load_config(base).org.kept_journals is None
     first_parsed = facts.ticks[facts.skimmed] if facts.skimmed < len(facts.ticks) else LAST_TICK
-    read = partial(_load_all_tick_facts, str(base), first_parsed, facts.ticks[-1] if facts.ticks else 0)
+    read = partial(_read_journals, str(base), first_parsed, facts.ticks[-1] if facts.ticks else 0)
     previous: int | None = None
     is_large = uses_all_cores and len(facts.ticks) >= MIN_JOURNALS_FOR_PROCESSES
-    for index, tick_facts in enumerate(map_chunks(read, facts.ticks, in_processes=is_large)):
+    for index, reading in enumerate(map_chunks(read, facts.ticks, in_processes=is_large)):
         steps("journals", index, len(facts.ticks))
-        tick = tick_facts.tick
-        if tick_facts.damage:
-            facts.damaged.append(tick)
-            facts.findings.append(tick_facts.damage)
+        if reading.damage:
+            facts.damaged.append(reading.tick)
+            facts.findings.append(reading.damage)
         else:
-            facts.findings += tick_facts.findings
-            if previous is not None or keeps_all:
+            facts.findings += reading.findings
+            recorded = RecordedTick(reading.tick, [*reading.records])
+            if recorded.records and (previous is not None or keeps_all):
                 before = load_last_removed_tick(base) if previous is None else previous
-                _record_lost_journal(facts, tick_facts, before)
-            _add_tick(facts, tick_facts)
-        previous = tick
+                _record_lost_journal(facts, recorded, before)
+            _add_tick(facts, recorded)
+        previous = reading.tick
     newest_turn = newest_ledger_tick(base)
     if facts.ticks and newest_turn > facts.ticks[-1]:  # the last journal is lost, as only a ledger shows
         facts.lost_ticks.append(newest_turn)
@@ -173,62 +150,41 @@ def load_journal_facts(
     return facts
 
 
-def _load_all_tick_facts(base: str, first_parsed: int, last: int, ticks: Sequence[int]) -> Iterator[TickFacts]:
+def _read_journals(base: str, first_parsed: int, last: int, ticks: Sequence[int]) -> Iterator[_JournalReading]:
     org = Organisation(Path(base))
     for tick in ticks:
         try:
-            yield _load_tick_facts(org, tick, is_skimmed=tick < first_parsed, is_last=tick == last)
+            # parsing takes most of the time, and nearly all journals are old
+            skimmed = skim_journal(tick, raw_journal(org, tick)) if tick < first_parsed else None
+            yield _JournalReading(tick, skimmed) if skimmed else _parse_journal(org, tick, is_last=tick == last)
         except CorruptState as error:
             file, message = error.where or paths.journal_file(tick), f"{error.message}; {error.hint}"
-            yield TickFacts(tick, make_mismatch(tick, file, "damage", message))
+            yield _JournalReading(tick, damage=make_mismatch(tick, file, "damage", message))
 
 
-def _load_tick_facts(base: OrgPath, tick: int, *, is_skimmed: bool, is_last: bool) -> TickFacts:
-    # parsing takes most of the time, and nearly all journals are old
-    recorded = skim_journal(tick, raw_journal(base, tick)) if is_skimmed else None
-    findings: list[Problem] = []
-    if recorded is None:
-        reading = load_contents(base, tick)
-        recorded = to_recorded_tick(tick, reading)
-        findings += _verify_journal_end(recorded, reading.surplus_bytes, is_last=is_last)
-    if not recorded.records:
-        return TickFacts(tick, findings=findings)
-    ends = [
-        _to_turn_end(recorded, record) if isinstance(record, TurnCommitted) else record.files
-        for record in recorded.records
-        if isinstance(record, (TurnCommitted, EntriesExpired))
-    ]
-    return TickFacts(
-        tick,
-        findings=findings,
-        has_records=True,
-        after=recorded.start_record.after,
-        end=recorded.commit_record,
-        under_way={split_key(key)[0] for key in recorded.started.keys() - recorded.ended.keys()},
-        people=set(recorded.people),
-        order=list(recorded.plan.order),
-        ends=ends,
-    )
+def _parse_journal(base: OrgPath, tick: int, *, is_last: bool) -> _JournalReading:
+    contents = load_contents(base, tick)
+    findings = [*_verify_journal_end(RecordedTick(tick, contents.records), contents.surplus_bytes, is_last=is_last)]
+    records: list[Record] = []
+    for record in contents.records:
+        if isinstance(record, TurnStarted):  # without the prompt
+            records.append(_reduce_start(record.agent, record.state, record.turn))
+        elif isinstance(record, (TickStarted, TurnEnded, EntriesExpired, TickCommitted)):
+            records.append(record)
+    return _JournalReading(tick, records, findings)
 
 
-def _to_turn_end(recorded: RecordedTick, ended: TurnCommitted) -> TurnEnd:
-    report, started = ended.report, recorded.started.get(ended.turn_key)
-    # a tool with side effects may have changed `written_ahead` since; the turn itself moved or removed the others
-    removed = [*report.written_ahead, *report.removed]
-    written = {file["path"]: file["sha256"] for file in report.files}
-    state = {key: ended.state[key] for key in _LEDGER_KEYS} if ended.state else None
-    start = {key: started.state[key] for key in _LEDGER_KEYS[1:]} if started else None
-    spent = {key: getattr(report, key) for key in _LEDGER_KEYS}
-    return TurnEnd(ended.agent_name, ended.turn, removed, written, state, start, spent)
+def _reduce_start(agent: str, state: Json, turn: int) -> Record:
+    return TurnStarted.from_json({"agent": agent, "state": state, "turn": turn})
 
 
-def _record_lost_journal(facts: JournalFacts, recorded: TickFacts, previous: int) -> None:
+def _record_lost_journal(facts: JournalFacts, recorded: RecordedTick, previous: int) -> None:
     """Record a lost journal named in the next journal; `previous` is the tick of the journal before.
 
     For the oldest journal, `previous` is the last tick removed on purpose. Old versions did not record this
     tick, so the check is omitted where `kept_journals` removes journals.
     """
-    named = recorded.after
+    named = recorded.start_record.after
     if named is not None and named > previous:
         facts.lost_ticks.append(named)
         message = f"does not exist: tick {recorded.tick} names it as the journal before"
@@ -249,46 +205,42 @@ def _verify_journal_end(recorded: RecordedTick, surplus: int, *, is_last: bool) 
         yield make_mismatch(tick, file, "interrupted", message, is_error=False)
 
 
-def _add_tick(facts: JournalFacts, tick_facts: TickFacts) -> None:
-    facts.last_may_be_open = not (tick_facts.end and tick_facts.end.advanced)
+def _add_tick(facts: JournalFacts, recorded: RecordedTick) -> None:
+    end, tick = recorded.commit_record, recorded.tick
+    facts.last_may_be_open = not (end and end.advanced)
     # a journal without a whole line: the engine died before it started anything
-    if not tick_facts.has_records:
+    if not recorded.records:
         return
-    facts.uncommitted += [] if tick_facts.end else [tick_facts.tick]
-    facts.under_way = {*tick_facts.under_way}
-    facts.people |= {*tick_facts.people}
-    facts.people -= {*tick_facts.order}
-    for end in tick_facts.ends:
-        if isinstance(end, TurnEnd):
-            _add_turn(facts, tick_facts.tick, end)
-        else:
-            facts.expired.update(end)
-            for file in end:
+    facts.uncommitted += [] if end else [tick]
+    facts.under_way = {split_key(key)[0] for key in recorded.started.keys() - recorded.ended.keys()}
+    facts.people = (facts.people | recorded.people) - {*recorded.start_record.order}
+    for record in recorded.records:
+        if isinstance(record, EntriesExpired):
+            facts.expired.update(record.files)
+            for file in record.files:
                 facts.files.pop(file, None)
+        elif isinstance(record, TurnCommitted):
+            _add_turn(facts, tick, record, recorded.started.get(record.turn_key))
 
 
-def _add_turn(facts: JournalFacts, tick: int, end: TurnEnd) -> None:
-    for file in end.removed:
-        facts.files.pop(file, None)
-    for file, digest in end.written.items():
-        facts.files[file] = WrittenFile(tick, turn_key(end.agent, end.turn), digest)
-    facts.later_turns[tick] = facts.later_turns.get(tick, 0) + bool(end.turn)
-    if end.state or end.start:
-        lines = facts.turns.setdefault(end.agent, {})
-        lines[tick] = _expected_ledger_line(end, lines.get(tick) if end.turn else None)
-
-
-def _expected_ledger_line(end: TurnEnd, earlier: Json | None) -> Json:
-    """Return the last line of an agent's ledger after a turn: a failed turn's state is in its record.
-
-    `earlier`: the line after the previous turn in the same tick; both turns may have started from the same state.
-    """
-    if end.state:
-        return end.state
-    before = earlier or end.start
-    assert before, "a turn that did not fail has begun"
-    total = {key: before[key] + end.spent[key] for key in _LEDGER_KEYS[1:]}
-    return {"status": end.spent["status"], **total, "credits": round(total["credits"], 6)}
+def _add_turn(facts: JournalFacts, tick: int, ended: TurnCommitted, started: TurnStarted | None) -> None:
+    report = ended.report
+    # a tool with side effects may have changed `written_ahead` since; the turn itself moved or removed the others
+    for path in (*report.written_ahead, *report.removed):
+        facts.files.pop(path, None)
+    for file in report.files:
+        facts.files[file["path"]] = WrittenFile(tick, ended.turn_key, file["sha256"])
+    facts.later_turns[tick] = facts.later_turns.get(tick, 0) + bool(ended.turn)
+    lines = facts.turns.get(ended.agent_name, {})
+    if ended.state:  # of a failed turn
+        lines[tick] = {key: ended.state[key] for key in _LEDGER_KEYS}
+    elif started:
+        # both turns of an agent in a tick may have started from the same state
+        before = lines[tick] if ended.turn and tick in lines else started.state
+        total = {key: before[key] + getattr(report, key) for key in _LEDGER_KEYS[1:]}
+        lines[tick] = {"status": report.status, **total, "credits": round(total["credits"], 6)}
+    if lines:
+        facts.turns[ended.agent_name] = lines
 
 
 # --- journals that are not taken apart -----------------------------------------------------------
@@ -306,7 +258,7 @@ _STATE = re.compile(rb'(?:,"turn":([1-9][0-9]?))?,"state":(?=\{)')
 _DECODER = json.JSONDecoder()
 
 
-def skim_journal(tick: int, raw: bytes) -> RecordedTick | None:
+def skim_journal(tick: int, raw: bytes) -> list[Record] | None:
     """Return the records of a journal that `verify` compares with files, with reduced start records.
 
     Returns None for a journal that needs a full parse: torn, damaged, or not in the engine's format.
@@ -324,7 +276,7 @@ def skim_journal(tick: int, raw: bytes) -> RecordedTick | None:
         not isinstance(record, (TickStarted, TickCommitted)) and record.agent_name in (*begin.order, "")
         for record in inner_records
     )
-    return RecordedTick(tick, records) if is_in_order else None
+    return records if is_in_order else None
 
 
 def _parse_record(line: bytes) -> Record:
@@ -335,4 +287,4 @@ def _parse_record(line: bytes) -> Record:
         raise ValueError("it differs from the engine's own format")
     start_state, _ = _DECODER.raw_decode(line[state.end() :].decode())
     turn = parse_int(state[1] or b"0") or 0
-    return TurnStarted.from_json({"agent": agent[1].decode(), "state": start_state, "turn": turn})
+    return _reduce_start(agent[1].decode(), start_state, turn)
