@@ -103,7 +103,7 @@ class BurstController:
 def _is_unproductive(turn: TurnReport, *, is_at_work: bool) -> bool:
     """Return True if another turn would fail again: the turn failed, or the agent may not call a model.
 
-    `is_in_progress`: another agent called a model, so the credits may suffice after its turn. An invalid
+    `is_at_work`: another agent called a model, so the credits may suffice after its turn. An invalid
     reply may succeed on a retry; a request fails after a few invalid replies. A request failed by its turn is
     over: the turn wrote the failure, and any waiting request is a new request.
     """

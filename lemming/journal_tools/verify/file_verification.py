@@ -63,9 +63,8 @@ class Verification:
 class VerificationInputs:
     """The contents of the journals and the digests of the files, each read once.
 
-    `newest`: number of newest journals to parse fully; in older journals only the checksums and lines with
-    file names are checked. `only`: number of newest journals to read at all, with the files written in their
-    turns. Nothing is written and nothing is locked. Raises `DiskError` if a file cannot be read.
+    `newest` and `only` as in `load_journal_facts`. Nothing is written or locked. Raises `DiskError` for an unreadable
+    file.
     """
 
     def __init__(
