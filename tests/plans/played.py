@@ -40,7 +40,7 @@ class Played:
         first, second = (
             advance_run(
                 self.plan, parse_run(found) if found else PlanRun(request="3fa9c1d2e0b7"), self.values
-            ).as_json()
+            )
             for _ in range(2)
         )
         assert first == second

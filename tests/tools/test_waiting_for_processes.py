@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from workshop import NOW, Workshop
 
+from lemming.capabilities.toolbox.functions.function_call import call_to_json
 from lemming.capabilities.toolbox.functions.function_tool import FunctionTool
 from lemming.capabilities.toolbox.functions.worker_pool import FunctionWorkers
-from lemming.capabilities.toolbox.functions.worker_protocol import call_to_json
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned
 from lemming.kernel.org.config import load_config

@@ -168,7 +168,8 @@ class DaskCalls:
         except (CancelledError, OSError) as error:
             raise self._unavailable_error("the connection to the cluster was lost", may_be_paid=True) from error
         except ImportError as error:
-            raise self._version_mismatch(error) from error
+            hint = f"install lemming-engine {__version__} on every worker"
+            raise Unusable(f"a worker cannot run the call: {error}", where=self.address, hint=hint) from error
         else:
             # No worker will be given it any more, so the scheduler need not remember it.
             client.loop.add_callback(_forget_attempt, client, attempt)
@@ -226,7 +227,12 @@ class DaskCalls:
 
     def _connect(self, connection: Future[Client], within_s: float) -> None:
         try:
-            connection.set_result(_new_client(self.address, within_s))
+            from distributed import Client
+
+            # Errors appear in the results of the calls.
+            logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+            client = Client(self.address, timeout=within_s, set_as_default=False, name="lemming")
+            connection.set_result(client)
         except ImportError:
             hint = install_command("dask")
             connection.set_exception(Unusable("distributed is not installed", hint=hint))
@@ -235,10 +241,6 @@ class DaskCalls:
         except BaseException as error:
             connection.set_exception(error)
             raise
-
-    def _version_mismatch(self, error: ImportError) -> Unusable:
-        hint = f"install lemming-engine {__version__} on every worker"
-        return Unusable(f"a worker cannot run the call: {error}", where=self.address, hint=hint)
 
     def _unavailable_error(self, message: str, *, may_be_paid: bool = False) -> Unavailable:
         hint = 'start it (dask scheduler), or correct "executor_address" in config/org.json'
@@ -265,14 +267,6 @@ class _DaskProvider(Backend):
 async def _forget_attempt(client: Client, attempt: str) -> None:
     with suppress(OSError):  # a scheduler that is gone has forgotten it
         await client.scheduler.event_clear(name=attempt)
-
-
-def _new_client(address: str, within_s: float) -> Client:
-    from distributed import Client
-
-    # Errors appear in the results of the calls.
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
-    return Client(address, timeout=within_s, set_as_default=False, name="lemming")
 
 
 def _is_usable(connection: Future[Client]) -> bool:

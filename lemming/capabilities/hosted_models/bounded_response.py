@@ -68,16 +68,12 @@ async def _limit_response(response: Any) -> None:
             hint="put that address into options in config/models.json if you trust it",
         )
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    unpacker = None if encoding == "identity" else _make_decompressor(encoding, get_host(url))
+    if encoding not in ("identity", "gzip", "x-gzip", "deflate"):
+        raise Unavailable(f"not an answer: {get_host(url)} packed it with {encoding!r}, which nobody asked for")
+    unpacker = None if encoding == "identity" else zlib.decompressobj(_GZIP_OR_ZLIB)
     response.headers.pop("content-encoding", None)  # otherwise it would be decoded again
     source = response.stream
     response.stream = _wrap_stream(source, _BoundedStream, unpacker, _limit_bytes.get())
-
-
-def _make_decompressor(encoding: str, host: str) -> Any:
-    if encoding in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(_GZIP_OR_ZLIB)
-    raise Unavailable(f"not an answer: {host} packed it with {encoding!r}, which nobody asked for")
 
 
 class _BoundedStream:

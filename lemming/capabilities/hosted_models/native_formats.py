@@ -88,16 +88,18 @@ def chat_messages(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
             yield {
                 **plain,
                 "content": message["content"] or None,
-                "tool_calls": [_function_call(call) for call in calls],
+                "tool_calls": [
+                    {
+                        "id": call["id"],
+                        "type": "function",
+                        "function": {"name": call["tool"], "arguments": argument_text(call)},
+                    }
+                    for call in calls
+                ],
                 **(get_provider_state(message, CHAT) or {}),
             }
         else:
             yield plain
-
-
-def _function_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": call["tool"], "arguments": argument_text(call)}
-    return {"id": call["id"], "type": "function", "function": function}
 
 
 def chat_calls(plain: object) -> tuple[Call, ...]:
@@ -109,14 +111,13 @@ def chat_calls(plain: object) -> tuple[Call, ...]:
     >>> chat_calls(dict(name="see", parameters={"x": 1}))
     ({'id': 'call-1', 'tool': 'see', 'args': {'x': 1}},)
     """
-    calls = plain if isinstance(plain, list) else [plain]
-    return make_calls(_split_call(call) for call in calls if isinstance(call, dict))
-
-
-def _split_call(call: Mapping[str, Any]) -> tuple[object, object, object]:
-    function = call["function"] if isinstance(call.get("function"), dict) else call
-    arguments = next((function[key] for key in ("arguments", "parameters", "input") if key in function), None)
-    return call.get("id"), function.get("name"), arguments
+    triples = []
+    for call in plain if isinstance(plain, list) else [plain]:
+        if isinstance(call, dict):
+            function = call["function"] if isinstance(call.get("function"), dict) else call
+            arguments = next((function[key] for key in ("arguments", "parameters", "input") if key in function), None)
+            triples.append((call.get("id"), function.get("name"), arguments))
+    return make_calls(triples)
 
 
 def group_tool_results(messages: Sequence[Message]) -> Iterator[list[Message]]:

@@ -188,28 +188,21 @@ class ChatCompletion:
     def to_reply(self, request_id: str | None) -> Reply:
         """Return the answer as a reply with its usage."""
         choice = self.choices[0]
-        reply = self._reply(choice, request_id)
-        if choice.error or choice.finish_reason == "error":
-            return to_failed_reply(reply, describe_error(choice.error))
-        return reply
-
-    def _reply(self, choice: _Choice, request_id: str | None) -> Reply:
-        return Reply(
+        usage = {"usage": self.usage, "timings": self.timings}
+        counts = (usage_at_path(usage, *path) for path in _CACHED)
+        reply = Reply(
             text=split_content(choice.message.content)[0],
             input_tokens=usage_at_path(self.usage, "prompt_tokens"),
             output_tokens=usage_at_path(self.usage, "completion_tokens"),
-            cached_tokens=self._cached_tokens(),
+            cached_tokens=next((count for count in counts if count is not None), None),
             finish="refusal" if choice.message.refusal else _FINISHES.get(str(choice.finish_reason), "stop"),
             model=str(self.model or ""),
             request_id=str(request_id or self.id or ""),
             **choice.message.native_fields(),
         )
-
-    def _cached_tokens(self) -> int | None:
-        """Return the cached tokens of the prompt, under the names of various servers."""
-        usage = {"usage": self.usage, "timings": self.timings}
-        counts = (usage_at_path(usage, *path) for path in _CACHED)
-        return next((count for count in counts if count is not None), None)
+        if choice.error or choice.finish_reason == "error":
+            return to_failed_reply(reply, describe_error(choice.error))
+        return reply
 
 
 _CACHED = (
@@ -284,12 +277,14 @@ class OpenAIResponse:
 
     def to_reply(self, request_id: str | None) -> Reply:
         """Return the answer as a reply with its usage."""
+        reason = self.incomplete_details.reason if self.incomplete_details else ""
+        is_refused = bool(self._list_parts("refusal")) or reason == "content_filter"
         return Reply(
-            text="".join(map(str, self.parts_of_kind("output_text"))),
+            text="".join(map(str, self._list_parts("output_text"))),
             input_tokens=usage_at_path(self.usage, "input_tokens"),
             output_tokens=usage_at_path(self.usage, "output_tokens"),
             cached_tokens=usage_at_path(self.usage, "input_tokens_details", "cached_tokens"),
-            finish=self.finish_reason(),
+            finish="refusal" if is_refused else "length" if self.status == "incomplete" else "stop",
             model=str(self.model or ""),
             request_id=str(request_id or self.id or ""),
             **self._native_fields(),
@@ -303,14 +298,6 @@ class OpenAIResponse:
         thoughts = [str(part) for item in self.output if item.type == "reasoning" for part in item.summary or []]
         return {"calls": calls, "thinking": "\n\n".join(thoughts), "kept": {RESPONSES: kept_items} if calls else None}
 
-    def parts_of_kind(self, kind: str) -> list[_ContentPart]:
-        """Return the parts of a kind in all messages."""
+    def _list_parts(self, kind: str) -> list[_ContentPart]:
         messages = [item for item in self.output if item.type == "message"]
         return [part for item in messages for part in item.parts if part.type == kind]
-
-    def finish_reason(self) -> Finish:
-        """Return the finish reason of the answer."""
-        reason = self.incomplete_details.reason if self.incomplete_details else ""
-        if self.parts_of_kind("refusal") or reason == "content_filter":
-            return "refusal"
-        return "length" if self.status == "incomplete" else "stop"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
@@ -178,7 +180,6 @@ def serve(
     require_sdk()
     from lemming.capabilities.mcp.mcp_server import (
         TOKEN_VARIABLE,
-        load_or_create_token,
         make_server,
         serve_http,
     )
@@ -189,12 +190,13 @@ def serve(
     if http is None:
         server.run("stdio")  # until the client disconnects
         return
-    token, is_new = load_or_create_token()
+    configured = os.environ.get(TOKEN_VARIABLE, "")
+    token = configured or secrets.token_urlsafe(24)
 
     def print_address(port: int) -> None:
-        print_json("mcp_listening", {"url": f"http://127.0.0.1:{port}/mcp", "token": token if is_new else None})
+        print_json("mcp_listening", {"url": f"http://127.0.0.1:{port}/mcp", "token": None if configured else token})
         print_notice(f"http://127.0.0.1:{port}/mcp")
-        print_notice(f"Authorization: Bearer {token}" if is_new else f"the token is that of {TOKEN_VARIABLE}")
+        print_notice(f"the token is that of {TOKEN_VARIABLE}" if configured else f"Authorization: Bearer {token}")
 
     serve_http(server, http, token, print_address)
 

@@ -59,16 +59,16 @@ EMPTY_LOCK = McpLock()
 def load_lock(base: OrgPath) -> McpLock:
     """Return the lock. An unchanged file gives the same object. Raises: ConfigError for a damaged file."""
     org = Organisation.from_path(base)
+
+    def parse_lock(raw: bytes) -> Document[McpLock]:
+        return parse_document(raw, LOCK_FILE, McpLock, limit_bytes=LOCK_LIMIT_BYTES, any_integer=True)
+
     try:
-        return org.files.get_value(LOCK_FILE, _parse_lock, limit_bytes=LOCK_LIMIT_BYTES).value
+        return org.files.get_value(LOCK_FILE, parse_lock, limit_bytes=LOCK_LIMIT_BYTES).value
     except FileNotFoundError:
         return EMPTY_LOCK
     except OSError as error:
         raise unreadable_error(LOCK_FILE, error) from None
-
-
-def _parse_lock(raw: bytes) -> Document[McpLock]:
-    return parse_document(raw, LOCK_FILE, McpLock, limit_bytes=LOCK_LIMIT_BYTES, any_integer=True)
 
 
 def save_lock(base: OrgPath, servers: Mapping[str, LockedServer], *, sync: bool = False) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import secrets
 import sys
 from collections.abc import Awaitable, Callable
@@ -226,9 +225,3 @@ def _require_token(app: App, token: str) -> App:
         await send({"type": "http.response.body", "body": b"needed: Authorization: Bearer TOKEN\n"})
 
     return authenticate
-
-
-def load_or_create_token() -> tuple[str, bool]:
-    """Return the token from the environment or a new token, and True for a new token."""
-    configured = os.environ.get(TOKEN_VARIABLE, "")
-    return (configured, False) if configured else (secrets.token_urlsafe(24), True)

@@ -24,7 +24,6 @@ from lemming.capabilities.plans.plan_run import ActionState, PlanRun, is_wait_do
 from lemming.capabilities.plans.step_outcomes import call_outcome, choose_target, run_payload, verification_error
 from lemming.capabilities.plans.step_requests import (
     NotAList,
-    PlanReply,
     StepRequests,
     build_cancellation,
     build_memories,
@@ -50,7 +49,7 @@ REASONS_CHARS = 4000
 RUN_LIMIT_BYTES = 200 << 10  # a memory may have a little more
 
 
-def advance_run(plan: AgentPlan, run: PlanRun, values: Mapping[str, Any]) -> PlanReply:
+def advance_run(plan: AgentPlan, run: PlanRun, values: Mapping[str, Any]) -> Json:
     """Return the next reply of a run. The run is changed in place and stored as a memory in the reply."""
     turn = _RunTurn(plan, run, values)
     turn.advance()
@@ -362,8 +361,12 @@ class _RunTurn:
     def _close_run(self, status: Any) -> None:
         self.run.status, self.run.ended, self.run.doing, self.run.items = status, self.tick, {}, None
 
-    def to_reply(self) -> PlanReply:
-        """Return the reply of the turn."""
-        memories = build_memories(self.plan, self.run, self.new_answers, self.values)
+    def to_reply(self) -> Json:
+        """Return the reply of the turn in the form of the contract."""
         position = self.run.at if self.run.status == "running" else self.run.status
-        return PlanReply(self.entries, self.calls, memories, f"run {self.run.request}: {position}")
+        return {
+            "outbox_entries": self.entries,
+            "tool_calls": self.calls,
+            "memory_updates": build_memories(self.plan, self.run, self.new_answers, self.values),
+            "notes": f"run {self.run.request}: {position}",
+        }

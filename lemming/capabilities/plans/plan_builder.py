@@ -278,12 +278,8 @@ def _choice_to_json(choice: tuple[str, Mapping[str, RouteTarget]]) -> Json:
     return {"field": field, "to": {value: _target_name(to) for value, to in ways.items()}}
 
 
-def _context_paths(paths: Sequence[Template]) -> list[str]:
-    return [value.path if isinstance(value, RunValue) else value for value in paths]
-
-
-def _items_path(items: Template) -> str:
-    return items.path if isinstance(items, RunValue) else items
+def _to_path(value: Template) -> str:
+    return value.path if isinstance(value, RunValue) else value
 
 
 def _output_schema(schema_or_type: Json | type[Any]) -> Json:
@@ -309,7 +305,7 @@ _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("then", "else", "at_limit", "on_failure"), _target_name),
     "routes": _routes_to_json,
     "choose": _choice_to_json,
-    "context": _context_paths,
+    "context": lambda paths: [*map(_to_path, paths)],
     "output": _output_schema,
-    "each": _items_path,
+    "each": _to_path,
 }

@@ -64,7 +64,7 @@ def _advance_run(plan: AgentPlan, values: Json) -> Json:
     if input_schema is not None and (errors := describe_violations(input_schema, extract_answer(request["payload"]))):
         payload = {"status": "refused", "text": f"it is not what this plan asks for: {'; '.join(errors)}"}
         return {"outbox_entries": [{"kind": "response", "payload": payload, "tags": []}]}
-    return advance_run(plan, run, values).as_json()
+    return advance_run(plan, run, values)
 
 
 def parse_turn_values(messages: list[Message]) -> Json:

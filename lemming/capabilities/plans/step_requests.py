@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any
 
 from lemming.capabilities.output_schemas.payload_validation import RepairedAnswer
 from lemming.capabilities.plans.plan_format import AgentPlan, StepAction, StepDefinition, VerifySettings, WaitSettings
@@ -283,24 +283,6 @@ class StepRequests:
         """Return a person's finding about a call, or the call's result after a retry."""
         findings = [finding for finding in self._findings if finding[RESOLVED_CALL_KEY] == call]
         return findings[-1] if findings and findings[-1].get("retry") != "started" else None
-
-
-class PlanReply(NamedTuple):
-    """Reply of the agent: the four keys of the contract, as JSON values."""
-
-    entries: list[Json]
-    calls: list[Json]
-    memories: list[Json]
-    notes: str
-
-    def as_json(self) -> Json:
-        """Return the reply in the form of the contract."""
-        return {
-            "outbox_entries": self.entries,
-            "tool_calls": self.calls,
-            "memory_updates": self.memories,
-            "notes": self.notes,
-        }
 
 
 def build_memories(

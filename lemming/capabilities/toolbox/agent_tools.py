@@ -42,7 +42,8 @@ class ListAgentsTool(EngineTool):
         titles = {name: agent.title for name, agent in survey.agents.items()}
         titles |= dict.fromkeys(survey.broken, "(out of service: its resume is broken)")
         titles |= _get_staged_titles(context)
-        return ToolResult(True, "\n".join(_format_line(name, title) for name, title in sorted(titles.items())))
+        lines = [f"{name}: {' '.join(title.split())}" if title else name for name, title in sorted(titles.items())]
+        return ToolResult(True, "\n".join(lines))
 
 
 class CreateAgentTool(EngineTool):
@@ -105,14 +106,15 @@ class CreateAgentTool(EngineTool):
         }
         if gates := context.agent.as_json.get("gates"):  # a created agent gets no permission that its creator lacks
             resume["gates"] = gates
-        effect = FileEffect(paths.resume_file(name), _encode_resume(resume))
+        content = dump_pretty(resume)
+        try:
+            decode_resume(name, content)
+        except ConfigError as error:
+            raise ToolError(f"{self.name}: {error}") from error
+        effect = FileEffect(paths.resume_file(name), content)
         credits_text = f" and has {transferred:g} of your credits" if transferred else ""
         text = f"created {name}; it takes its first turn when due, not in this tick{credits_text}"
         return ToolResult(True, text, (effect,), transferred)
-
-
-def _format_line(name: str, title: str) -> str:
-    return f"{name}: {' '.join(title.split())}" if title else name
 
 
 def _get_staged_titles(context: ToolContext) -> dict[str, str]:
@@ -260,13 +262,3 @@ def _transfer_credits(context: ToolContext, requested: float) -> tuple[dict[str,
     if soft_cap is not None:
         soft_cap = round(soft_cap * new_credits / limits.max_credits, 6)
     return {"max_credits": new_credits, "soft_cap": soft_cap}, new_credits
-
-
-def _encode_resume(resume: dict[str, Any]) -> bytes:
-    """Return the bytes of a valid resume. Raise `ToolError` for an invalid one."""
-    content = dump_pretty(resume)
-    try:
-        decode_resume(resume["name"], content)
-    except ConfigError as error:
-        raise ToolError(f"create_agent: {error}") from error
-    return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated
 
@@ -99,30 +100,20 @@ def _build_entry(context: ToolContext, text: str, start_time: str) -> OutboxEntr
 
 def _pending_reminders(context: ToolContext) -> list[OutboxEntry]:
     name = context.agent.name
-    entries = [
-        _read_entry(context, entry_name)
-        for entry_name in list_outbox(context.base, name)
-        if not entry_name.has_engine_id
-    ]
-    entries += [
-        decode_entry(entry_name, context.staged[entry_name.file])
-        for entry_name in _staged_entries(context)
-        if not entry_name.has_engine_id
-    ]
-    return [entry for entry in entries if entry and _is_reminder(entry) and entry.not_before > context.now]
+    staged, entries = _staged_entries(context), list[OutboxEntry]()
+    for entry_name in (*list_outbox(context.base, name), *staged):
+        if entry_name.has_engine_id:
+            continue
+        with suppress(ConfigError, FileNotFoundError):  # removed or damaged by now
+            content = context.staged.get(entry_name.file) if entry_name in staged else None
+            entries.append(decode_entry(entry_name, content) if content else read_entry(context.base, entry_name))
+    return [entry for entry in entries if _is_reminder(entry) and entry.not_before > context.now]
 
 
 def _staged_entries(context: ToolContext) -> list[EntryName]:
     folder = paths.outbox_folder(context.agent.name)
     files = [path.removeprefix(f"{folder}/") for path in context.staged if path.startswith(f"{folder}/")]
     return parse_file_names(context.agent.name, files)
-
-
-def _read_entry(context: ToolContext, name: EntryName) -> OutboxEntry | None:
-    try:
-        return read_entry(context.base, name)
-    except (ConfigError, FileNotFoundError):
-        return None
 
 
 def _is_reminder(entry: OutboxEntry) -> bool:

@@ -14,13 +14,13 @@ from typing import Any
 from lemming.capabilities.toolbox.functions.function_call import (
     FunctionResult,
     FunctionSpec,
+    call_to_json,
     make_call_context,
     run_function,
 )
 from lemming.capabilities.toolbox.functions.function_import import FunctionLocation, find_location, get_source_location
 from lemming.capabilities.toolbox.functions.signature import InvalidToolFunction, ToolSignature, parse_docstring
 from lemming.capabilities.toolbox.functions.worker_pool import FunctionWorkers
-from lemming.capabilities.toolbox.functions.worker_protocol import call_to_json
 from lemming.ext import ConfigError, LemmingError
 from lemming.kernel.access.agent_files import write_effect
 from lemming.kernel.access.allowed_paths import resolve_path

@@ -19,11 +19,12 @@ from typing import Any
 from lemming.capabilities.toolbox.functions.function_call import (
     FunctionResult,
     FunctionSpec,
+    context_from_json,
     format_trace,
+    result_to_json,
     run_function,
 )
 from lemming.capabilities.toolbox.functions.function_import import FunctionLocation, Sources, get_attribute, load_module
-from lemming.capabilities.toolbox.functions.worker_protocol import context_from_json, result_to_json
 from lemming.ext import LemmingError
 from lemming.kernel.base.errors import DiskError, ToolError
 from lemming.kernel.tools import ToolResult
