@@ -58,7 +58,7 @@ def test_a_bundle_makes_the_same_patch_on_a_machine_without_the_repository(bench
     base = commit(bench.folder, "second", second="x\n")
     bundle = make_bundle(bench.repository, base)
     remote = open_collector(tmp_path / "far/collector", None)
-    load_bundle(remote.git_dir, bundle, base)
+    load_bundle(remote, bundle, base)
     remote = open_collector(tmp_path / "far/collector", None)
     make_clone(tmp_path / "far/clone", base, agent="coder", repository=None, bundle=bundle)
     near = bench.clone("near", base)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from user_repositories import Bench, commit, git, take_snapshot
 
-from lemming.capabilities.workers.repositories.git_command import RepositoryError, run_git
+from lemming.capabilities.workers.repositories.git_command import RepositoryError
 from lemming.capabilities.workers.repositories.merging import (
     AlreadyMerged,
     Conflict,
@@ -119,7 +119,7 @@ def test_a_branch_that_moved_after_the_plan_is_not_overwritten(bench: Bench) -> 
     plan = plan_merge(bench.collector, bench.repository, order)
     assert isinstance(plan, MergePlan)
     person = git(bench.folder, "commit-tree", "lemming/team^{tree}", "-p", "lemming/team", "-m", "a person")
-    run_git("update-ref", "refs/heads/lemming/team", person, git_dir=bench.repository.git_dir)
+    bench.repository.run("update-ref", "refs/heads/lemming/team", person)
     assert not publish(bench.collector, bench.repository, order, plan)
     assert not is_published(bench.repository, order.branch, plan.commit)
     assert git(bench.folder, "rev-parse", "lemming/team") == person
@@ -167,7 +167,7 @@ def test_changes_of_a_branch_that_the_user_reset_do_not_come_back(bench: Bench) 
     dropped = merge(bench, order_edit(bench, "one", 3))
     order = order_edit(bench, "two", 20, base=dropped, tick=2)
     kept = git(bench.folder, "commit-tree", "main^{tree}", "-p", "main", "-m", "instead")
-    run_git("update-ref", "refs/heads/lemming/team", kept, git_dir=bench.repository.git_dir)
+    bench.repository.run("update-ref", "refs/heads/lemming/team", kept)
     merged = merge(bench, order)
     assert git(bench.folder, "rev-parse", f"{merged}^") == kept
     assert "edit of one" not in git(bench.folder, "show", f"{merged}:shared.txt")

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 from lemming.capabilities.workers.attempts import collector_folder, organisation_id, remove_stale_attempts
 from lemming.capabilities.workers.repositories.collector import open_collector
-from lemming.capabilities.workers.repositories.git_command import read_git
 from lemming.capabilities.workers.repositories.merging import (
     MAX_SIDE_BYTES,
     AlreadyMerged,
@@ -165,7 +164,7 @@ def _find_published(repository: UserRepository, order: MergeOrder) -> str:
     if not (head := repository.read_head(order.branch)):
         return ""
     expected = {"Turn": order.turn, "Patch": order.patch, "Org": order.org}
-    for commit in read_git("rev-list", head, f"^{order.base}", git_dir=repository.git_dir).split():
+    for commit in repository.read("rev-list", head, f"^{order.base}").split():
         trailers = repository.read_trailers(commit)
         if all(trailers.get(name) == value for name, value in expected.items()):
             return commit

@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lemming.capabilities.workers.merge_tool import MERGE, load_patch, patch_file
-from lemming.capabilities.workers.repositories.git_command import (
-    RepositoryError,
-    is_git_true,
-    read_git,
-    require_git,
-    run_git,
-)
+from lemming.capabilities.workers.repositories.git_command import RepositoryError, require_git
 from lemming.capabilities.workers.repositories.user_repository import (
     UserRepository,
     open_repository,
@@ -118,7 +112,7 @@ def _check_merge(org: Organisation, merge: RecordedMerge, repository: UserReposi
         yield MergeProblem(merge.tick, place, "missing", f"{subject} was merged, and there is no repository now", False)
         return
     head = repository.read_head(merge.branch)
-    has_commit = is_git_true("cat-file", "-e", f"{merge.commit}^{{commit}}", git_dir=repository.git_dir)
+    has_commit = repository.is_true("cat-file", "-e", f"{merge.commit}^{{commit}}")
     if not has_commit or not (head and repository.is_ancestor(merge.commit, head)):
         if not (has_commit and repository.is_reachable(merge.commit)):
             reason = "is gone from the branch's history" if head else "is gone with its branch"
@@ -213,7 +207,7 @@ def _locate(folder: Path, path: Path) -> str:
 
 def _read_lines(repository: UserRepository, revision: str, path: str) -> list[str] | None:
     try:
-        content = run_git("cat-file", "blob", f"{_to_revision(revision)}:{path}", git_dir=repository.git_dir)
+        content = repository.run("cat-file", "blob", f"{_to_revision(revision)}:{path}")
     except RepositoryError:
         return None
     return content.decode("utf-8", "replace").split("\n")[: content.count(b"\n") + (not content.endswith(b"\n"))]
@@ -274,12 +268,12 @@ def find_line_origin(
     if revision.startswith("-"):
         raise RepositoryError(f"revision must be a branch or a commit, got {revision!r}", where=f"{path}:{line}")
     arguments = ("--porcelain", "--no-textconv", f"-L{line},{line}", revision, "--", path)
-    header, _, text = run_git("blame", *arguments, git_dir=repository.git_dir).partition(b"\n\t")
+    header, _, text = repository.run("blame", *arguments).partition(b"\n\t")
     names, *rows = (row.partition(" ") for row in header.decode("utf-8", "replace").split("\n"))
     facts, commit = {name: value for name, _, value in rows}, names[0]
     at = timestamp(datetime.fromtimestamp(to_int(facts["author-time"]), UTC))
     origin = LineOrigin(commit=commit, author=facts["author"], at=at)
-    content = run_git("cat-file", "commit", commit, git_dir=repository.git_dir)
+    content = repository.run("cat-file", "commit", commit)
     if content.count(b"LeMMing-Turn: ") == 1 and (trailers := parse_trailers(content)):
         turn, tick = trailers.get("Turn", ""), parse_int(trailers.get("Tick", "")) or 0
         return replace(origin, agent=trailers.get("Agent", ""), tick=tick, turn=turn, patch=trailers.get("Patch", ""))
@@ -293,7 +287,7 @@ def _find_patch(
     """Return the patch with the same changes as a commit, else the newest one that adds the line."""
     # Each patch gets a number in the place of a commit id, by which git tells them apart.
     contents = [b"From %040d\n%b\n" % (number, patch.content) for number, patch in enumerate(patches)]
-    output = read_git("patch-id", "--stable", git_dir=repository.git_dir, stdin=b"".join(contents))
+    output = repository.read("patch-id", "--stable", stdin=b"".join(contents))
     numbers = {name: to_int(number) for name, number in (row.split() for row in output.splitlines())}
     for name in repository.read_patch_ids([commit]) & numbers.keys():
         return patches[numbers[name]]

@@ -144,7 +144,7 @@ class WorkerProvider(Backend):
         folder = collector_folder(self._base, job.repository or object_format)
         collector = open_collector(folder, repository, object_format=object_format)
         if job.bundle:  # on another machine there is no repository to borrow from
-            load_bundle(collector.git_dir, b64decode(job.bundle), job.base)
+            load_bundle(collector, b64decode(job.bundle), job.base)
         while True:
             prompt, session = self._enter_clone(job, attempt, repository, request.messages)
             run = make_run(

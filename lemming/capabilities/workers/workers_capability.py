@@ -17,10 +17,9 @@ from lemming.capabilities.workers.harnesses.harness_table import (
 )
 from lemming.capabilities.workers.repositories.git_command import (
     GitError,
+    GitRepository,
     find_git_version,
-    read_git,
     require_git,
-    run_git,
     run_users_git,
 )
 from lemming.capabilities.workers.repositories.user_repository import open_repository, require_own_branch
@@ -338,8 +337,8 @@ def make_repository(folder: Path) -> str:
     Raises `RepositoryError` without git, and for a folder that git refuses.
     """
     run_users_git("init", "-q", "-b", "main", "--template=", "--object-format=sha1", folder=folder)
-    git_dir = folder / ".git"
-    run_git("add", "-A", git_dir=git_dir, env={"GIT_WORK_TREE": f"{folder}"}, cwd=folder)
+    repository, env = GitRepository(folder / ".git"), {"GIT_WORK_TREE": f"{folder}"}
+    repository.run("add", "-A", env=env, cwd=folder)
     people = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in _AUTHOR.items()}
-    run_git("commit", "-q", "-m", "begin", git_dir=git_dir, env={"GIT_WORK_TREE": f"{folder}", **people}, cwd=folder)
-    return read_git("rev-parse", "main", git_dir=git_dir)
+    repository.run("commit", "-q", "-m", "begin", env={**env, **people}, cwd=folder)
+    return repository.read("rev-parse", "main")

@@ -9,11 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lemming.capabilities.workers.repositories.git_command import RepositoryError, read_git, run_git
+from lemming.capabilities.workers.repositories.git_command import GitRepository, RepositoryError
 from lemming.capabilities.workers.repositories.user_repository import UserRepository
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.files import fs
@@ -24,21 +23,8 @@ _BORROWED_FILES = ("shallow", "info/exclude")
 _MAX_FILE_BYTES = 50_000_000
 
 
-@dataclass(frozen=True)
-class EngineRepository:
+class EngineRepository(GitRepository):
     """A bare repository of the engine."""
-
-    git_dir: Path
-
-    def run(
-        self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None, accept: Sequence[int] = (0,)
-    ) -> bytes:
-        """Run git here, as `run_git` does."""
-        return run_git(*arguments, git_dir=self.git_dir, stdin=stdin, env=env, accept=accept)
-
-    def read(self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
-        """Run git here, as `read_git` does."""
-        return read_git(*arguments, git_dir=self.git_dir, stdin=stdin, env=env)
 
     @contextlib.contextmanager
     def open_index(self, commit: str = "", work_tree: Path | None = None) -> Iterator[dict[str, str]]:
@@ -145,14 +131,14 @@ def make_clone(
     object_format = "sha256" if len(base) == 64 else "sha1"
     is_borrowing = not is_full_copy and not bundle
     create_repository(folder, ".git", repository, settings, is_borrowing=is_borrowing, object_format=object_format)
-    git_dir = folder / ".git"
+    clone = GitRepository(folder / ".git")
     if bundle:
-        load_bundle(git_dir, bundle, base)
+        load_bundle(clone, bundle, base)
     elif repository and is_full_copy:
-        load_bundle(git_dir, make_bundle(repository, base, has_history=True), base, has_history=True)
-    run_git("update-ref", f"refs/heads/{BRANCH}", base, git_dir=git_dir)
+        load_bundle(clone, make_bundle(repository, base, has_history=True), base, has_history=True)
+    clone.run("update-ref", f"refs/heads/{BRANCH}", base)
     # No program of anybody has run here yet, so git may still use the clone itself.
-    run_git("read-tree", "-u", "--reset", base, git_dir=git_dir, env={"GIT_WORK_TREE": str(folder)}, cwd=folder)
+    clone.run("read-tree", "-u", "--reset", base, env={"GIT_WORK_TREE": str(folder)}, cwd=folder)
 
 
 def patch_clone(folder: Path, patch: bytes) -> None:
@@ -161,7 +147,7 @@ def patch_clone(folder: Path, patch: bytes) -> None:
     Raises RepositoryError for a patch that does not apply, or that would write through a link.
     """
     env = {"GIT_WORK_TREE": str(folder)}
-    run_git("apply", "--binary", "--allow-empty", git_dir=folder / ".git", env=env, cwd=folder, stdin=patch)
+    GitRepository(folder / ".git").run("apply", "--binary", "--allow-empty", env=env, cwd=folder, stdin=patch)
 
 
 def to_address(agent: str) -> str:
@@ -173,20 +159,20 @@ def to_address(agent: str) -> str:
     return f"{agent}@lemming.invalid"
 
 
-def make_bundle(source: EngineRepository | UserRepository, base: str, *, has_history: bool = False) -> bytes:
+def make_bundle(source: GitRepository, base: str, *, has_history: bool = False) -> bytes:
     """Return a pack with the commit `base` and its files, without earlier commits unless `has_history`."""
     depth = () if has_history else ("--no-walk",)
-    objects = run_git("rev-list", "--objects", "--no-object-names", *depth, base, git_dir=source.git_dir)
-    return run_git("pack-objects", "--stdout", "-q", git_dir=source.git_dir, stdin=objects)
+    objects = source.run("rev-list", "--objects", "--no-object-names", *depth, base)
+    return source.run("pack-objects", "--stdout", "-q", stdin=objects)
 
 
-def load_bundle(git_dir: Path, bundle: bytes, base: str, *, has_history: bool = False) -> None:
+def load_bundle(target: GitRepository, bundle: bytes, base: str, *, has_history: bool = False) -> None:
     """Store the objects of a bundle of `base` in a repository. Safe to repeat.
 
     Without history, the repository is marked as shallow, so that git does not look for earlier commits.
     """
-    run_git("index-pack", "--stdin", git_dir=git_dir, stdin=bundle)
-    shallow = git_dir / "shallow"
+    target.run("index-pack", "--stdin", stdin=bundle)
+    shallow = target.git_dir / "shallow"
     lines = shallow.read_bytes() if shallow.is_file() else b""
     if not has_history and base.encode() not in lines.split():
-        fs.write_atomic(git_dir, "shallow", lines + base.encode() + b"\n")
+        fs.write_atomic(target.git_dir, "shallow", lines + base.encode() + b"\n")

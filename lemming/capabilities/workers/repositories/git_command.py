@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -52,34 +53,38 @@ class GitError(RepositoryError):
         super().__init__(f"git {' '.join(arguments[settings:])[:80]} exited with {self.status}: {reason}", where=where)
 
 
-def run_git(
-    *arguments: str, git_dir: Path, stdin: bytes = b"", env: Mapping[str, str] | None = None,
-    accept: Sequence[int] = (0,), cwd: Path | None = None,
-) -> bytes:  # fmt: skip
-    """Run git on a repository and return the bytes of standard output.
+@dataclass(frozen=True)
+class GitRepository:
+    """A repository on which git runs. `git_dir`: its git directory, which a bare repository is."""
 
-    `env`: variables besides those of the engine. `accept`: exit statuses without error. Raises `GitError`, and
-    `RepositoryError` without git, with an old git or after ten minutes.
-    """
-    settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
-    environment = {**_ENVIRONMENT, "PATH": _search_path(), "GIT_DIR": str(git_dir), **(env or {})}
-    return _run([*settings, *arguments], stdin, environment, accept, cwd or git_dir)
+    git_dir: Path
 
+    def run(
+        self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None,
+        accept: Sequence[int] = (0,), cwd: Path | None = None,
+    ) -> bytes:  # fmt: skip
+        """Run git and return the bytes of standard output.
 
-def read_git(*arguments: str, git_dir: Path, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
-    """Run git as `run_git` does and return the text of standard output without surrounding blanks."""
-    return run_git(*arguments, git_dir=git_dir, stdin=stdin, env=env).decode("utf-8", "replace").strip()
+        `env`: variables besides those of the engine. `accept`: exit statuses without error. Raises `GitError`, and
+        `RepositoryError` without git, with an old git or after ten minutes.
+        """
+        settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        environment = {**_ENVIRONMENT, "PATH": _search_path(), "GIT_DIR": str(self.git_dir), **(env or {})}
+        return _run([*settings, *arguments], stdin, environment, accept, cwd or self.git_dir)
 
+    def read(self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
+        """Run git and return the text of standard output without surrounding blanks. Raises as `run`."""
+        return self.run(*arguments, stdin=stdin, env=env).decode("utf-8", "replace").strip()
 
-def is_git_true(*arguments: str, git_dir: Path) -> bool:
-    """Return True if a git command that answers a question exits with 0, and False for 1. Raises as `run_git`."""
-    try:
-        run_git(*arguments, git_dir=git_dir)
-    except GitError as error:
-        if error.status != 1:
-            raise
-        return False
-    return True
+    def is_true(self, *arguments: str) -> bool:
+        """Return True if a git command that answers a question exits with 0, and False for 1. Raises as `run`."""
+        try:
+            self.run(*arguments)
+        except GitError as error:
+            if error.status != 1:
+                raise
+            return False
+        return True
 
 
 def run_users_git(*arguments: str, folder: Path) -> bytes:

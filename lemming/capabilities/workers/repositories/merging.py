@@ -13,7 +13,7 @@ from calendar import timegm
 from dataclasses import dataclass, field
 
 from lemming.capabilities.workers.repositories.collector import EngineRepository, to_address
-from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError, is_git_true, run_git
+from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError
 from lemming.capabilities.workers.repositories.tree_walk import to_text
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, require_own_branch, to_ref
 from lemming.kernel.base.clock import parse_timestamp
@@ -113,14 +113,14 @@ def publish(collector: EngineRepository, repository: UserRepository, order: Merg
     # All that the commit needs, without what the user's repository has.
     revisions = "".join([f"{plan.commit}\n", *(f"^{name}\n" for name in (plan.old, order.base) if name)])
     pack = collector.run("pack-objects", "--revs", "--stdout", "-q", stdin=revisions.encode())
-    run_git("unpack-objects", "-q", "--strict", git_dir=repository.git_dir, stdin=pack)
+    repository.run("unpack-objects", "-q", "--strict", stdin=pack)
     return _move_branch(repository, order, plan)
 
 
 def is_published(repository: UserRepository, branch: str, commit: str) -> bool:
     """Return True if the branch's history has the commit, whatever followed."""
     head = repository.read_head(branch)
-    has_commit = bool(head) and is_git_true("cat-file", "-e", commit, git_dir=repository.git_dir)
+    has_commit = bool(head) and repository.is_true("cat-file", "-e", commit)
     return has_commit and repository.is_ancestor(commit, head)
 
 
@@ -166,7 +166,7 @@ def _move_branch(repository: UserRepository, order: MergeOrder, plan: MergePlan)
         plan.commit,
     )
     try:
-        run_git("update-ref", *arguments, plan.old or repository.no_commit, git_dir=repository.git_dir, env=env)
+        repository.run("update-ref", *arguments, plan.old or repository.no_commit, env=env)
     except GitError:
         # A git that outlived a killed engine may have moved the branch to this very commit.
         if is_published(repository, order.branch, plan.commit):

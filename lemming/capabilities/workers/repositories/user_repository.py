@@ -10,10 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from lemming.capabilities.workers.repositories.git_command import (
     GitError,
+    GitRepository,
     RepositoryError,
-    is_git_true,
-    read_git,
-    run_git,
     run_users_git,
 )
 from lemming.ext import ConfigError
@@ -26,14 +24,13 @@ _TRAILER = re.compile(r"^LeMMing-([A-Z][a-z]+): (.*)$")
 
 
 @dataclass(frozen=True)
-class UserRepository:
+class UserRepository(GitRepository):
     """A repository of the user.
 
     `git_dir`: the folder that all work trees of the repository share. `objects`: folder of objects. `object_format`:
     "sha1" or "sha256".
     """
 
-    git_dir: Path
     objects: Path
     object_format: str = "sha1"
 
@@ -49,10 +46,10 @@ class UserRepository:
         """
         ref = to_ref(branch)
         is_misleading = branch.startswith(("-", "refs/")) or branch == "HEAD"  # git has other meanings for these
-        if is_misleading or not is_git_true("check-ref-format", ref, git_dir=self.git_dir):
+        if is_misleading or not self.is_true("check-ref-format", ref):
             raise ConfigError(f"branch must be a valid name, got {branch!r}", where=str(self.git_dir))
         form = "--format=%(refname)%00%(objectname)%00%(symref)"
-        for fields in read_git("for-each-ref", form, ref, git_dir=self.git_dir).splitlines():
+        for fields in self.read("for-each-ref", form, ref).splitlines():
             name, commit, symbolic_name = fields.split("\0")
             if name == ref and symbolic_name:
                 raise ConfigError(f"branch must be its own, got {branch!r}, which stands for {symbolic_name}")
@@ -63,7 +60,7 @@ class UserRepository:
     def find_work_tree(self, branch: str) -> Path | None:
         """Return the folder of the work tree that has the branch checked out or is rebasing it, or None."""
         ref, work_tree = to_ref(branch).encode(), b""
-        for fact in run_git("worktree", "list", "--porcelain", "-z", git_dir=self.git_dir).split(b"\0"):
+        for fact in self.run("worktree", "list", "--porcelain", "-z").split(b"\0"):
             name, _, value = fact.partition(b" ")
             work_tree = value if name == b"worktree" else work_tree
             if name == b"branch" and value == ref:
@@ -89,7 +86,7 @@ class UserRepository:
             is_same_tick = trailers.get("Tick") == str(tick) and trailers.get("Org") == tick_key
             if not is_same_tick or trailers.get("Agent") == agent:
                 break
-            parents = read_git("rev-list", "--parents", "--max-count=1", head, git_dir=self.git_dir).split()[1:]
+            parents = self.read("rev-list", "--parents", "--max-count=1", head).split()[1:]
             head = parents[0] if parents else ""
         if base_head and (not head or self.has_changes(base_head, head)):
             return base_head
@@ -102,35 +99,35 @@ class UserRepository:
         """Return True if the history of `commit` has all changes up to `head`: merged, rebased, or squashed."""
         if self.is_ancestor(head, commit):
             return True
-        merge_bases = run_git("merge-base", commit, head, git_dir=self.git_dir, accept=(0, 1)).decode().split()
+        merge_bases = self.run("merge-base", commit, head, accept=(0, 1)).decode().split()
         if not merge_bases:
             return False
         query = ("rev-list", f"--max-count={MAX_STEPS}")
-        later = read_git(*query, "--no-merges", f"{merge_bases[0]}..{commit}", git_dir=self.git_dir).split()
+        later = self.read(*query, "--no-merges", f"{merge_bases[0]}..{commit}").split()
         later_ids = self.read_patch_ids(later)
-        output = read_git(*query, "--parents", head, f"^{commit}", git_dir=self.git_dir)
+        output = self.read(*query, "--parents", head, f"^{commit}")
         rows = [row.split() for row in output.splitlines()]
         # A merge commit has no patch id, but may have changes.
         has_all_ids = len(rows) < MAX_STEPS and all(len(row) == 2 for row in rows)
         if has_all_ids and self.read_patch_ids([row[0] for row in rows]) <= later_ids:
             return True
-        whole_patch = run_git("diff-tree", *_PATCH, merge_bases[0], head, git_dir=self.git_dir)
+        whole_patch = self.run("diff-tree", *_PATCH, merge_bases[0], head)
         return self._to_patch_ids(whole_patch) <= later_ids
 
     def is_ancestor(self, commit: str, head: str) -> bool:
         """Return True if the history of `head` has `commit`, which must exist."""
-        return is_git_true("merge-base", "--is-ancestor", commit, head, git_dir=self.git_dir)
+        return self.is_true("merge-base", "--is-ancestor", commit, head)
 
     def is_reachable(self, commit: str) -> bool:
         """Return True if a branch, a tag or HEAD has the commit in its history."""
-        if read_git("for-each-ref", "--count=1", "--contains", commit, git_dir=self.git_dir):
+        if self.read("for-each-ref", "--count=1", "--contains", commit):
             return True
         head = self.read_base("")
         return bool(head) and self.is_ancestor(commit, head)
 
     def read_trailers(self, commit: str) -> Mapping[str, str]:
         """Return the trailers that the engine wrote into a commit, by name without `LeMMing-`."""
-        return parse_trailers(run_git("cat-file", "commit", commit, git_dir=self.git_dir))
+        return parse_trailers(self.run("cat-file", "commit", commit))
 
     def read_patch_ids(self, commits: list[str]) -> set[str]:
         """Return the ids of the commits' changes, by `git patch-id --stable`, which ignores line numbers and blanks.
@@ -139,10 +136,10 @@ class UserRepository:
         """
         # --stdin shows each commit with its id, and patch-id takes the patches apart by these lines.
         lines = "".join(f"{commit}\n" for commit in commits).encode()
-        return self._to_patch_ids(run_git("diff-tree", "--stdin", "--root", *_PATCH, git_dir=self.git_dir, stdin=lines))
+        return self._to_patch_ids(self.run("diff-tree", "--stdin", "--root", *_PATCH, stdin=lines))
 
     def _to_patch_ids(self, patches: bytes) -> set[str]:
-        lines = read_git("patch-id", "--stable", git_dir=self.git_dir, stdin=patches).splitlines()
+        lines = self.read("patch-id", "--stable", stdin=patches).splitlines()
         return {line.split()[0] for line in lines}
 
     def list_object_folders(self) -> list[Path]:
@@ -160,7 +157,7 @@ class UserRepository:
     def read_base(self, base_branch: str) -> str:
         """Return the head of a branch, or of HEAD for an empty name. Raises ConfigError for a missing branch."""
         if not base_branch:
-            output = run_git("rev-parse", "-q", "--verify", "HEAD^{commit}", git_dir=self.git_dir, accept=(0, 1, 128))
+            output = self.run("rev-parse", "-q", "--verify", "HEAD^{commit}", accept=(0, 1, 128))
             return output.decode().strip()
         if head := self.read_head(base_branch):
             return head
@@ -190,10 +187,11 @@ def open_repository(path: Path) -> UserRepository:
     if folder != git_dir and not (folder / ".git").exists():
         raise ConfigError(f"repository must be a top folder, got a folder inside that of {git_dir}", where=where)
     pattern = r"^(extensions\.partialclone|remote\..*\.promisor)$"
-    if run_git("config", "--get-regexp", pattern, git_dir=git_dir, accept=(0, 1)):
+    repository = UserRepository(git_dir, git_dir / "objects", object_format)
+    if repository.run("config", "--get-regexp", pattern, accept=(0, 1)):
         hint = "clone it again without --filter"
         raise ConfigError("repository must have all of its objects, got a partial clone", where=where, hint=hint)
-    return UserRepository(git_dir, git_dir / "objects", object_format)
+    return repository
 
 
 def to_ref(branch: str) -> str:
@@ -226,7 +224,7 @@ def require_own_branch(repository: UserRepository, branch: str, agent: str) -> N
     # git keeps branches as files: one cannot have the name of a folder of others.
     ref, parents = to_ref(branch), {to_ref(f"{parent}") for parent in PurePosixPath(branch).parents}
     query = ("for-each-ref", "--format=%(refname)", f"{ref}/", *parents)
-    for name in read_git(*query, git_dir=repository.git_dir).splitlines():
+    for name in repository.read(*query).splitlines():
         if name in parents or name.startswith(f"{ref}/"):
             other = name.removeprefix(to_ref(""))
             raise RepositoryError(f"branch {branch!r} cannot exist beside {other!r}", hint="choose another name")
