@@ -38,9 +38,7 @@ class Played:
         """Take a turn, twice: the same values give the same reply."""
         found = self.memory.get("run-3fa9c1d2e0b7")
         first, second = (
-            advance_run(
-                self.plan, parse_run(found) if found else PlanRun(request="3fa9c1d2e0b7"), self.values
-            )
+            advance_run(self.plan, parse_run(found) if found else PlanRun(request="3fa9c1d2e0b7"), self.values)
             for _ in range(2)
         )
         assert first == second
