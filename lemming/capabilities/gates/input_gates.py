@@ -32,7 +32,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import StoppedByGate
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.interceptor_chain import find_trust_labeler
-from lemming.kernel.turn.shown_context import withhold_payload, withhold_value
+from lemming.kernel.turn.prompt_input import withhold_payload, withhold_value
 from lemming.libraries.outbox_files import read_outbox_entries
 
 RECENT_ENTRIES = 200

@@ -147,12 +147,10 @@ def _find_sources(settings: OrgSettings, survey: Survey) -> list[str]:
     for source, (name, _) in provided("tool_sources").items():
         if source not in PREFIXES:
             is_used = bool(getattr(settings, source))
-        elif survey.has_server_tools:  # agents that name tools of a missing capability are excluded
-            is_used = any(tool.startswith(source) for tool in survey.by_tool) and not missing_reason(name)
-        else:
-            is_used = False
-        if is_used:
-            sources.append(source)
+        else:  # agents that name tools of a missing capability are excluded
+            is_named = survey.has_server_tools and any(tool.startswith(source) for tool in survey.by_tool)
+            is_used = is_named and not missing_reason(name)
+        sources += [source] if is_used else []
     return sources
 
 
@@ -162,11 +160,9 @@ def _get_sources(org: Organisation, sources: Iterable[str]) -> list[ToolSource]:
 
 def get_server_sources(org: OrgPath) -> dict[str, ServerSource]:
     """Return the available sources of server tools, by capability."""
-    owners = ((provided("tool_sources")[prefix][0], prefix) for prefix in PREFIXES)
-    available = ((name, prefix) for name, prefix in owners if not missing_reason(name))
-    return {
-        name: Organisation.from_path(org).get_cache(load_provided("tool_sources", prefix)) for name, prefix in available
-    }
+    organisation, owners = Organisation.from_path(org), {provided("tool_sources")[it][0]: it for it in PREFIXES}
+    available = [name for name in owners if not missing_reason(name)]
+    return {name: organisation.get_cache(load_provided("tool_sources", owners[name])) for name in available}
 
 
 def missing_server_tool_reason(org: OrgPath, pattern: str, *, today: bool = False) -> tuple[str, str] | None:
@@ -247,19 +243,15 @@ def require_usable(tool: Any) -> None:
     except PydanticUserError as error:
         raise TypeError(f"{about}: an argument must have a type for JSON: {error}") from error
     if tool.has_custom_schema:
-        _require_valid_schema(about, parameters)
+        from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw  # only with a schema by hand
+
+        if not isinstance(parameters, dict):
+            raise TypeError(f"{about}: parameters must be a JSON Schema, got {type(parameters).__name__}")
+        flaw, inside = find_schema_flaw(parameters)
+        if flaw:
+            raise TypeError(f"{about}: parameters{inside} must be a JSON Schema: {flaw}")
     properties = parameters.get("properties", {})
     for name in tool.place_arguments:
         if name not in properties and not parameters.get("additionalProperties"):
             argument_names = ", ".join(properties) or "none"
             raise TypeError(f'{about}: place_arguments must name arguments ({argument_names}), got "{name}"')
-
-
-def _require_valid_schema(about: str, parameters: Any) -> None:
-    from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw  # only with a schema by hand
-
-    if not isinstance(parameters, dict):
-        raise TypeError(f"{about}: parameters must be a JSON Schema, got {type(parameters).__name__}")
-    flaw, inside = find_schema_flaw(parameters)
-    if flaw:
-        raise TypeError(f"{about}: parameters{inside} must be a JSON Schema: {flaw}")

@@ -16,8 +16,8 @@ class ArgumentModel:
     def __init__(self, parameters: Sequence[inspect.Parameter], *, is_open: bool) -> None:
         fields: dict[str, Any] = {
             # Fields have names of our own: a signature may use a name that pydantic claims ("json", "_x").
-            f"argument_{index}": (_annotation(parameter), _default(parameter))
-            for index, parameter in enumerate(parameters)
+            f"argument_{index}": (_annotation(item), ... if item.default is item.empty else item.default)
+            for index, item in enumerate(parameters)
         }
         config = ConfigDict(extra="allow" if is_open else "forbid")
         self._model: type[BaseModel] = create_model("arguments", __config__=config, **fields)
@@ -51,10 +51,6 @@ def _annotation(parameter: inspect.Parameter) -> Any:
     limit_notes = [note for note in getattr(kind, "__metadata__", ()) if isinstance(note, dict)]  # `about`
     limits = {name: value for note in limit_notes for name, value in note.items()}
     return Annotated[kind, Field(alias=parameter.name, **limits)]
-
-
-def _default(parameter: inspect.Parameter) -> Any:
-    return ... if parameter.default is parameter.empty else parameter.default
 
 
 class _SchemaWithoutTitles(GenerateJsonSchema):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache, cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,9 +87,14 @@ class Arguments:
     """The named arguments of a function."""
 
     def __init__(self, function: Callable[..., Any], skip: int) -> None:
-        parameters = list(_signature(function).parameters.values())
+        try:
+            signature = inspect.signature(function, eval_str=True)
+        except NameError:  # a type that only a type checker imports: such an argument is not checked
+            signature = inspect.signature(function)
+        parameters = list(signature.parameters.values())
         self._engine_names = [parameter.name for parameter in parameters[:skip]]
         self._parameters = [parameter for parameter in parameters[skip:] if parameter.kind in _NAMED]
+        self._required = [parameter.name for parameter in self._parameters if parameter.default is parameter.empty]
         self._is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         self._is_plain = not self._is_open and all(map(_is_plain, self._parameters))
 
@@ -98,7 +104,7 @@ class Arguments:
         if not self._is_plain:
             return self._model.schema()
         properties = {parameter.name: _parameter_schema(parameter) for parameter in self._parameters}
-        required = [parameter.name for parameter in self._parameters if parameter.default is parameter.empty]
+        required = self._required
         return {
             "additionalProperties": False,
             **({"properties": properties} if properties else {}),
@@ -119,43 +125,24 @@ class Arguments:
             raw = to_json(arguments)
         except ValueError as error:  # something that is not JSON at all
             raise ArgumentMismatch(f"not JSON: {error}") from error
-        try:
-            return self._fit_arguments(from_json(raw))
-        except TypeMismatch:
-            return self._validate_json(raw)
-
-    def _fit_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if not self._is_plain:
-            raise TypeMismatch
-        fitters, required = self._make_fitters
-        if not required <= arguments.keys() <= fitters.keys():
-            raise TypeMismatch
-        return {name: fitters[name](value) for name, value in arguments.items()}
-
-    @cached_property
-    def _make_fitters(self) -> tuple[dict[str, Fitter], set[str]]:
-        """A fitter for each argument, and the names of the required arguments."""
-        fitters = {parameter.name: limited_fitter(*_parameter_type(parameter)) for parameter in self._parameters}
-        return fitters, {parameter.name for parameter in self._parameters if parameter.default is parameter.empty}
-
-    def _validate_json(self, raw: bytes) -> dict[str, Any]:
+        parsed = from_json(raw)
+        if self._is_plain and {*self._required} <= parsed.keys() <= self._fitters.keys():
+            with suppress(TypeMismatch):
+                return {name: self._fitters[name](value) for name, value in parsed.items()}
         try:
             return self._model.parse_json(raw)
         except ValueError as error:
             raise ArgumentMismatch(str(error)) from error
 
     @cached_property
+    def _fitters(self) -> dict[str, Fitter]:
+        return {parameter.name: limited_fitter(*_parameter_type(parameter)) for parameter in self._parameters}
+
+    @cached_property
     def _model(self) -> ArgumentModel:
         from lemming.kernel.tools.argument_models import ArgumentModel
 
         return ArgumentModel(self._parameters, is_open=self._is_open)
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    try:
-        return inspect.signature(function, eval_str=True)
-    except NameError:  # a type that only a type checker imports: such an argument is not checked
-        return inspect.signature(function)
 
 
 def _is_plain(parameter: inspect.Parameter) -> bool:

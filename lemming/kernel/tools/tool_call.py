@@ -36,6 +36,7 @@ from lemming.kernel.tools import (
 from lemming.kernel.tools.tool_context import ToolContext
 
 _STAGED: tuple[ToolClass, ...] = ("read", "write", "administer")
+"""Classes of the tools of which the engine writes all changes, so that they can be inspected."""
 _COARSEST_CLOCK_S = 2.0  # a file's mtime may lag behind the clock by this much
 _REMOVED_TEXT = "not called: a secret was taken out of its arguments, so it would not do what was said; leave it out"
 
@@ -60,17 +61,13 @@ def call_tool(name: str, arguments: Any, context: ToolContext, stop: threading.E
     return replace(result, output=f"{result.output}\n{secrets_note}") if secrets_note else result
 
 
-def _has_no_side_effects(tool: Tool) -> bool:
-    """Return True if the engine writes all changes of a call, so they can be inspected."""
-    return isinstance(tool, EngineTool) and tool.tool_class in _STAGED
-
-
 def _invoke_tool(tool: Tool, arguments: Any, context: ToolContext, stop: threading.Event | None) -> ToolResult:
     try:
         if not isinstance(arguments, dict):
             raise InvalidArguments(f"{tool.name}: args must be an object")
         checked = tool.parse_arguments(arguments)
-        if not _has_no_side_effects(tool) and has_redaction(arguments):
+        is_staged = isinstance(tool, EngineTool) and tool.tool_class in _STAGED
+        if not is_staged and has_redaction(arguments):
             return _failed_result(f"{tool.name}: {_REMOVED_TEXT}", "denied")
         context = replace(context, deadline=context.deadline.within(_call_timeout(tool, context)), stop=stop)
         if tool.keeps_deadline:

@@ -235,7 +235,11 @@ class Tool(ABC):
 def require_writable(agent: Agent, base: Path, settings: OrgSettings, effect: FileEffect, *, caller: str) -> None:
     """Raise a `LemmingError` unless the file is a memory of the agent, or is covered by the agent's grants."""
     if not effect.root and effect.path.startswith(f"{paths.memory_folder(agent.name)}/"):
-        _require_memory(agent, effect)
+        key = effect.path.rpartition("/")[2].removesuffix(".json")
+        is_key = paths.MEMORY_KEY.match(key) and not key.endswith(".")
+        if not is_key or paths.memory_file(agent.name, key) != effect.path:
+            raise PermissionDenied(f"{effect.path} is not a memory of {agent.name}")
+        decode_memory(effect.content, effect.path)
         return
     # By the current grants: a person may have edited the journal, or taken a right away.
     target = resolve_path(agent, base, f"{effect.root or base}/{effect.path}", "write", caller=caller)
@@ -243,14 +247,3 @@ def require_writable(agent: Agent, base: Path, settings: OrgSettings, effect: Fi
         raise target.attempt.to_denial("it is written otherwise than the engine writes a place")
     limits = FolderSize(settings.quota.max_bytes, settings.quota.max_files)
     write_effect(target, effect.content, {}, limits=limits)
-
-
-def _require_memory(agent: Agent, effect: FileEffect) -> None:
-    key = effect.path.rpartition("/")[2].removesuffix(".json")
-    try:
-        is_memory = paths.memory_file(agent.name, key) == effect.path
-    except ValueError:
-        is_memory = False
-    if not is_memory:
-        raise PermissionDenied(f"{effect.path} is not a memory of {agent.name}")
-    decode_memory(effect.content, effect.path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import is_
 
 from lemming.kernel.agents import Agent, survey_agents
@@ -89,9 +90,10 @@ class ServerSource(ToolSource):
 
 
 class Toolset(Catalogue[Tool]):
-    """The tools of an organisation.
+    """The tools of an organisation. Those of a single agent are in the agent's own toolset, see `for_agent`.
 
-    Tools of a single agent are in the agent's own toolset, see `for_agent`.
+    `broken_agents`: agents excluded from turns, with the problems of their own tools. `gaps`: patterns without a match, as
+    text. `own_memories`: keys of memories that tools keep for themselves, which prompts do not show.
     """
 
     def __init__(
@@ -103,28 +105,14 @@ class Toolset(Catalogue[Tool]):
         gaps: str = "",
     ) -> None:
         self.broken_agents, self.gaps = broken_agents, gaps
-        self._shared_tools = {
-            **registered,
-            **{name: tool for tools_of_source in org_tools for name, tool in tools_of_source.for_all.items()},
-        }
+        self._shared_tools = {**registered, **dict(chain.from_iterable(item.for_all.items() for item in org_tools))}
         super().__init__(shipped, self._shared_tools, lambda kind: kind())
-        by_agent: dict[str, dict[str, Tool]] = {}
-        for tools_of_source in org_tools:
-            for agent, tools in tools_of_source.by_agent.items():
-                if agent not in broken_agents:
-                    by_agent.setdefault(agent, {}).update(tools)
-        agent_tools = {agent: {**self._shared_tools, **tools} for agent, tools in by_agent.items()}
+        agent_tools: dict[str, dict[str, Tool]] = {}
+        for agent, tools in chain.from_iterable(item.by_agent.items() for item in org_tools):
+            if agent not in broken_agents:
+                agent_tools.setdefault(agent, {**self._shared_tools}).update(tools)
         self._agent_toolsets = {agent: Toolset(shipped, tools, gaps=gaps) for agent, tools in agent_tools.items()}
         self.own_memories = frozenset(key for tool in self._shared_tools.values() for key in tool.own_memories)
-
-    broken_agents: Mapping[str, Sequence[Problem]]
-    """Agents excluded from turns, with the problems of their own tools."""
-
-    gaps: str
-    """Patterns without a match, as text; empty if all match."""
-
-    own_memories: frozenset[str]
-    """Keys of memories that tools keep for themselves: prompts do not show them."""
 
     def for_agent(self, agent_name: str) -> Toolset:
         """Return the tools of an agent."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.inboxes.capability_state import D, Query, StateQuery
@@ -14,9 +14,6 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.providers import Message
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -13,35 +13,15 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lemming.kernel.base.jsontext import is_equal_json
+from lemming.kernel.turn import turn_effects as effects
 from lemming.kernel.turn.live_phase import CheckResult, RunTool, StartTool
-from lemming.kernel.turn.turn_effects import (
-    UNCOMPARED,
-    WRITES,
-    Allowed,
-    AskPerson,
-    CallTool,
-    Effect,
-    EffectFinished,
-    EffectPerformed,
-    EffectStarted,
-    Event,
-    Interception,
-    Outcome,
-    Refusal,
-    Rejected,
-    Replaced,
-    Suspended,
-    WriteEntry,
-    WriteMemory,
-    effect_content,
-)
 
-E = TypeVar("E", bound=Effect)
+E = TypeVar("E", bound=effects.Effect)
 Perform = Callable[[Any], Any]
 """Performs an effect and returns the answer, or an outcome if the kernel itself refuses the effect."""
 
 
-Steps = Generator[Effect, Any, Outcome]
+Steps = Generator[effects.Effect, Any, effects.Outcome]
 """Yields effects to perform, is sent their answers, and returns the outcome of the first effect."""
 
 
@@ -52,9 +32,9 @@ class Interceptor(NamedTuple):
     """
 
     name: str
-    handles: Sequence[type[Effect]]
+    handles: Sequence[type[effects.Effect]]
     facts: Sequence[str]
-    intercept: Callable[[Any], Interception]
+    intercept: Callable[[Any], effects.Interception]
     may_ask: bool = True
 
 
@@ -64,51 +44,69 @@ class EffectChain:
     `perform` performs an effect that all interceptors agreed to; `record` takes the events.
     """
 
-    def __init__(self, interceptors: Iterable[Interceptor], perform: Perform, record: Callable[[Event], None]) -> None:
+    def __init__(
+        self, interceptors: Iterable[Interceptor], perform: Perform, record: Callable[[effects.Event], None]
+    ) -> None:
         self._perform, self._record = perform, record
-        by_type: dict[type[Effect], list[Interceptor]] = {}
+        by_type: dict[type[effects.Effect], list[Interceptor]] = {}
         for interceptor in interceptors:
             for handled in interceptor.handles:
                 by_type.setdefault(handled, []).append(interceptor)
-        self._by_type: Mapping[type[Effect], Sequence[Interceptor]] = by_type
+        self._by_type: Mapping[type[effects.Effect], Sequence[Interceptor]] = by_type
 
-    def __contains__(self, effect_type: type[Effect]) -> bool:
+    def __contains__(self, effect_type: type[effects.Effect]) -> bool:
         return effect_type in self._by_type
 
-    def dispatch(self, effect: Effect) -> Allowed | Refusal:
+    def dispatch(self, effect: effects.Effect) -> effects.Allowed | effects.Refusal:
         """Take an effect through all interceptors of its type, perform it, and return the outcome."""
         steps, answer = self.begin(effect), None
         while True:
             try:
                 request = steps.send(answer)
             except StopIteration as stop:
-                outcome: Allowed | Refusal = stop.value
+                outcome: effects.Allowed | effects.Refusal = stop.value
                 return outcome
             answer = self._perform(request)
 
-    def decide(self, effect: E) -> E | Refusal:
+    def decide(self, effect: E) -> E | effects.Refusal:
         """Return an effect as passed on by the interceptors and performed, or the outcome against the effect."""
         outcome = self.dispatch(effect)
-        return cast(E, outcome.effect) if isinstance(outcome, Allowed) else outcome
+        return cast(E, outcome.effect) if isinstance(outcome, effects.Allowed) else outcome
 
-    def begin(self, effect: Effect) -> Steps:
+    def begin(self, effect: effects.Effect) -> Steps:
         """Take an effect through all interceptors of its type. Yields the effects to perform, which all agreed to."""
         # An approved entry or call is performed in a later turn: no capability may rewrite what the person saw.
-        grant = effect.grant if isinstance(effect, WriteEntry) else isinstance(effect, RunTool) and effect.call.approved
+        grant = (
+            effect.grant
+            if isinstance(effect, effects.WriteEntry)
+            else isinstance(effect, RunTool) and effect.call.approved
+        )
         approved = (effect,) if grant else ()
         outcome = yield from self._descend(effect, self._by_type.get(type(effect), ()), approved)
-        is_other = isinstance(outcome, Allowed) and outcome.effect is not effect and not isinstance(effect, UNCOMPARED)
-        if is_other and isinstance(outcome, Allowed) and effect_content(outcome.effect) != effect_content(effect):
-            outcome = Replaced(outcome.effect, outcome.answer)
-        self._record(EffectFinished(effect, outcome))
+        is_other = (
+            isinstance(outcome, effects.Allowed)
+            and outcome.effect is not effect
+            and not isinstance(effect, effects.UNCOMPARED)
+        )
+        if (
+            is_other
+            and isinstance(outcome, effects.Allowed)
+            and effects.effect_content(outcome.effect) != effects.effect_content(effect)
+        ):
+            outcome = effects.Replaced(outcome.effect, outcome.answer)
+        self._record(effects.EffectFinished(effect, outcome))
         return outcome
 
-    def find_participants(self, effect: Effect) -> list[Interceptor]:
+    def find_participants(self, effect: effects.Effect) -> list[Interceptor]:
         """Return the interceptors that take part in an effect, without running them."""
         return [item for item in self._by_type.get(type(effect), ()) if item.intercept(effect) is not None]
 
     def _descend(
-        self, effect: Effect, interceptors: Sequence[Interceptor], approved: Sequence[Effect] = (), before: Any = None
+        self,
+        effect: effects.Effect,
+        interceptors: Sequence[Interceptor],
+        approved: Sequence[effects.Effect] = (),
+        before: Any = None,
     ) -> Steps:
         """Take an effect through interceptors.
 
@@ -120,7 +118,7 @@ class EffectChain:
             result = interceptor.intercept(effect)
             if _changeable(effect) != before:
                 return _refuse_change(interceptor)
-            if isinstance(result, Outcome):
+            if isinstance(result, effects.Outcome):
                 return _checked(interceptor, effect, result, None)
             if isinstance(result, Generator):
                 return (yield from self._drive(interceptor, result, effect, interceptors[depth:], approved, before))
@@ -131,10 +129,10 @@ class EffectChain:
     def _drive(
         self,
         interceptor: Interceptor,
-        steps: Generator[Effect, Any, Outcome | None],
-        effect: Effect,
+        steps: Generator[effects.Effect, Any, effects.Outcome | None],
+        effect: effects.Effect,
         later: Sequence[Interceptor],
-        approved: Sequence[Effect],
+        approved: Sequence[effects.Effect],
         before: Any,
     ) -> Steps:
         """Run an interceptor that yields effects: its own goes through the rest of the chain, others start at the top."""
@@ -142,23 +140,23 @@ class EffectChain:
         try:
             while True:
                 request = steps.send(reply)
-                if not isinstance(request, Effect):
+                if not isinstance(request, effects.Effect):
                     raise _invalid(interceptor, "yield effects", request)
                 if allowed is None and _changeable(effect) != before:
                     steps.close()
                     return _refuse_change(interceptor)
-                if isinstance(request, AskPerson):
+                if isinstance(request, effects.AskPerson):
                     request = _check_question(interceptor, request)
                 if problem := _find_violation(interceptor, effect, request):
                     steps.close()
-                    return Rejected(problem)
+                    return effects.Rejected(problem)
                 if type(request) is type(effect):
                     copied = before if request is effect else None
                     reply = allowed = yield from self._descend(request, later, approved, copied)
                     continue
                 reply = yield from self.begin(request)
-                if isinstance(request, AskPerson):
-                    if not isinstance(reply, Allowed):
+                if isinstance(request, effects.AskPerson):
+                    if not isinstance(reply, effects.Allowed):
                         steps.close()
                         return reply  # code after the question runs only once a person has approved
                     approved = (*approved, request.subject)
@@ -168,46 +166,58 @@ class EffectChain:
             if _changeable(effect) != before:
                 return _refuse_change(interceptor)
             return (yield from self._descend(effect, later, approved, before))
-        if not isinstance(result, Outcome):
+        if not isinstance(result, effects.Outcome):
             raise _invalid(interceptor, "return an outcome or None at its end", result)
-        if isinstance(effect, WriteEntry) and isinstance(allowed, Allowed) and not isinstance(result, Allowed):
+        if (
+            isinstance(effect, effects.WriteEntry)
+            and isinstance(allowed, effects.Allowed)
+            and not isinstance(result, effects.Allowed)
+        ):
             late = "must decide about an entry before it is written: `return (yield effect)`"
             raise capability_error(interceptor.name, interceptor.intercept, late)
         return _checked(interceptor, effect, result, allowed)
 
-    def _perform_last(self, effect: Effect, approved: Sequence[Effect]) -> Steps:
-        if isinstance(effect, AskPerson) and isinstance(effect.subject, UNCOMPARED):
-            return Rejected(f"{effect.reason}: a person must approve, and no capability here asks persons")
+    def _perform_last(self, effect: effects.Effect, approved: Sequence[effects.Effect]) -> Steps:
+        if isinstance(effect, effects.AskPerson) and isinstance(effect.subject, effects.UNCOMPARED):
+            return effects.Rejected(f"{effect.reason}: a person must approve, and no capability here asks persons")
         if any(type(item) is type(effect) and not _is_same_content(item, effect) for item in approved):
-            return Rejected("REFUSED: persons approved something else; a capability changed it after it had asked")
-        self._record(EffectStarted(effect))
+            return effects.Rejected(
+                "REFUSED: persons approved something else; a capability changed it after it had asked"
+            )
+        self._record(effects.EffectStarted(effect))
         answer = yield effect
-        if isinstance(answer, Outcome):
+        if isinstance(answer, effects.Outcome):
             return answer
-        self._record(EffectPerformed(effect, answer))
-        return Allowed(effect, answer)
+        self._record(effects.EffectPerformed(effect, answer))
+        return effects.Allowed(effect, answer)
 
 
-def _checked(interceptor: Interceptor, effect: Effect, outcome: Outcome, allowed: Outcome | None) -> Outcome:
+def _checked(
+    interceptor: Interceptor, effect: effects.Effect, outcome: effects.Outcome, allowed: effects.Outcome | None
+) -> effects.Outcome:
     """Return an interceptor's outcome. An allowed write must be the one that the rest of the chain has seen."""
     if outcome is allowed:
         return outcome
-    if isinstance(outcome, Allowed) and isinstance(outcome.effect, AskPerson) and not isinstance(effect, AskPerson):
+    if (
+        isinstance(outcome, effects.Allowed)
+        and isinstance(outcome.effect, effects.AskPerson)
+        and not isinstance(effect, effects.AskPerson)
+    ):
         raise _invalid(interceptor, "return the outcome of its own effect, `return (yield effect)`,", outcome)
-    if isinstance(outcome, Suspended) and not isinstance(effect, (AskPerson, *UNCOMPARED)):
-        return Rejected(f"{interceptor.name} suspended what no person was asked about: yield an AskPerson")
-    if not isinstance(outcome, Allowed):
+    if isinstance(outcome, effects.Suspended) and not isinstance(effect, (effects.AskPerson, *effects.UNCOMPARED)):
+        return effects.Rejected(f"{interceptor.name} suspended what no person was asked about: yield an AskPerson")
+    if not isinstance(outcome, effects.Allowed):
         return outcome
     if type(outcome.effect) is not type(effect):
-        return Rejected(f"{interceptor.name} allowed another effect: {type(outcome.effect).__name__}")
-    if isinstance(effect, WRITES) and not (
-        isinstance(allowed, Allowed) and outcome.effect is allowed.effect and outcome.answer is allowed.answer
+        return effects.Rejected(f"{interceptor.name} allowed another effect: {type(outcome.effect).__name__}")
+    if isinstance(effect, effects.WRITES) and not (
+        isinstance(allowed, effects.Allowed) and outcome.effect is allowed.effect and outcome.answer is allowed.answer
     ):
-        return Rejected(f"{interceptor.name} allowed what later capabilities have not seen")
-    return Allowed(outcome.effect, outcome.answer)  # only `begin` compares
+        return effects.Rejected(f"{interceptor.name} allowed what later capabilities have not seen")
+    return effects.Allowed(outcome.effect, outcome.answer)  # only `begin` compares
 
 
-def _check_question(interceptor: Interceptor, question: AskPerson) -> AskPerson:
+def _check_question(interceptor: Interceptor, question: effects.AskPerson) -> effects.AskPerson:
     """Return a question to persons with the name of the capability that asks, unless it names a rule."""
     if not interceptor.may_ask:
         raise capability_error(
@@ -224,17 +234,17 @@ def _check_question(interceptor: Interceptor, question: AskPerson) -> AskPerson:
 def _invalid(interceptor: Interceptor, expected: str, value: Any) -> HookError:
     """Return the error for a value that an interceptor returned or yielded."""
     fix = ""
-    if isinstance(value, Effect):
+    if isinstance(value, effects.Effect):
         fix = ": write `return (yield ...)`"
-    elif isinstance(value, type) and issubclass(value, Outcome):
+    elif isinstance(value, type) and issubclass(value, effects.Outcome):
         fix = f": write {value.__name__}(...)"
     got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-    if isinstance(value, Allowed) and isinstance(value.effect, AskPerson):
+    if isinstance(value, effects.Allowed) and isinstance(value.effect, effects.AskPerson):
         got = "the answer of AskPerson"
     return capability_error(interceptor.name, interceptor.intercept, f"must {expected}, got {got}{fix}")
 
 
-def _find_violation(interceptor: Interceptor, before: Effect, after: Effect) -> str:
+def _find_violation(interceptor: Interceptor, before: effects.Effect, after: effects.Effect) -> str:
     """Return the reason against an effect that an interceptor yields, or an empty string.
 
     An effect of another type is new, and need not have all facts of `before`.
@@ -252,36 +262,36 @@ def _find_violation(interceptor: Interceptor, before: Effect, after: Effect) -> 
     return f"{interceptor.name} altered facts of others: {', '.join(sorted(altered))}" if altered else ""
 
 
-def _fixed_parts(effect: Effect) -> Sequence[Any]:
+def _fixed_parts(effect: effects.Effect) -> Sequence[Any]:
     """Return the parts of an effect that no interceptor may replace."""
     if isinstance(effect, (RunTool, StartTool, CheckResult)):
         return effect.tool, effect.call.tool, effect.call.approved
-    return (effect.grant,) if isinstance(effect, (CallTool, WriteEntry)) else ()
+    return (effect.grant,) if isinstance(effect, (effects.CallTool, effects.WriteEntry)) else ()
 
 
-def _is_same_content(first: Effect, second: Effect) -> bool:
+def _is_same_content(first: effects.Effect, second: effects.Effect) -> bool:
     """Return True if two effects of one type do the same."""
     if first is second:
         return True
     if isinstance(first, RunTool) and isinstance(second, RunTool):
         return is_equal_json([first.call.tool, first.call.args], [second.call.tool, second.call.args])
-    return effect_content(first) == effect_content(second)
+    return effects.effect_content(first) == effects.effect_content(second)
 
 
-def _changeable(effect: Effect) -> Any:
+def _changeable(effect: effects.Effect) -> Any:
     """Return the values of a call or a write that an interceptor could change in place, or None."""
     match effect:
-        case WriteEntry():
+        case effects.WriteEntry():
             return effect.payload, effect.tags, {**effect.facts}
-        case CallTool():
+        case effects.CallTool():
             return effect.args, {**effect.facts}
-        case WriteMemory():
+        case effects.WriteMemory():
             return effect.value, {**effect.facts}
     return None
 
 
-def _refuse_change(interceptor: Interceptor) -> Rejected:
-    return Rejected(f"{interceptor.name} changed an effect in place: yield a changed copy")
+def _refuse_change(interceptor: Interceptor) -> effects.Rejected:
+    return effects.Rejected(f"{interceptor.name} changed an effect in place: yield a changed copy")
 
 
 # --- errors in the code of a capability: with capability, file and line

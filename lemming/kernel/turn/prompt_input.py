@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -109,3 +109,18 @@ class TrustLabeler(Protocol):
 
     def memory_labels(self, agent_name: str, memories: Memories) -> Mapping[str, str]:
         """Return the trust labels of an agent's labelled memories, by key."""
+
+
+WITHHELD = "withheld"
+"""Key of a payload with the reason why the rest is withheld."""
+
+
+def withhold_payload(entry: OutboxEntry, reason: str) -> OutboxEntry:
+    """Return an entry with the reason in place of its content. The tags are text of the author too."""
+    address: dict[str, Any] = {key: entry.payload[key] for key in ("target", "reply_to") if key in entry.payload}
+    return replace(entry, payload={**address, WITHHELD: reason}, tags=[])
+
+
+def withhold_value(reason: str) -> str:
+    """Return the text in place of a value that is withheld."""
+    return f"[{WITHHELD}: {reason}]"

@@ -19,7 +19,7 @@ from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.org.resume import AgentCredits, TurnLimits
+from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import LLMProvider, Message, available_providers, get_provider_class, make_provider
@@ -28,7 +28,6 @@ from lemming.kernel.tools.listing import describe_tool, list_tools
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.forms.form_choice import (
     FORM_PROMPTS,
-    FormChoice,
     ModelFeatures,
     choose_form,
     make_first_messages,
@@ -199,13 +198,14 @@ def _build_prefix(
         tools = tuple(tool for tool in tools if is_described(tool.name, agent, needs_memory_read=True))
         is_program, is_native = features.prompt == "values", features.prompt == "full"
         messages = [] if is_program else full_prefix(instructed_agent, None if features.calls_tools else tools)
-        actions = [*map(_to_action, tools)]
+        actions = [Action(tool.name, tool.description, describe_tool(tool)["parameters"]) for tool in tools]
         if features.takes_schema:
             schema = _contract_schema(agent, () if features.calls_tools else tools, payload_schemas)
     if features.calls_tools and is_native and actions:
         messages[0]["tools"] = describe_native_tools(actions, choice.form if choice else None)
     loops = loop_limits(agent, settings.loops)
-    default_steps = _default_max_steps(limits, choice, is_multi_step=features.calls_tools)
+    may_go_on = choice.form.style in ("actions", "native") if choice else features.calls_tools
+    default_steps = DEFAULT_MAX_STEPS if limits.strategy or may_go_on else 1
     omitted_keys = {key for key in OMITTED_DEFAULTS if getattr(entry, key) == getattr(ModelEntry, key)}
     fields = {
         "schema": schema,
@@ -271,10 +271,6 @@ def has_native_tools(entry: ModelEntry, provider: LLMProvider) -> bool:
     return entry.tools == "native" or prefers
 
 
-def _to_action(tool: Tool) -> Action:
-    return Action(tool.name, tool.description, describe_tool(tool)["parameters"])
-
-
 def describe_native_tools(actions: Iterable[Action], form: ReplyForm | None) -> list[dict[str, Any]]:
     """Return the tool descriptions for a backend. `tool` is the real name of a renamed tool."""
     by_name = {action.name: action for action in actions}
@@ -289,13 +285,6 @@ def describe_native_tools(actions: Iterable[Action], form: ReplyForm | None) -> 
         for name, action in by_name.items()
         for real_name in [form.tool_name(name) if form else name]
     ]
-
-
-def _default_max_steps(limits: TurnLimits, choice: FormChoice | None, *, is_multi_step: bool) -> int:
-    """Return the default maximum number of replies of a turn."""
-    if limits.strategy or (is_multi_step if choice is None else choice.form.style in ("actions", "native")):
-        return DEFAULT_MAX_STEPS
-    return 1
 
 
 @lru_cache(maxsize=4096)

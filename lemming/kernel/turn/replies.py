@@ -46,7 +46,8 @@ class ReplyReader:
             reply = self._parse(answer, keep)
             if reply.tool_calls:
                 reply = _limit_calls(reply, inputs.agent.turn.max_tool_calls)
-            if keep == "all" and self.needs_answer and not self._has_content(reply):
+            has_content = reply.outbox_entries or reply.tool_calls or reply.goes_on or self.has_written
+            if keep == "all" and self.needs_answer and not has_content:
                 raise ContractError(NOT_ANSWERED)
             if keep == "all" and chain and TakeReply in chain:
                 passed = chain.decide(TakeReply(reply=reply))
@@ -63,9 +64,6 @@ class ReplyReader:
                 message = f"the reply was cut off at the token limit; be shorter ({error})"
                 raise ContractError(message, hint=_cutoff_remedy(inputs)) from error
             raise
-
-    def _has_content(self, reply: TurnReply) -> bool:
-        return bool(reply.outbox_entries or reply.tool_calls or reply.goes_on or self.has_written)
 
     def _parse(self, answer: Answer, keep: Keep) -> TurnReply:
         """Return the reply from the text and calls of an answer. Text beside calls is a note."""

@@ -36,9 +36,10 @@ INTERRUPTED = interrupted_result("the engine stopped while this ran")
 
 def render_result(tool: str, args: Any, result: ToolResult, room: int = RESULTS_CHARS) -> dict[str, Any]:
     """Return a call and the result for a prompt, cut to `room` characters of output."""
+    args_text = dump_compact(args).decode()
     rendered = {
         "tool": tool,
-        "args": _shorten_args(args),
+        "args": args if len(args_text) <= ARGS_CHARS else _truncate(args_text, ARGS_CHARS),
         "success": result.success,
         "output": _truncate(result.output, room),
     }
@@ -57,12 +58,6 @@ def tool_use_json(tool: str, result: ToolResult) -> ToolUseJson:
 
 def _truncate(text: str, room: int) -> str:
     return text if len(text) <= room else f"{text[:room]}\n[cut: {room} of {len(text)} characters are shown]"
-
-
-def _shorten_args(args: Any) -> Any:
-    """Return arguments, or the beginning of their JSON if too long: the agent knows the rest."""
-    text = dump_compact(args).decode()
-    return args if len(text) <= ARGS_CHARS else _truncate(text, ARGS_CHARS)
 
 
 def without_found_tools(result: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -356,14 +356,19 @@ requested from the top of its own chain. Code after `yield AskPerson(...)` runs 
 """
 
 
+JSON_TYPES = (dict, list, str, int, float, bool, type(None))
+
+
 def effect_content(effect: Effect) -> str:
     """Return the content of an effect as canonical JSON: what a person approves, without facts and times."""
     names = [item.name for item in fields(effect) if item.name not in ("facts", "at", "call_id", "grant", "written")]
-    content = {name: _to_plain(getattr(effect, name)) for name in names}
+    values = {name: getattr(effect, name) for name in names}
+    content = {
+        name: effect_content(value)
+        if isinstance(value, Effect)
+        else value
+        if isinstance(value, JSON_TYPES)
+        else repr(value)
+        for name, value in values.items()
+    }
     return dump_compact([type(effect).__name__, content]).decode()
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, Effect):
-        return effect_content(value)
-    return value if isinstance(value, (dict, list, str, int, float, bool, type(None))) else repr(value)

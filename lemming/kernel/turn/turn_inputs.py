@@ -5,12 +5,12 @@ They are written to the journal before the first model call, and read when an in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.kernel.agents import Agent, OwnFolderCheck
 from lemming.kernel.base.clock import parse_timestamp
@@ -19,7 +19,7 @@ from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.times import format_full_moment
 from lemming.kernel.base.turn_numbers import turn_key
 from lemming.kernel.inboxes.inbox import NO_INBOX, Inbox
-from lemming.kernel.inboxes.turn_agenda import Task
+from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_parser import (
     load_loop_settings,
@@ -36,16 +36,23 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.plugins.capability_loader import get_capability
 from lemming.kernel.plugins.capability_table import REQUEST_RULES
-from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.addressing import Readers
 from lemming.kernel.turn.dialogue import continue_dialogue, dialogue_style, find_dialogue, split_prompt_input
 from lemming.kernel.turn.forms.reply_form import ReplyForm, TurnFacts
 from lemming.kernel.turn.loop_breaker import loop_warnings
-from lemming.kernel.turn.preparation_chain import require_requested_capabilities
-from lemming.kernel.turn.preparation_effects import BuildPrompt, LabelPrompt, SelectContext
-from lemming.kernel.turn.prompt_input import PromptInput
+from lemming.kernel.turn.preparation_chain import PreparationChain, require_requested_capabilities
+from lemming.kernel.turn.preparation_effects import (
+    BuildPrompt,
+    EntryPart,
+    LabelPrompt,
+    SelectContext,
+    ShowEarlierResult,
+    ShowEntry,
+    ShowFile,
+    ShowMemory,
+)
+from lemming.kernel.turn.prompt_input import PromptInput, withhold_payload, withhold_value
 from lemming.kernel.turn.prompt_prefix import PromptPrefix, PromptPrefixCache, TickContext
-from lemming.kernel.turn.shown_context import select_context
 from lemming.kernel.turn.turn_prompt import make_user_message
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.wake_check import (
@@ -55,9 +62,6 @@ from lemming.kernel.turn.wake_check import (
     assemble_inbox,
     check_wake,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
@@ -130,14 +134,20 @@ def gather_inputs(
     dialogue = find_dialogue(task, agent, dialogue_style(prefix.form, prefix.messages)) if task else None
     # Said once, not in every prompt from here on.
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
+    time_lines = []
+    if agent.clock and tick_context.at:
+        zone_name = agent.schedule.timezone or settings.timezone or "UTC"
+        time_lines = [f"As the tick began it was {format_full_moment(parse_timestamp(tick_context.at), zone_name)}."]
+    if hidden_keys := prefix.toolset.for_agent(agent.name).own_memories:  # private memories of tools; mostly none
+        values = {key: value for key, value in values.items() if key not in hidden_keys}
     prompt_input = PromptInput(
         agent=agent,
         tick=tick_context.tick,
         inbox=inbox,
-        time=[*_time_lines(tick_context, agent)],
+        time=time_lines,
         task=task,
         requests=requests,
-        memory=_visible_memories(prefix.toolset.for_agent(agent.name), values),
+        memory=values,
         context=context,
         sections=prefix.sections,
         results=results,
@@ -221,13 +231,6 @@ def _find_inbox_requests(
     return authors
 
 
-def _visible_memories(toolset: Toolset, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the memories for a prompt, without the private memories of tools."""
-    if not toolset.own_memories:  # as mostly
-        return values
-    return {key: value for key, value in values.items() if key not in toolset.own_memories}
-
-
 def _collect_warnings(soft_cap: float | None, state: AgentState, limits: LoopSettings) -> list[str]:
     """Return warnings for the agent: soft cap reached, entries expired unread, turns without progress."""
     warnings = []
@@ -237,14 +240,6 @@ def _collect_warnings(soft_cap: float | None, state: AgentState, limits: LoopSet
         entries = f"{count} entr{'y' if count == 1 else 'ies'}"
         warnings.append(f"{entries} expired unread: removed before you were shown them.")
     return warnings + loop_warnings(state.loops, limits) if state.loops else warnings
-
-
-def _time_lines(tick_context: TickContext, agent: Agent) -> Iterator[str]:
-    """Yield the prompt lines about the wall clock, for agents with a clock."""
-    if agent.clock and tick_context.at:
-        zone_name = agent.schedule.timezone or tick_context.config.org.timezone or "UTC"
-        text = format_full_moment(parse_timestamp(tick_context.at), zone_name)
-        yield f"As the tick began it was {text}."
 
 
 OPTIONAL_FIELDS = ("warned", "open_requests", "said_requests", "given", "turn", "dialogue")
@@ -309,3 +304,81 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         task=CurrentRequest.from_json(record.task) if record.task else None,
         **{key: getattr(record, key) for key in OPTIONAL_FIELDS},
     )
+
+
+def select_context(chain: PreparationChain, selected: SelectContext) -> SelectContext:
+    """Return the content of the turn that all capabilities let through, as they changed it.
+
+    Order of the effects: entries of the request, of the inbox, requests, memories, files, results.
+    """
+    task, memories = selected.task, selected.memories
+    if ShowEntry in chain:
+        selected = _show_entries(chain, selected)
+    if ShowMemory in chain:
+        decided = {key: chain.decide(ShowMemory(memory_key=key, value=memories.values[key])) for key in memories.values}
+        values = {key: shown.value for key, shown in decided.items() if isinstance(shown, ShowMemory)}
+        selected = replace(selected, memories=memories._replace(values=values))
+    if ShowFile in chain:
+        effects = (ShowFile(label=label, text=text, index=i) for i, (label, text) in enumerate(selected.context))
+        passed = map(chain.decide, effects)
+        files = [(shown.label, shown.text) for shown in passed if isinstance(shown, ShowFile)]
+        selected = replace(selected, context=files)
+    if ShowEarlierResult in chain and selected.results:
+        selected = replace(selected, results=_show_results(chain, selected, _outcomes_by_call(task, selected.task)))
+    return chain.complete(selected)
+
+
+def _show_entries(chain: PreparationChain, candidates: SelectContext) -> SelectContext:
+    def show(entry: OutboxEntry, part: EntryPart, outcome: RequestOutcome | None = None) -> OutboxEntry | None:
+        decision = chain.decide(ShowEntry(entry=entry, part=part, outcome=outcome))
+        if isinstance(decision, ShowEntry):
+            return decision.entry
+        return withhold_payload(entry, decision.reason) if part in ("request", "answer", "sub-request") else None
+
+    def show_all(entries: Iterable[OutboxEntry], part: EntryPart) -> list[OutboxEntry]:
+        return [shown for entry in entries if (shown := show(entry, part)) is not None]
+
+    def show_request(entry: OutboxEntry) -> OutboxEntry | None:
+        if (index := next((index for index, other in enumerate(candidates.inbox.unread) if other is entry), -1)) < 0:
+            return show(entry, "inbox-request")
+        return unread[index]  # the prompt tells the requests from the other entries by the object
+
+    def show_outcome(outcome: RequestOutcome) -> RequestOutcome:
+        answer = show(outcome.answer, "answer", outcome) if outcome.answer else None
+        entry = show(outcome.entry, "sub-request", outcome) if outcome.entry else None
+        return outcome._replace(answer=answer, entry=entry)
+
+    task, inbox = candidates.task, candidates.inbox
+    if task:
+        request = show(task.request, "request") if task.request else None
+        thread = show_all(task.thread, "thread")
+        task = task._replace(request=request, thread=thread, outcomes=[*map(show_outcome, task.outcomes)])
+    unread = [show(entry, "unread") for entry in inbox.unread]
+    inbox = replace(inbox, unread=[*filter(None, unread)], earlier=show_all(inbox.earlier, "earlier"))
+    requests = [*filter(None, map(show_request, candidates.requests))]
+    return replace(candidates, task=task, inbox=inbox, requests=requests)
+
+
+def _outcomes_by_call(task: Task | None, shown_task: Task | None) -> Mapping[int, list[RequestOutcome]]:
+    """Return the outcomes of calls as shown, by number of the call. Outcomes with pending state are as recorded."""
+    by_call: dict[int, list[RequestOutcome]] = {}
+    if task and shown_task:
+        for recorded, shown in zip(task.outcomes, shown_task.outcomes, strict=True):
+            if call := recorded.sub_request.call:
+                by_call.setdefault(call, []).append(recorded if recorded.sub_request.held else shown)
+    return by_call
+
+
+def _show_results(
+    chain: PreparationChain, candidates: SelectContext, outcomes: Mapping[int, list[RequestOutcome]]
+) -> list[Mapping[str, Any]]:
+    task, results = candidates.task, []
+    first = len(candidates.results) - len(task.open_request.results) if task else 0
+    for index, result in enumerate(candidates.results):
+        own_outcomes = outcomes.get(index - first + 1, ())
+        shown = chain.decide(ShowEarlierResult(result=result, labels=candidates.labels, outcomes=own_outcomes))
+        if isinstance(shown, ShowEarlierResult):
+            results.append(shown.result)
+        else:  # results are counted: each stays in its place
+            results.append({**result, "output": withhold_value(shown.reason)})
+    return results

@@ -55,6 +55,7 @@ def render_section(section: Section, begin_mark: str, end_mark: str) -> Sequence
     return (f"# {title}", begin_mark, *lines, f"{end_mark}\n") if lines else (f"# {title}\n({when_empty})\n",)
 
 
+ASKED_TITLE = 'Asked of you: answer each with an entry of kind response whose payload has its id as "reply_to"'
 ANSWERS_TITLE = "What you asked for it, and the answers"
 """Title of the answers to the agent's entries."""
 
@@ -213,8 +214,10 @@ def full_message(prompt_input: PromptInput) -> Lines:
         waiting_note = f", {inbox.waiting} more wait for your next turn" if inbox.waiting else ""
         lower_sections, new = [], inbox.unread
         if prompt_input.agent.turn.take == "all":
-            lower_sections = _request_sections(prompt_input)
-            listed_ids = {id(entry) for entry in (*prompt_input.requests, *_answer_entries(prompt_input))}
+            answers = [entry for entry in new if entry.kind == "response" and prompt_input.agent.name in entry.targets]
+            listed = ((ASKED_TITLE, prompt_input.requests), ("Answers to what you asked", answers))
+            lower_sections = [entries_section(title, entries, labels) for title, entries in listed if entries]
+            listed_ids = {id(entry) for _, entries in listed for entry in entries}
             new = [entry for entry in new if id(entry) not in listed_ids]
         lower_sections.append(entries_section(f"New entries in your inbox, oldest first{waiting_note}", new, labels))
         omitted_note = _omitted_note(prompt_input.omitted_count)
@@ -244,23 +247,6 @@ def full_message(prompt_input: PromptInput) -> Lines:
     if prompt_input.payload_rules:
         lines += prompt_input.payload_rules.split("\n")
     return lines
-
-
-def _request_sections(prompt_input: PromptInput) -> list[Section]:
-    """Return the sections about requests and answers for an agent with take policy "all"."""
-    sections = (
-        ('Asked of you: answer each with an entry of kind response whose payload has its id as "reply_to"',
-         prompt_input.requests),
-        ("Answers to what you asked", _answer_entries(prompt_input)),
-    )  # fmt: skip
-    return [entries_section(title, entries, prompt_input.labels) for title, entries in sections if entries]
-
-
-def _answer_entries(prompt_input: PromptInput) -> list[OutboxEntry]:
-    if prompt_input.agent.turn.take != "all":
-        return []
-    unread = prompt_input.inbox.unread
-    return [entry for entry in unread if entry.kind == "response" and prompt_input.agent.name in entry.targets]
 
 
 def _omitted_note(count: int) -> str:

@@ -24,21 +24,10 @@ from lemming.kernel.messages import (
 from lemming.kernel.obligations.grants import parse_pending_action
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn import turn_effects as effects
 from lemming.kernel.turn.addressing import complete_entry, find_unknown_targets
 from lemming.kernel.turn.loop_breaker import repetition_hint
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, RESULTS_CHARS, render_result, tool_use_json
-from lemming.kernel.turn.turn_effects import (
-    Allowed,
-    EndTurn,
-    Refusal,
-    Rejected,
-    Seal,
-    Suspended,
-    Withdraw,
-    WriteEntry,
-    WriteFile,
-    WriteMemory,
-)
 from lemming.kernel.turn.turn_state_values import TurnStateValues
 
 if TYPE_CHECKING:
@@ -73,7 +62,7 @@ class TurnWrites(TurnStateValues):
             new = new._replace(payload={key: value for key, value in new.payload.items() if key != "until"})
         if self.has_requests:
             completed = complete_entry(self, new, alone=alone)
-            if isinstance(completed, Rejected):
+            if isinstance(completed, effects.Rejected):
                 refusal = ToolResult(False, completed.reason)
                 self.add_result(OUTBOX_ENTRIES, {"target": new.payload.get("target")}, refusal)
                 # The same entry again counts like a repeated call.
@@ -83,10 +72,10 @@ class TurnWrites(TurnStateValues):
         if self.chain is None or by_engine:
             return self._write_entry(new, at)
         kind, payload, tags = new
-        effect = WriteEntry(kind=kind, payload=payload, tags=tags, at=at, grant=grant, is_independent=alone)
+        effect = effects.WriteEntry(kind=kind, payload=payload, tags=tags, at=at, grant=grant, is_independent=alone)
         effect = replace(effect, facts={"changed_files": changed_files}) if changed_files else effect
         outcome = self.chain.dispatch(effect)
-        if isinstance(outcome, Allowed):
+        if isinstance(outcome, effects.Allowed):
             entry: OutboxEntry = outcome.answer
             return entry
         self._report_stopped_entry(new, outcome, at)
@@ -101,26 +90,28 @@ class TurnWrites(TurnStateValues):
 
     def write_again(self, entry: OutboxEntry) -> None:
         """Write a changed entry of the turn, which was withdrawn, under the id that it had."""
-        effect = WriteEntry(kind=entry.kind, payload=entry.payload, tags=entry.tags, at=entry.created_at, written=entry)
+        effect = effects.WriteEntry(
+            kind=entry.kind, payload=entry.payload, tags=entry.tags, at=entry.created_at, written=entry
+        )
         passed = self.chain.decide(effect) if self.chain else effect
-        if isinstance(passed, WriteEntry):
+        if isinstance(passed, effects.WriteEntry):
             self.entries.append(replace(entry, payload=passed.payload, tags=[*passed.tags]))
         else:
             self._report_stopped_entry(effect.new, passed, effect.at)
 
-    def _report_stopped_entry(self, new: NewEntry, stopped: Refusal, at: str) -> None:
+    def _report_stopped_entry(self, new: NewEntry, stopped: effects.Refusal, at: str) -> None:
         """Tell the model why an entry is not written, and write the request to the persons who must decide first."""
         self._fail_if_final(stopped)
         args = {"kind": new.kind, "target": new.payload.get("target")}
         request = None
-        if isinstance(stopped, Suspended):
+        if isinstance(stopped, effects.Suspended):
             subject = stopped.question.subject
-            args = describe_entry(subject.new if isinstance(subject, WriteEntry) else new)
+            args = describe_entry(subject.new if isinstance(subject, effects.WriteEntry) else new)
             request = self.stage_entry(stopped.request, at, by_engine=True) if stopped.request else None
             if not stopped.reason or (stopped.request and request is None):  # the reason is among the results
                 return
         self.add_result(OUTBOX_ENTRIES, args, ToolResult(False, stopped.reason, outcome=stopped.outcome))
-        if request and isinstance(stopped, Suspended):
+        if request and isinstance(stopped, effects.Suspended):
             self.await_answer(request, stopped.by)
 
     def await_answer(self, request: OutboxEntry, asked_by: str = "") -> None:
@@ -130,9 +121,9 @@ class TurnWrites(TurnStateValues):
         if asked_by and DECISION_RULES in self.inputs.given:
             self.pending_states[request.identity] = {DECISION_RULES: parse_pending_action(request.payload)}
 
-    def _fail_if_final(self, refusal: Refusal) -> None:
+    def _fail_if_final(self, refusal: effects.Refusal) -> None:
         """End the turn as failed if a capability said so."""
-        if isinstance(refusal, Rejected) and refusal.is_final:
+        if isinstance(refusal, effects.Rejected) and refusal.is_final:
             self.fail(StoppedByGate(refusal.reason[:2000]))
 
     def _report_unknown_targets(self, entry: OutboxEntry, new: NewEntry) -> None:
@@ -181,7 +172,7 @@ class TurnWrites(TurnStateValues):
             chain = self.chain
             if chain is not None:
                 value = self._pass_memory(chain, key, value, at)
-            is_from_reply = chain is None or WriteMemory not in chain
+            is_from_reply = chain is None or effects.WriteMemory not in chain
             effect = make_memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=is_from_reply)
         except ToolError as error:
             self.remarks.append(f"not kept: {error}"[:500])
@@ -193,8 +184,8 @@ class TurnWrites(TurnStateValues):
 
     def _pass_memory(self, chain: EffectChain, key: str, value: Any, at: str) -> Any:
         """Return a memory's value as the capabilities of the turn let it pass. Raises `ToolError` if they do not."""
-        passed = chain.decide(WriteMemory(memory_key=key, value=value, at=at))
-        if isinstance(passed, WriteMemory):
+        passed = chain.decide(effects.WriteMemory(memory_key=key, value=value, at=at))
+        if isinstance(passed, effects.WriteMemory):
             return passed.value
         self._fail_if_final(passed)
         raise ToolError(passed.reason)
@@ -205,9 +196,11 @@ class TurnWrites(TurnStateValues):
         assert chain is not None, "a turn without capabilities asks none"
         for file in files:
             if entry := parse_entry_file(file, name):
-                effect = WriteEntry(kind=entry.kind, payload=entry.payload, tags=entry.tags, at=at, written=entry)
+                effect = effects.WriteEntry(
+                    kind=entry.kind, payload=entry.payload, tags=entry.tags, at=at, written=entry
+                )
                 passed = chain.decide(effect)
-                if not isinstance(passed, WriteEntry):
+                if not isinstance(passed, effects.WriteEntry):
                     self._report_stopped_entry(effect.new, passed, at)
                 elif passed.new == effect.new:
                     yield file
@@ -222,7 +215,7 @@ class TurnWrites(TurnStateValues):
                     self.add_result("memory_update", {"key": key}, refusal)
                     continue
                 yield file if allowed_value == value else make_memory_effect(name, key, allowed_value, at)
-            elif isinstance(written := chain.decide(WriteFile(file=file, at=at)), WriteFile):
+            elif isinstance(written := chain.decide(effects.WriteFile(file=file, at=at)), effects.WriteFile):
                 yield written.file
             else:
                 refusal = ToolResult(False, written.reason, outcome="refused")
@@ -231,16 +224,16 @@ class TurnWrites(TurnStateValues):
     def stage_labels(self) -> dict[str, FileEffect]:
         """Return the staged files as a call sees and may write them, with label files."""
         staged = {**self.staged}
-        return staged if self.chain is None else {**self._seal(Seal(files=staged)).files}
+        return staged if self.chain is None else {**self._seal(effects.Seal(files=staged)).files}
 
-    def _seal(self, outputs: Seal) -> Seal:
+    def _seal(self, outputs: effects.Seal) -> effects.Seal:
         """Return outputs of the turn in their final form. Raises `ToolError` if a capability refuses them."""
-        sealed = self.chain.decide(outputs) if self.chain and Seal in self.chain else outputs
-        if isinstance(sealed, Seal):
+        sealed = self.chain.decide(outputs) if self.chain and effects.Seal in self.chain else outputs
+        if isinstance(sealed, effects.Seal):
             return sealed
         raise ToolError(f"the turn's outputs are not written: {sealed.reason}")
 
-    def _withdraw(self, effect: Withdraw) -> bool:
+    def _withdraw(self, effect: effects.Withdraw) -> bool:
         """Take back entries and memories of replies."""
         self.has_withdrawn |= bool(effect.entries)
         self.entries = [entry for entry in self.entries if entry.identity not in effect.entries]
@@ -253,7 +246,7 @@ class TurnWrites(TurnStateValues):
                 del self.memory[path]
         return True
 
-    def _leave(self, effect: EndTurn) -> End:
+    def _leave(self, effect: effects.EndTurn) -> End:
         """Leave the entries of the end, and return it."""
         self.entries, self.failure_entries = [*effect.entries], [*effect.failure_entries]
         if effect.drops_files:
@@ -268,10 +261,10 @@ class TurnWrites(TurnStateValues):
 
     def seal_outputs(self) -> None:
         """Give the entries, files and results of the turn their final form."""
-        if self.chain is None or Seal not in self.chain:
+        if self.chain is None or effects.Seal not in self.chain:
             return
         entries, results = [*self.entries, *self.failure_entries], [*self.results, *self.external_results]
-        sealed = self._seal(Seal(files={**self.staged}, entries=entries, results=results))
+        sealed = self._seal(effects.Seal(files={**self.staged}, entries=entries, results=results))
         entry_count, result_count = len(self.entries), len(self.results)
         self.staged = {**sealed.files}
         self.entries, self.failure_entries = [*sealed.entries[:entry_count]], [*sealed.entries[entry_count:]]

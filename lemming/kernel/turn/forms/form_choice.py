@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.jsontext import to_line
@@ -177,15 +177,14 @@ def _to_action(tool: Tool, *, is_small: bool) -> Action:
     """Return a tool as an action. A small model would copy descriptions of arguments and gets none."""
     arguments = describe_tool(tool)["parameters"]
     if is_small:
-        properties = {name: _strip_descriptions(schema) for name, schema in arguments.get("properties", {}).items()}
+        properties = {
+            name: {key: schema[key] for key in schema if key != "description"}
+            if isinstance(schema, Mapping)
+            else schema
+            for name, schema in arguments.get("properties", {}).items()
+        }
         arguments = {**arguments, "properties": properties}
     return Action(to_offered_name(tool.name), tool.description, arguments)
-
-
-def _strip_descriptions(schema: Any) -> Any:
-    if not isinstance(schema, Mapping):
-        return schema
-    return {key: value for key, value in schema.items() if key != "description"}
 
 
 ONE_ACTION = 'Reply with one action as JSON: {"do": <action>, <argument>: <value>}'
@@ -256,12 +255,6 @@ def _example_reply(choice: FormChoice, text: str) -> str:
         return ""
     if choice.form.style == "fields":
         return to_line({"text": text}) if [*text_action.properties] == ["text"] else ""
-    defaults = {name: _default_value(name, schema) for name, schema in text_action.properties.items()}
-    sample = {"do": text_action.name, **defaults, "text": text}
-    return to_line(sample)
-
-
-def _default_value(name: str, schema: Mapping[str, Any]) -> Any:
-    """Return the default value of an example's argument: all readers, the first kind."""
-    values = schema.get("enum", [""])
-    return TO_ALL if TO_ALL in values and name == "to" else values[0]
+    listed = {name: schema.get("enum", [""]) for name, schema in text_action.properties.items()}
+    defaults = {name: TO_ALL if name == "to" and TO_ALL in values else values[0] for name, values in listed.items()}
+    return to_line({"do": text_action.name, **defaults, "text": text})

@@ -110,7 +110,10 @@ def correct_prompt(form: ReplyForm, prompt: ReplyPrompt, schema: Json | None, re
         return ReplyPrompt(_append_text(prompt.messages, f"{problem}. {PLAIN_REPLY}"), prompt.schema)
     grammar = prompt.schema or schema
     actions = {action["properties"]["do"]["const"]: action for action in list_actions(grammar or {})}
-    intended = tool_name if tool_name in form.own else _find_intended_action(form, reply, actions)
+    # The action named in the broken reply, else the action that sends text.
+    text_action = ANSWER if form.is_answer or not form.own else SEND if SEND in form.own else form.own[0]
+    named = (name for name in (*form.own, *actions) if f'"{name}"' in reply)
+    intended = tool_name if tool_name in form.own else next(named, text_action)
     is_tool = intended in actions and intended not in form.own
     sample = sample_value(intended, actions[intended]) if is_tool else _smallest_reply(form, intended)
     if form.style == "actions":
@@ -126,12 +129,6 @@ def _describe_problem(form: ReplyForm, problem: str) -> str:
     match = _PAYLOAD_PROBLEM.search(problem)
     is_helpful = (match or problem.partition(":")[0] in form.own) and not form.is_small
     return f"{(match[1] if match else problem).rstrip('.')}. " if is_helpful else ""
-
-
-def _find_intended_action(form: ReplyForm, reply: str, actions: Iterable[str]) -> str:
-    """Return the action named in a broken reply, else the action that sends text."""
-    text_action = ANSWER if form.is_answer else SEND if SEND in form.own else form.own[0] if form.own else ANSWER
-    return next((name for name in (*form.own, *actions) if f'"{name}"' in reply), text_action)
 
 
 def _smallest_reply(form: ReplyForm, name: str) -> Json:
@@ -232,7 +229,11 @@ def offer_found_tools(
             clean, drop_actions(widened, [TOOL_SEARCH]) if widened and FOUND_KEY in messages[-1] else widened
         )
     names = _name_found_tools(declared, [tool["name"] for tool in found_tools])
-    new = [_to_declared_tool(tool, names[tool["name"]]) for tool in found_tools if tool["name"] in names]
+    new = [
+        {**({} if names[real_name] == real_name else {"tool": real_name}), **tool, "name": names[real_name]}
+        for tool in found_tools
+        if (real_name := tool["name"]) in names
+    ]
     return ReplyPrompt([{**clean[0], "tools": [*declared, *new]}, *clean[1:]])
 
 
@@ -248,11 +249,6 @@ def _name_found_tools(declared: Iterable[Mapping[str, Any]], names: Iterable[str
             backend_names |= make_native_names([name], used_names)
             used_names.add(backend_names[name])
     return backend_names
-
-
-def _to_declared_tool(tool: Mapping[str, Any], name: str) -> Json:
-    real_name = tool["name"]
-    return {**({} if name == real_name else {"tool": real_name}), **tool, "name": name}
 
 
 def _widen_schema(schema: Json, found_tools: Sequence[Mapping[str, Any]]) -> Json:

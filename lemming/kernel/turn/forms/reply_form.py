@@ -182,7 +182,10 @@ def _get_payload_fields(kind: str, payload_schemas: Iterable[PayloadSchema]) -> 
         if kind in payload_schema.kinds:
             if kind not in payload_schema.only or payload_schema.properties is None:
                 raise Inexpressible
-            return _unwrap(payload_schema.properties)
+            properties = payload_schema.properties
+            # Of an answer nested in the payload, the inner fields: the engine adds the nesting.
+            inner: Json = properties.get(ANSWER_KEY, {}).get("properties", {}) if [*properties] == [ANSWER_KEY] else {}
+            return inner if needs_answer_key({"properties": inner}) else properties
     return None
 
 
@@ -197,12 +200,6 @@ def _get_distinct_fields(
     if fields and not fields.keys().isdisjoint(argument_names):
         raise Inexpressible
     return fields
-
-
-def _unwrap(properties: Json) -> Json:
-    """Return the inner fields of a schema whose answer is nested in the payload; the engine adds the nesting."""
-    inner: Json = properties.get(ANSWER_KEY, {}).get("properties", {}) if [*properties] == [ANSWER_KEY] else {}
-    return inner if needs_answer_key({"properties": inner}) else properties
 
 
 def _action(name: str, about: str, arguments: Json) -> Action:

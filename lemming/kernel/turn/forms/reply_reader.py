@@ -135,11 +135,13 @@ def _to_reply(form: ReplyForm, steps: Sequence[_Step], notes: str, parse: Contra
     entries: list[Json] = []
     updates: list[Json] = []
     calls: list[ToolCall] = []
+    has_request = form.is_answer or bool(form.requests)
     for step in steps:
         if step.name == DONE:
             continue
         # Without an open request "answer" means send, and without recipients "send" means answer: models mix the words.
-        if step.name in (ANSWER, SEND) and _is_answer(form, step.name):
+        is_answer = has_request and (step.name == ANSWER or SEND not in form.own)
+        if step.name in (ANSWER, SEND) and is_answer:
             entries.append({"kind": "response", "payload": _to_answer_payload(form, _to_arguments(step))})
         elif step.name in (ANSWER, SEND):
             entries.append(_to_message_entry(form, _to_arguments(step)))
@@ -172,12 +174,6 @@ def _to_arguments(step: _Step) -> Json:
     if isinstance(step.arguments, str) and step.name in (ANSWER, SEND):
         return {"text": step.arguments}
     raise ContractError(f"{step.name}: its arguments must be an object, got {type(step.arguments).__name__}")
-
-
-def _is_answer(form: ReplyForm, name: str) -> bool:
-    """Return True if an action with this name answers the turn's request."""
-    has_request = form.is_answer or bool(form.requests)
-    return has_request and (name == ANSWER or SEND not in form.own)
 
 
 def _to_answer_payload(form: ReplyForm, arguments: Json) -> Json:
