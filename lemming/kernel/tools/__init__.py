@@ -160,7 +160,8 @@ def _get_sources(org: Organisation, sources: Iterable[str]) -> list[ToolSource]:
 
 def get_server_sources(org: OrgPath) -> dict[str, ServerSource]:
     """Return the available sources of server tools, by capability."""
-    organisation, owners = Organisation.from_path(org), {provided("tool_sources")[it][0]: it for it in PREFIXES}
+    organisation = Organisation.from_path(org)
+    owners = {provided("tool_sources")[prefix][0]: prefix for prefix in PREFIXES}
     available = [name for name in owners if not missing_reason(name)]
     return {name: organisation.get_cache(load_provided("tool_sources", owners[name])) for name in available}
 
