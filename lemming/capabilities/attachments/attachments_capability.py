@@ -103,8 +103,7 @@ class TurnImages:
         if not get_provider_class(entry.provider, context.tick_context.config.org.plugins).takes_images:
             message = f'{entry.provider} {entry.model}: "images" must not be true: the provider does not accept images'
             raise Unusable(message, where=MODELS_FILE)
-        entries, base = _visible_entries(effect.selected), self._turn.org.base
-        self.images = [*find_images(entries, self._turn.agent, base, context.unwritten_files)]
+        self.images = _find_images(self._turn, _visible_entries(effect.selected))
         paths = (image["path"] for image in self.images)
         return (yield effect.change(source_paths=[*effect.prompt.source_paths, *paths]))
 
@@ -135,16 +134,15 @@ FileReference = dict[str, str]
 """`{"path", "sha256"}`, as an entry names it."""
 
 
-def find_images(
-    entries: Iterable[OutboxEntry], agent: Agent, base: Path, unwritten_files: Mapping[str, bytes]
-) -> list[FileReference]:
-    """Return the images of entries that an agent may read and that are unchanged since attachment."""
-    references = {
-        (item["path"], item["sha256"]): None
-        for entry in entries
-        for item in _attachment_items(entry)
-        if _is_image(item) and _file_digest(agent, base, item["path"], unwritten_files) == item["sha256"]
-    }
+def _find_images(turn: Preparation, entries: Iterable[OutboxEntry]) -> list[FileReference]:
+    """Return the images of entries that the agent may read and that are unchanged since attachment."""
+    base, references = turn.org.base, dict[tuple[str, str], None]()
+    listed = (entry.payload.get(KEY) for entry in entries)
+    for item in (item for items in listed if isinstance(items, list) for item in items if _is_image(item)):
+        with suppress(ToolError):
+            path = resolve_path(turn.agent, base, _reader_path(base, item["path"]), "read", caller=_CALLER)
+            if compute_file_digest(path, turn.context.unwritten_files) == item["sha256"]:
+                references[item["path"], item["sha256"]] = None
     return [{"path": path, "sha256": digest} for path, digest in references][:IMAGES_LIMIT]
 
 
@@ -162,30 +160,13 @@ def load_images(
     return tuple(images)
 
 
-def _attachment_items(entry: OutboxEntry) -> list[Any]:
-    listed = entry.payload.get(KEY)
-    return listed if isinstance(listed, list) else []
-
-
 def _is_image(item: Any) -> bool:
-    return (
-        isinstance(item, dict)
-        and isinstance(item.get("path"), str)
-        and isinstance(item.get("sha256"), str)
-        and bool(_media_type(item["path"]))
-    )
+    is_sound = isinstance(item, dict) and all(isinstance(item.get(key), str) for key in ("path", "sha256"))
+    return is_sound and bool(_media_type(item["path"]))
 
 
 def _media_type(path: str) -> str:
     return MEDIA_TYPES.get(PurePosixPath(path).suffix.lower(), "")
-
-
-def _file_digest(agent: Agent, base: Path, path: str, unwritten_files: Mapping[str, bytes]) -> str:
-    with suppress(ToolError):
-        return compute_file_digest(
-            resolve_path(agent, base, _reader_path(base, path), "read", caller=_CALLER), unwritten_files
-        )
-    return ""
 
 
 def _reader_path(base: Path, path: str) -> str:
@@ -250,13 +231,15 @@ def fill_digests(turn: TurnView, payloads: Sequence[Json], at: str) -> list[Payl
         return [PayloadWithDigests(payload) for payload in payloads]
     result = turn.call_tool(AttachTool.name, {"files": references}, at)
     results = iter(_parse_results(result.output, len(references)))
-    return [_with_digests(payload, results) if KEY in payload else PayloadWithDigests(payload) for payload in payloads]
-
-
-def _with_digests(payload: Json, results: Iterator[Json]) -> PayloadWithDigests:
-    """Return a payload with the digests of the attachments, taken in order from `results`."""
-    valid = [item for item in (next(results) for _ in _attachment_list(payload)) if "sha256" in item]
-    return PayloadWithDigests({**payload, KEY: valid}, {item["path"]: item["sha256"] for item in valid})
+    bound = []
+    for payload in payloads:
+        if KEY not in payload:
+            bound.append(PayloadWithDigests(payload))
+            continue
+        valid = [item for item in (next(results) for _ in _attachment_list(payload)) if "sha256" in item]
+        digests = {item["path"]: item["sha256"] for item in valid}
+        bound.append(PayloadWithDigests({**payload, KEY: valid}, digests))
+    return bound
 
 
 def _attachment_list(payload: Json) -> list[Any]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import PurePosixPath
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from lemming.ext import (
     AgentSubject,
@@ -33,7 +33,6 @@ from lemming.kernel.base.errors import OutOfCredits, ProviderError
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.untrusted_quoting import escape_markers, fence_text, make_marker
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.llm.call_cost import estimate_prompt_tokens
@@ -129,31 +128,37 @@ class _Window:
 
     def shorten(self, visible: SelectContext) -> SelectContext:
         """Return the content with the newest messages and the summary of the rest."""
-        room, task = self._window.max_tokens, visible.task
+        room, task, memories = self._window.max_tokens, visible.task, visible.memories
         has_summary = self._window.strategy == "summary"
         if has_summary:  # the latest summary is shown beside them
-            values = {key: item for key, item in visible.memories.values.items() if not key.startswith(PREFIX)}
-            memories, visible = (visible.memories, replace(visible, memories=visible.memories._replace(values=values)))
+            values = {key: value for key, value in memories.values.items() if not key.startswith(PREFIX)}
+            visible = replace(visible, memories=memories._replace(values=values))
         if task is None:
-            inbox, omitted_count = shorten_inbox(visible.inbox, room)
-            return replace(visible, inbox=inbox, omitted_count=omitted_count)
+            return _shorten_inbox(visible, room)
         key = summary_key(task) if has_summary and self._model.prompt in SUMMARY_PROMPTS else ""
         # a summary that cannot be read is for a person to mend: nothing is written over it
         if not key or key in {PurePosixPath(item.file).name.removesuffix(".json") for item in memories.problems}:
             newest_entries = take_newest(task.thread, room)
-            return replace(
-                visible, task=task._replace(thread=newest_entries), omitted_count=len(task.thread) - len(newest_entries)
-            )
-        value = memories.values.get(key)
-        conversation = shorten_conversation(self._agent, task.thread, key, value, room, visible.labels)
-        self.recap = dict(conversation.recap)
+            omitted_count = len(task.thread) - len(newest_entries)
+            return replace(visible, task=task._replace(thread=newest_entries), omitted_count=omitted_count)
+        text, covered = _load_summary(memories.values.get(key), task.thread)
+        uncovered, fallen = task.thread[covered:], task.thread[:0]
+        newest_entries = take_newest(uncovered, room - _count_tokens(text))
+        if len(newest_entries) < len(uncovered):  # half of it, so that the next summary is not due at once
+            newest_entries = take_newest(uncovered, room // 2)
+            fallen = uncovered[: len(uncovered) - len(newest_entries)]
+        if fallen:
+            messages = _summary_prompt(self._agent, text, fallen, room, visible.labels)
+            self.recap = {"key": key, "through": fallen[-1].identity, "before": text, "most": room // 4}
+            self.recap["messages"] = messages
+        summary = "" if fallen else text
         return replace(
             visible,
-            task=task._replace(thread=conversation.thread),
-            omitted_count=conversation.omitted_count,
-            leading_sections=[summary_section(conversation.summary)] if conversation.summary else [],
-            other_entries=conversation.fallen,
-            other_memories=[*visible.other_memories, *([key] if conversation.summary or conversation.recap else ())],
+            task=task._replace(thread=newest_entries),
+            omitted_count=covered + len(fallen),
+            leading_sections=[("Said before that, summed up by you", escape_markers(summary))] if summary else [],
+            other_entries=fallen,
+            other_memories=[*visible.other_memories, *([key] if summary or fallen else ())],
         )
 
 
@@ -173,47 +178,15 @@ SUMMARY_INSTRUCTIONS = (
 _NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-def shorten_inbox(inbox: Inbox, room: int) -> tuple[Inbox, int]:
-    """Return an inbox with the newest known entries that fit, and the number of omitted ones."""
-    earlier_entries = sorted([*inbox.earlier, *inbox.own_entries], key=lambda entry: entry.tick)
-    identities = {entry.identity for entry in take_newest(earlier_entries, room)}
-    known_entries = [entry for entry in inbox.earlier if entry.identity in identities]
+def _shorten_inbox(visible: SelectContext, room: int) -> SelectContext:
+    """Return the content with the newest known entries of the inbox that fit."""
+    inbox = visible.inbox
+    known_entries = sorted([*inbox.earlier, *inbox.own_entries], key=lambda entry: entry.tick)
+    identities = {entry.identity for entry in take_newest(known_entries, room)}
+    earlier = [entry for entry in inbox.earlier if entry.identity in identities]
     own_entries = [entry for entry in inbox.own_entries if entry.identity in identities]
-    return replace(inbox, earlier=known_entries, own_entries=own_entries), len(earlier_entries) - len(
-        known_entries
-    ) - len(own_entries)
-
-
-class ConversationWindow(NamedTuple):
-    """Visible conversation: newest entries, number of omitted ones, summary. `recap`: the prompt to sum up `fallen`."""
-
-    thread: Sequence[OutboxEntry]
-    omitted_count: int
-    summary: str = ""
-    recap: Mapping[str, Any] = {}
-    fallen: Sequence[OutboxEntry] = ()
-
-
-def shorten_conversation(
-    agent: Agent, thread: Sequence[OutboxEntry], key: str, value: Any, room: int, labels: PromptLabels
-) -> ConversationWindow:
-    """Return the visible part of a conversation. `value`: the summary stored in the memory `key`."""
-    text, covered = _load_summary(value, thread)
-    uncovered, remaining = thread[covered:], room - _count_tokens(text)
-    newest_entries = take_newest(uncovered, remaining)
-    if len(newest_entries) == len(uncovered):
-        return ConversationWindow(newest_entries, covered, text)
-    # half of it, so that the next summary is not due at once
-    newest_entries = take_newest(uncovered, room // 2)
-    fallen = uncovered[: len(uncovered) - len(newest_entries)]
-    recap = {
-        "key": key,
-        "through": fallen[-1].identity,
-        "before": text,
-        "most": room // 4,
-        "messages": _summary_prompt(agent, text, fallen, room, labels),
-    }
-    return ConversationWindow(newest_entries, covered + len(fallen), "", recap, fallen)
+    omitted_count = len(known_entries) - len(earlier) - len(own_entries)
+    return replace(visible, inbox=replace(inbox, earlier=earlier, own_entries=own_entries), omitted_count=omitted_count)
 
 
 def take_newest(entries: Sequence[OutboxEntry], room: int) -> list[OutboxEntry]:
@@ -269,11 +242,6 @@ def _summary_prompt(
     parts.append(f"Write the new summary, in at most {max(room // 6, 10)} words.")
     instruction = f"You are {agent.name}. {SUMMARY_INSTRUCTIONS}"
     return [{"role": "system", "content": instruction}, {"role": "user", "content": "\n\n".join(parts)}]
-
-
-def summary_section(text: str) -> tuple[str, str]:
-    """Return the prompt section with a summary: title and text."""
-    return "Said before that, summed up by you", escape_markers(text)
 
 
 def build_summary_message(text: str) -> Message:

@@ -58,7 +58,7 @@ class AnswersCapability(Capability):
         """Return each entry as written, or the problems of the payload. Records the problem of the answer."""
         if turn.can_skip_response:
             return None
-        validator = turn.get_cache(_make_validator)
+        validator = PayloadValidator(turn.inputs, turn.snapshot.get("schemas", {}))
         validated = validator.validate_entries([*effect.entries])
         turn.report_answer_violation(validator.violation)
         return Allowed(effect, validated)
@@ -98,10 +98,6 @@ class AnswerSchemas:
         )
         extra_values = {**prompt.extra_values, OUTPUT: asdict(output)} if output else prompt.extra_values
         return effect.change(payload_rules=" ".join(rules), extra_values=extra_values)
-
-
-def _make_validator(turn: TurnView) -> PayloadValidator:
-    return PayloadValidator(turn.inputs, turn.snapshot.get("schemas", {}))
 
 
 # --- validation of the key `output` of a resume --------------------------------------------------

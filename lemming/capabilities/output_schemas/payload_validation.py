@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lemming.capabilities.output_schemas.answers_settings import OutputSettings, get_output_settings
+from lemming.capabilities.output_schemas.answers_settings import get_output_settings
 from lemming.capabilities.output_schemas.closed_schemas import close_payload_schema, closing_blocker
 from lemming.ext import ConfigError, NewEntry, TurnInputs, resume_file
 from lemming.kernel.agents import Agent
@@ -53,20 +53,14 @@ def repair_payload(payload: Json, schema: Json) -> tuple[Json, list[Violation]]:
     violations = find_violations(schema, parse_answer(payload, schema))
     if violations and isinstance(nested := payload.get(ANSWER_KEY), Mapping) and needs_answer_key(schema):
         answer = repair_answer({**nested}, schema).answer
-        return (
-            ({**payload, ANSWER_KEY: answer}, [])
-            if answer is not None
-            else (payload, _prefix_pointers(ANSWER_KEY, violations))
-        )
+        if answer is not None:
+            return {**payload, ANSWER_KEY: answer}, []
+        return payload, [item._replace(pointer=f"/{ANSWER_KEY}{item.pointer}") for item in violations]
     if violations:
         for attempt in _repair_candidates({**extract_json_object(payload.get("text")), **payload}, schema):
             if not describe_violations(schema, parse_answer(attempt, schema)):
                 return attempt, []
     return payload, violations
-
-
-def _prefix_pointers(key: str, violations: list[Violation]) -> list[Violation]:
-    return [violation._replace(pointer=f"/{key}{violation.pointer}") for violation in violations]
 
 
 def repair_answer(answer: Json, schema: Json | None) -> RepairedAnswer:
@@ -77,9 +71,9 @@ def repair_answer(answer: Json, schema: Json | None) -> RepairedAnswer:
     if schema is None or not (violations := describe_violations(schema, answer)):
         return RepairedAnswer(answer)
     for attempt in _repair_candidates(answer, schema):
-        if not describe_violations(schema, attempt) or (
-            "text" in attempt and not describe_violations(schema, without_text(attempt))
-        ):
+        # Without the text, too, which schemas need not declare.
+        bare = {key: value for key, value in attempt.items() if key != "text"}
+        if not (describe_violations(schema, attempt) and describe_violations(schema, bare)):
             return RepairedAnswer(attempt)
     return RepairedAnswer(None, f"the answer is not what was asked for: {'; '.join(violations)}")
 
@@ -170,11 +164,6 @@ def normalize_word(text: str) -> str:
     return text.strip(" .!:,*\n\"'").casefold()
 
 
-def without_text(answer: Mapping[str, Any]) -> Json:
-    """Return an answer's fields without the text, which schemas need not declare."""
-    return {key: value for key, value in answer.items() if key != "text"}
-
-
 CHECKED_KINDS = ("report", "response")
 """The kinds of entries that must satisfy `output.schema` where no conditions say which."""
 REFUSAL_STATUSES = ("failed", "refused")
@@ -206,7 +195,8 @@ class PayloadValidator:
                 or new._replace(payload=payload)
             )
             if violations and index in answers:
-                self.violation = "; ".join(map(_describe_violations, violations))
+                described = (f"{item.pointer}: {item.reason}" if item.pointer else item.reason for item in violations)
+                self.violation = "; ".join(described)
         return results
 
     def _find_answers(self, entries: list[NewEntry]) -> list[int]:
@@ -243,16 +233,11 @@ class PayloadValidator:
         """Return the schema of the request that an entry answers, if any."""
         if is_answer and self._task:
             return self._schemas.get(self._task.request)
-        return self._requested_schema_in_inbox(new) if new.kind == "response" else None
-
-    def _requested_schema_in_inbox(self, new: NewEntry) -> Json | None:
+        if new.kind != "response":
+            return None
         reply_to, open_requests = new.payload.get("reply_to"), self._inputs.open_requests
         matches = [identity for identity in open_requests if reply_to in (None, identity, identity.rpartition("_")[2])]
         return self._schemas.get(matches[0]) if len(matches) == 1 else None
-
-
-def _describe_violations(violation: Violation) -> str:
-    return f"{violation.pointer}: {violation.reason}" if violation.pointer else violation.reason
 
 
 def requires_schema(conditions: Sequence[Json], new: NewEntry) -> bool:
@@ -292,7 +277,10 @@ def build_payload_schemas(agent: Agent, answer_schema: Json | None) -> list[Payl
         else []
     )
     if output := get_output_settings(agent):
-        _require_sound(output, resume_file(agent.name))
+        flaw, inside = find_schema_flaw(output.schema)
+        if flaw:
+            where = f"{resume_file(agent.name)} /output/schema{inside}"
+            raise ConfigError(f"expected a JSON Schema: {flaw}", where=where, hint="correct it")
         kinds = [kind for kind in agent.turn.kinds if not (answer_schema and kind == "response")]
         possible_kinds = tuple(kind for kind in kinds if can_require_schema(output.when, kind))
         certain_kinds = tuple(kind for kind in possible_kinds if _selects_every_entry(output.when, kind))
@@ -310,14 +298,6 @@ def _closed_properties(schema: Json, *, is_asked_for: bool = False) -> Json | No
         {ANSWER_KEY: closed_form} if needs_answer_key(schema) and is_asked_for else closed_form["properties"]
     )
     return properties
-
-
-def _require_sound(output: OutputSettings, resume: str) -> None:
-    flaw, inside = find_schema_flaw(output.schema)
-    if flaw:
-        raise ConfigError(
-            f"expected a JSON Schema: {flaw}", where=f"{resume} /output/schema{inside}", hint="correct it"
-        )
 
 
 def _selects_every_entry(conditions: Sequence[Json], kind: MessageKind) -> bool:
@@ -341,17 +321,13 @@ def payload_instructions(
             yield f'They stand in an object under its key "{ANSWER_KEY}".'
     output = get_output_settings(agent)
     if output:
-        subject = _describe_conditions(output.when)
+        subject = f"entries of kind {' and '.join(CHECKED_KINDS)}"
+        if output.when:
+            subject = f"entries for which one of these holds, {to_line([*output.when])},"
         yield f"The payload of {subject} must also satisfy this JSON Schema, beside its text:"
         yield to_line(output.schema)
     if uses_wire_form and (answer_schemas or output):
         yield "(Fields that have no place of their own go into data_json.)"
-
-
-def _describe_conditions(conditions: Sequence[Mapping[str, Any]]) -> str:
-    if not conditions:
-        return f"entries of kind {' and '.join(CHECKED_KINDS)}"
-    return f"entries for which one of these holds, {to_line([*conditions])},"
 
 
 class Violation(NamedTuple):

@@ -115,17 +115,13 @@ def plan_execute(turn: Turn) -> Steps:
     else:
         plan = MemoryPlan(**(yield from _ask_for_plan(turn, ASK_FOR_PLAN)))
         yield from _save_plan(turn, plan)
-    while (index := _next_open_step(plan)) is not None:
+    while (index := next((i for i, step in enumerate(plan.steps) if step.status == "open"), None)) is not None:
         plan, end = yield from _run_step(turn, plan, index)
         if end:
             return end
         if plan.steps[index].status == "failed":
             plan = yield from _replan(turn, plan, index)
     return (yield from _summarize(turn, plan))
-
-
-def _next_open_step(plan: MemoryPlan) -> int | None:
-    return next((index for index, step in enumerate(plan.steps) if step.status == "open"), None)
 
 
 def _ask_for_plan(turn: Turn, text: str) -> Generator[Yielded, Any, dict[str, Any]]:
@@ -230,11 +226,5 @@ def _reply_text(reply: TurnReply) -> str:
 
 
 REACT = RegisteredStrategy("react", react)
-PLAN_EXECUTE = RegisteredStrategy(
-    "plan_execute",
-    plan_execute,
-    PlanExecuteOptions,
-    load_inputs,
-    has_memory=True,
-)
+PLAN_EXECUTE = RegisteredStrategy("plan_execute", plan_execute, PlanExecuteOptions, load_inputs, has_memory=True)
 REFLEXION = RegisteredStrategy("reflexion", reflexion.reflexion, reflexion.ReflexionOptions, reflexion.load_inputs)
