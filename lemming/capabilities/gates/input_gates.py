@@ -31,7 +31,7 @@ from lemming.ext import (
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import StoppedByGate
 from lemming.kernel.messages import OutboxEntry
-from lemming.kernel.turn.interceptor_chain import find_trust_labeler
+from lemming.kernel.turn.preparation_chain import find_trust_labeler
 from lemming.kernel.turn.prompt_input import withhold_payload, withhold_value
 from lemming.libraries.outbox_files import read_outbox_entries
 

@@ -206,7 +206,7 @@ class GoalLoop:
     def _find_drafts(self, end: End | None) -> list[OutboxEntry]:
         """Return the entries that would answer the request when the turn ends so."""
         turn, task = self._turn, self._turn.request
-        if task is None or not task.request or turn.has_failed or turn.is_handed_off:
+        if task is None or not task.request or turn.forced_end == "failed" or turn.is_handed_off:
             return []
         answers = task.find_answers(turn.entries)
         if answers or end not in ("done", "repeats") or task.is_in_progress(turn.entries):

@@ -91,13 +91,13 @@ class _VerificationLoop:
 
     def run(self, end: End) -> End:
         """Have the draft judged and rewritten until all judges pass it or their limits are reached."""
-        while self._draft_writes.has_content and not self._turn.has_failed:
+        while self._draft_writes.has_content and self._turn.forced_end != "failed":
             try:
                 self._ask_judges()
                 break
             except _DraftRejected as rejection:
                 new_end = None
-                if rejection.can_retry and not self._turn.must_end:
+                if rejection.can_retry and not self._turn.forced_end:
                     new_end = self._request_rewrite(rejection)
                 if new_end is None:
                     self._apply_consequence(rejection)

@@ -125,7 +125,6 @@ def plan_execute(turn: Turn) -> Steps:
 
 
 def _ask_for_plan(turn: Turn, text: str) -> Generator[Yielded, Any, dict[str, Any]]:
-    """Ask the model for a plan, and return goal and steps."""
     answer = yield from turn.ask_json(_build_prompt(turn, text), PLAN_SCHEMA)
     steps = [MemoryPlanStep(step=text) for text in answer["steps"] if text.strip()]
     return {"goal": answer["goal"], "steps": steps}
@@ -218,7 +217,6 @@ def _format_plan(turn: Turn, plan: MemoryPlan) -> str:
 
 
 def _reply_text(reply: TurnReply) -> str:
-    """Return the texts of a reply's entries."""
     payloads = [entry.payload for entry in reply.outbox_entries]
     return "\n".join(
         text if isinstance(text := payload.get("text"), str) else to_line(payload) for payload in payloads

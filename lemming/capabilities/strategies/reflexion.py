@@ -152,7 +152,6 @@ def _is_program_critic(turn: Turn, command: list[str], text: str) -> Generator[S
 
 
 def _build_critic_prompt(turn: Turn, draft: TurnReply) -> list[Message]:
-    """Return the prompt for a model that judges a draft."""
     options: ReflexionOptions = turn.options
     rubric = turn.snapshot.get("instructions") or options.rubric or RUBRIC
     # A turn begun by 0.2.0 or earlier has no recorded subject: its critic is shown the prompt.

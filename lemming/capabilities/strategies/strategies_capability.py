@@ -76,7 +76,8 @@ class StrategiesCapability(Capability):
 
     def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
         """Run the turn by the steps of the strategy."""
-        strategy, strategy_turn = get_strategy(turn.snapshot["name"], turn.plugins), turn.strategy_turn
+        strategy_turn = turn.strategy_turn
+        strategy = get_strategy(turn.snapshot["name"], strategy_turn.plugins)
         strategy_turn.options = strategy.parse_options(turn.agent.turn.options)
         strategy_turn.snapshot = turn.snapshot["needs"]
         return run(strategy.steps(strategy_turn))
@@ -120,7 +121,6 @@ def find_strategy_problems(subject: AgentSubject) -> Iterator[Problem]:
 
 
 def _validate_critic(subject: AgentSubject, options: Reflexion) -> Iterator[Problem]:
-    """Yield the problems of the critic in a strategy's options."""
     models = subject.config.models
     if options.model and options.model not in models:
         hint = did_you_mean(options.model, list(models)) or "name a key of config/models.json"

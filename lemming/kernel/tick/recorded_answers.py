@@ -30,8 +30,8 @@ from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.tools import ToolResult, interrupted_result
 from lemming.kernel.tools.tool_definition import INFERRED
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor
-from lemming.kernel.turn.interceptor_chain import starting_capabilities
 from lemming.kernel.turn.loop_breaker import count_loop, failure_loop
+from lemming.kernel.turn.preparation_chain import starting_capabilities
 from lemming.kernel.turn.tool_results import INTERRUPTED, render_result, tool_use_json
 from lemming.kernel.turn.turn_effects import Allowed, CallTool, Seal, TakeResult
 from lemming.kernel.turn.turn_end import charge_usage, newest_results, spending_fields

@@ -58,8 +58,7 @@ from lemming.kernel.tick.validation.checks import TurnSubject, find_check
 from lemming.kernel.tools import get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.descriptions import OrgQuery, SharedResource
-from lemming.kernel.turn.interceptor_chain import starting_capabilities
-from lemming.kernel.turn.preparation_chain import active_capabilities
+from lemming.kernel.turn.preparation_chain import active_capabilities, starting_capabilities
 from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import take_turn

@@ -18,9 +18,8 @@ from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.forms.form_user_message import describe_entry
-from lemming.kernel.turn.interceptor_chain import find_trust_labeler
 from lemming.kernel.turn.preparation import TurnContext
-from lemming.kernel.turn.preparation_chain import PreparationChain, prepare_context
+from lemming.kernel.turn.preparation_chain import PreparationChain, find_trust_labeler, prepare_context
 from lemming.kernel.turn.preparation_effects import LabelPrompt, ReceiveEntry, ShowEntry
 from lemming.kernel.turn.prompt_input import PromptLabels
 from lemming.kernel.turn.turn_values import TurnInputs

@@ -115,7 +115,6 @@ def _call_timeout(tool: Tool, context: ToolContext) -> float:
 def _run_with_deadline(
     tool: Tool, arguments: dict[str, Any], context: ToolContext, stop: threading.Event | None
 ) -> ToolResult:
-    """Run a tool on a thread until its deadline."""
     try:
         return run_on_thread(
             lambda: tool.invoke(context, arguments), context.deadline, name=f"lemming-tool-{tool.name}", stop=stop
@@ -151,7 +150,6 @@ def _to_recordable(tool: Tool, result: Any, context: ToolContext) -> ToolResult:
 
 
 def _redact_result(result: ToolResult) -> ToolResult:
-    """Return a result with secrets removed from its files and entries."""
     if not (result.effects or result.entries):
         return result
     effects = tuple(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import StoppedByGate
+from lemming.kernel.base.errors import ConfigError, StoppedByGate
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import Agenda, Task, can_accept_requests, has_new_request
@@ -38,8 +37,11 @@ from lemming.kernel.turn.effect_chain import EffectChain, check_json
 from lemming.kernel.turn.loop_breaker import select_request_counts
 from lemming.kernel.turn.preparation import Block, Continue, Preparation, TurnContext, Wake, Watch
 from lemming.kernel.turn.preparation_effects import ReceiveEntry
+from lemming.kernel.turn.prompt_input import TrustLabeler
+from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_effects import Deferred, Effect, Event, Rejected, Suspended
 from lemming.kernel.turn.turn_hooks import Capability
+from lemming.kernel.turn.turn_values import TurnInputs
 
 T = TypeVar("T", bound=Effect)
 
@@ -250,22 +252,19 @@ def prepare_context(context: TurnContext, view: ReaderView) -> PreparationChain:
     # An agent that repeats the same request: the answer matters.
     loops = context.state.loops
     has_asked = loops and select_request_counts(loops) and not missing_reason(REQUEST_RULES)
-    if policy.is_asked and (has_asked or _should_load_requests(names, policy, view)):
+    may_have_requests = has_asked or not names.isdisjoint(USING_REQUESTS) or policy.take is not None
+    if policy.is_asked and not may_have_requests:
+        if missing_reason(REQUEST_RULES):  # only actual requests count
+            may_have_requests = has_new_request(view)
+        else:
+            may_have_requests = policy.wake == "addressed" or can_accept_requests(view, None)
+    if policy.is_asked and may_have_requests:
         names = names | {REQUEST_RULES}
     if context.state.kept:
         names = names | (context.state.kept.keys() & SHIPPED.keys())
     for open_request in context.state.requests:
         names = names.union({REQUEST_RULES}, (name for sub_request in open_request.asked for name in sub_request.held))
     return PreparationChain(_make_preparations(names, context), context.agent.name) if names else NO_PREPARATION
-
-
-def _should_load_requests(names: AbstractSet[str], policy: TurnPolicy, view: ReaderView) -> bool:
-    """Return True if the turn may have requests. If the capability is missing, only actual requests count."""
-    if not names.isdisjoint(USING_REQUESTS) or policy.take is not None:
-        return True
-    if missing_reason(REQUEST_RULES):
-        return has_new_request(view)
-    return policy.wake == "addressed" or can_accept_requests(view, None)
 
 
 def _make_preparations(names: Iterable[str], context: TurnContext) -> dict[str, tuple[Capability, Preparation]]:
@@ -291,3 +290,23 @@ def require_requested_capabilities(inbox: Iterable[OutboxEntry], context: TurnCo
     requests = (entry for entry in inbox if entry.kind == "request" and name in entry.targets)
     for required in _requested_capabilities(requests, context):
         get_capability(required, context.tick_context.config.org.plugins)
+
+
+def starting_capabilities(
+    inputs: TurnInputs, plugins: Sequence[str] | None, extra_names: Iterable[str] = ()
+) -> list[Capability]:
+    """Return the capabilities that a turn began with. Raises `ConfigError` for a missing capability."""
+    try:
+        return load_capabilities({*inputs.given, *extra_names}, plugins)
+    except ConfigError as error:
+        turn = f"the turn of {inputs.agent.name} in tick {inputs.tick}"
+        message = f"{turn} was begun with {' and '.join(sorted(inputs.given))}: {error.message}"
+        raise ConfigError(message, where=error.where, hint=error.hint) from error
+
+
+def find_trust_labeler(tick_context: TickContext, agent: Agent) -> TrustLabeler | None:
+    """Return the trust labeler of an agent's turns, or None without trust tracking."""
+    config = tick_context.config
+    capabilities = load_capabilities(find_used_capabilities(agent, config), config.org.plugins)
+    labelers = (item.trust_labeler(tick_context) for item in capabilities)
+    return next((labeler for labeler in labelers if labeler is not None), None)

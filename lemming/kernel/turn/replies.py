@@ -131,7 +131,6 @@ def _read_text(inputs: TurnInputs, answer: Answer, read: Callable[[str], TurnRep
 
 
 def _cutoff_remedy(inputs: TurnInputs) -> str:
-    """Return the remedy for replies that are cut off."""
     key, max_tokens = inputs.agent.model.key, inputs.model.max_output_tokens
     return f'raise "max_output_tokens" ({max_tokens}) of "{key}" in config/models.json'
 

@@ -107,14 +107,9 @@ class TurnView(ObjectCache):
         return tuple(self._state.entries)
 
     @property
-    def has_failed(self) -> bool:
-        """True if the turn must end as failed."""
-        return self._state.forced_end == "failed"
-
-    @property
-    def must_end(self) -> bool:
-        """True if the turn makes no further step."""
-        return self._state.forced_end is not None
+    def forced_end(self) -> End | None:
+        """The end to which the turn must come without a further step, or None."""
+        return self._state.forced_end
 
     @property
     def is_handed_off(self) -> bool:
@@ -131,11 +126,6 @@ class TurnView(ObjectCache):
         """The turn as strategies see it: its conversation and its next replies."""
         turn: Turn = self._state.strategy_turn
         return turn
-
-    @property
-    def plugins(self) -> tuple[str, ...] | None:
-        """The plugins that may bring strategies; None: any of the process."""
-        return self.strategy_turn.plugins
 
     @property
     def answers(self) -> Sequence[Answer]:

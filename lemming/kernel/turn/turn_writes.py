@@ -82,7 +82,6 @@ class TurnWrites(TurnStateValues):
         return None
 
     def _write_entry(self, new: NewEntry, at: str) -> OutboxEntry:
-        """Add an entry to the turn's entries."""
         identity = self.next_id(self.entries, WAITING_FROM if self.reveal_time(new.payload, at) else 0)
         entry = self.to_entry(new, identity, at)
         self.entries.append(entry)
@@ -234,7 +233,6 @@ class TurnWrites(TurnStateValues):
         raise ToolError(f"the turn's outputs are not written: {sealed.reason}")
 
     def _withdraw(self, effect: effects.Withdraw) -> bool:
-        """Take back entries and memories of replies."""
         self.has_withdrawn |= bool(effect.entries)
         self.entries = [entry for entry in self.entries if entry.identity not in effect.entries]
         for path, previous_file in effect.memories.items():
@@ -247,7 +245,6 @@ class TurnWrites(TurnStateValues):
         return True
 
     def _leave(self, effect: effects.EndTurn) -> End:
-        """Leave the entries of the end, and return it."""
         self.entries, self.failure_entries = [*effect.entries], [*effect.failure_entries]
         if effect.drops_files:
             self.staged, self.memory = {}, {}

@@ -16,25 +16,7 @@ from lemming.kernel.providers import Message
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool
 from lemming.kernel.tools.toolset import TOOL_SEARCH
-from lemming.kernel.turn.forms.reply_form import (
-    ANSWER,
-    DONE,
-    ENGINE_ACTIONS,
-    MEMORY_WRITE,
-    NO_FIELDS,
-    SEND,
-    TO_ALL,
-    Inexpressible,
-    ReplyForm,
-    Style,
-    TurnFacts,
-    is_described,
-    list_engine_actions,
-    list_readers,
-    list_send_kinds,
-    text_schema,
-    to_offered_name,
-)
+from lemming.kernel.turn.forms import reply_form
 from lemming.kernel.turn.reply_schemas import (
     BRIEF_CHARS,
     BRIEF_ITEMS,
@@ -78,7 +60,7 @@ class ModelFeatures(NamedTuple):
 class FormChoice(NamedTuple):
     """A reply form, the actions described to the model, and the schema of a reply, if sent."""
 
-    form: ReplyForm
+    form: reply_form.ReplyForm
     actions: Sequence[Action]
     schema: Json | None
 
@@ -87,7 +69,7 @@ def choose_form(
     agent: Agent,
     features: ModelFeatures,
     max_output_tokens: int,
-    facts: TurnFacts,
+    facts: reply_form.TurnFacts,
     payload_schemas: Sequence[PayloadSchema],
     tools: Sequence[Tool],
 ) -> FormChoice | None:
@@ -99,22 +81,25 @@ def choose_form(
         return None
     is_small, takes_schema = features.prompt == "brief", features.takes_schema
     chars = BRIEF_CHARS if is_small else min(MAX_CHARS, 2 * max_output_tokens)
-    text = text_schema(chars)
+    text = reply_form.text_schema(chars)
     try:
-        engine_actions = list_engine_actions(agent, facts, payload_schemas, text)
-    except Inexpressible:
+        engine_actions = reply_form.list_engine_actions(agent, facts, payload_schemas, text)
+    except reply_form.Inexpressible:
         return None
     if features.answers_by_text:
-        engine_actions, tools = [action for action in engine_actions if action.name in (ANSWER, SEND)][:1], ()
+        engine_actions, tools = (
+            [action for action in engine_actions if action.name in (reply_form.ANSWER, reply_form.SEND)][:1],
+            (),
+        )
         if not engine_actions or not _is_text(engine_actions[0]):
             return None
     listed = [
         _to_action(tool, is_small=is_small)
         for tool in tools
-        if tool.name != MEMORY_WRITE  # `remember` is offered instead
-        and is_described(tool.name, agent, needs_memory_read=facts.has_long_memories)
+        if tool.name != reply_form.MEMORY_WRITE  # `remember` is offered instead
+        and reply_form.is_described(tool.name, agent, needs_memory_read=facts.has_long_memories)
     ]
-    style: Style = "native" if features.calls_tools else "actions"
+    style: reply_form.Style = "native" if features.calls_tools else "actions"
     schema: Json | None = None
     if features.answers_by_text or (not listed and _is_one_text(engine_actions, facts, is_small=is_small)):
         engine_actions = engine_actions[:1]
@@ -125,13 +110,15 @@ def choose_form(
             )
     elif features.calls_tools:  # plain text is the answer, and the end
         engine_actions = [
-            action for action in engine_actions if action.name != DONE and not (facts.asker and _is_text(action))
+            action
+            for action in engine_actions
+            if action.name != reply_form.DONE and not (facts.asker and _is_text(action))
         ]
     elif takes_schema:
         max_actions = min(MAX_ACTIONS, agent.turn.max_entries) if facts.has_several and not is_small else 1
         schema = actions_schema([*listed, *engine_actions], max_actions)
-    readers, kinds = list_readers(facts), list_send_kinds(agent)
-    form = ReplyForm(
+    readers, kinds = reply_form.list_readers(facts), reply_form.list_send_kinds(agent)
+    form = reply_form.ReplyForm(
         style=style,
         own=tuple(action.name for action in engine_actions),
         kind=kinds[0] if kinds else "response",
@@ -141,36 +128,40 @@ def choose_form(
         requests=() if facts.asker else facts.requests,
         is_answer=bool(facts.asker),
         fields=_get_text_fields(engine_actions, facts),
-        renamed={to_offered_name(tool.name): tool.name for tool in tools if tool.name in ENGINE_ACTIONS},
+        renamed={
+            reply_form.to_offered_name(tool.name): tool.name for tool in tools if tool.name in reply_form.ENGINE_ACTIONS
+        },
         takes_schema=takes_schema,
         is_small=is_small,
     )
     return FormChoice(form, [*listed, *engine_actions], schema)
 
 
-def _is_one_text(engine_actions: Sequence[Action], facts: TurnFacts, *, is_small: bool) -> bool:
+def _is_one_text(engine_actions: Sequence[Action], facts: reply_form.TurnFacts, *, is_small: bool) -> bool:
     """Return True if a turn may give only a single text or the fields of a single payload schema.
 
     Agents without readers and small models are not offered the choice of writing nothing.
     """
     names = [action.name for action in engine_actions]
-    if names == [SEND, DONE]:
+    if names == [reply_form.SEND, reply_form.DONE]:
         return (facts.readers == () or is_small) and engine_actions[0].properties.keys().isdisjoint(("to", "kind"))
-    return names == [ANSWER] and bool(facts.asker)
+    return names == [reply_form.ANSWER] and bool(facts.asker)
 
 
-def _get_text_fields(engine_actions: Sequence[Action], facts: TurnFacts) -> Mapping[str, Json]:
+def _get_text_fields(engine_actions: Sequence[Action], facts: reply_form.TurnFacts) -> Mapping[str, Json]:
     """Return the fields of an answer, else of a message; empty for a plain text."""
-    text_action = next((action for action in engine_actions if action.name in (ANSWER, SEND)), None)
+    text_action = next(
+        (action for action in engine_actions if action.name in (reply_form.ANSWER, reply_form.SEND)), None
+    )
     if text_action is None:
-        return NO_FIELDS
-    address_fields = ("to", "kind") if text_action.name == SEND else () if facts.asker else ("request",)
+        return reply_form.NO_FIELDS
+    address_fields = ("to", "kind") if text_action.name == reply_form.SEND else () if facts.asker else ("request",)
     fields = {name: schema for name, schema in text_action.properties.items() if name not in address_fields}
-    return NO_FIELDS if [*fields] == ["text"] else fields
+    return reply_form.NO_FIELDS if [*fields] == ["text"] else fields
 
 
 def _is_text(action: Action) -> bool:
-    return action.name in (ANSWER, SEND) and [*action.properties] == ["text"]
+    return action.name in (reply_form.ANSWER, reply_form.SEND) and [*action.properties] == ["text"]
 
 
 def _to_action(tool: Tool, *, is_small: bool) -> Action:
@@ -184,7 +175,7 @@ def _to_action(tool: Tool, *, is_small: bool) -> Action:
             for name, schema in arguments.get("properties", {}).items()
         }
         arguments = {**arguments, "properties": properties}
-    return Action(to_offered_name(tool.name), tool.description, arguments)
+    return Action(reply_form.to_offered_name(tool.name), tool.description, arguments)
 
 
 ONE_ACTION = 'Reply with one action as JSON: {"do": <action>, <argument>: <value>}'
@@ -208,7 +199,7 @@ def make_first_messages(agent: Agent, choice: FormChoice) -> list[Message]:
     return [system, *_examples(agent, choice)]
 
 
-def _introduce(agent: Agent, form: ReplyForm) -> str:
+def _introduce(agent: Agent, form: reply_form.ReplyForm) -> str:
     """Return a sentence with the agent's name if the instructions do not contain the name."""
     if form.is_answer or form.is_small:
         return ""
@@ -222,7 +213,7 @@ def _explain_form(choice: FormChoice) -> Iterator[str]:
     form, actions = choice.form, choice.actions
     if form.style == "fields":
         yield f"Reply with one line of JSON: {describe_fields(actions[0].properties)}."
-    elif form.style == "native" and SEND in form.own:
+    elif form.style == "native" and reply_form.SEND in form.own:
         yield SEND_NATIVELY
     elif form.style == "actions":
         yield "Actions:"
@@ -235,8 +226,10 @@ def _explain_form(choice: FormChoice) -> Iterator[str]:
         question, answer = REFUSAL
         if any(action.name == TOOL_SEARCH for action in actions):
             yield f"For example: {question} -> {to_line({'do': TOOL_SEARCH, 'query': SEARCHED})}"
-        elif len(actions) > len(form.own) and any(action.name == ANSWER and _is_text(action) for action in actions):
-            yield f"For example: {question} -> {to_line({'do': ANSWER, 'text': answer})}"
+        elif len(actions) > len(form.own) and any(
+            action.name == reply_form.ANSWER and _is_text(action) for action in actions
+        ):
+            yield f"For example: {question} -> {to_line({'do': reply_form.ANSWER, 'text': answer})}"
 
 
 def _examples(agent: Agent, choice: FormChoice) -> Iterator[Message]:
@@ -250,11 +243,16 @@ def _example_reply(choice: FormChoice, text: str) -> str:
     """Return the example reply with a text, or an empty string if a reply has other fields."""
     if choice.form.style in ("text", "native"):
         return text
-    text_action = next((action for action in choice.actions if action.name in (ANSWER, SEND)), None)
+    text_action = next(
+        (action for action in choice.actions if action.name in (reply_form.ANSWER, reply_form.SEND)), None
+    )
     if text_action is None or "text" not in text_action.properties:
         return ""
     if choice.form.style == "fields":
         return to_line({"text": text}) if [*text_action.properties] == ["text"] else ""
     listed = {name: schema.get("enum", [""]) for name, schema in text_action.properties.items()}
-    defaults = {name: TO_ALL if name == "to" and TO_ALL in values else values[0] for name, values in listed.items()}
+    defaults = {
+        name: reply_form.TO_ALL if name == "to" and reply_form.TO_ALL in values else values[0]
+        for name, values in listed.items()
+    }
     return to_line({"do": text_action.name, **defaults, "text": text})

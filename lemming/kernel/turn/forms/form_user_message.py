@@ -34,20 +34,7 @@ def describe_user_message(prompt_input: PromptInput) -> Lines:
         lines += [f"before, {entry_text}" for entry_text in _describe_entries(inbox.earlier, labels)]
     if inbox.own_entries:
         lines += [f"you wrote, {entry_text}" for entry_text in _describe_entries(inbox.own_entries, labels)]
-    if task:
-        lines += _describe_entries(task.thread, labels)
-        lines += [
-            line
-            for outcome in task.outcomes
-            if not outcome.sub_request.call
-            for line in describe_sub_request(outcome, labels)
-        ]
-    unread = inbox.unread
-    if prompt_input.requests:
-        request_ids = {id(entry) for entry in prompt_input.requests}
-        unread = [entry for entry in unread if id(entry) not in request_ids]
-    lines += _describe_entries(unread, labels)
-    lines += [describe_request(entry, labels, identity=entry.id) for entry in prompt_input.requests]
+    lines += _describe_subject(prompt_input, has_ids=True)
     if inbox.waiting:
         lines.append(f"({inbox.waiting} more entries wait for your next turn)")
     notices: list[str] = []
@@ -59,6 +46,17 @@ def describe_user_message(prompt_input: PromptInput) -> Lines:
     if task and task.request:
         lines.append(describe_request(task.request, labels))
     return "\n".join(lines or [NOTHING_NEW]).split("\n")
+
+
+def _describe_subject(prompt_input: PromptInput, *, has_ids: bool) -> list[str]:
+    """Return the conversation and sub-requests of the task, or the new entries and requests, with or without ids."""
+    labels, task, requests = prompt_input.labels, prompt_input.task, prompt_input.requests
+    lines = _describe_entries(task.thread, labels) if task else []
+    for outcome in task.outcomes if task else ():
+        lines += () if outcome.sub_request.call else describe_sub_request(outcome, labels)
+    request_ids = {id(entry) for entry in requests}
+    lines += _describe_entries([entry for entry in prompt_input.inbox.unread if id(entry) not in request_ids], labels)
+    return lines + [describe_request(entry, labels, identity=entry.id if has_ids else "") for entry in requests]
 
 
 def describe_entry(entry: OutboxEntry, labels: PromptLabels) -> str:
@@ -150,17 +148,7 @@ def _lines(prompt_input: PromptInput, rules: str, results: Sequence[Mapping[str,
             value_text = value if isinstance(value, str) else to_line(value)
             yield f"{labels.memory_prefix(key)}memory {key}:{quote_text(value_text)}"
     yield from (f"{title}:{quote_text(text)}" for title, text in prompt_input.leading_sections if text)
-    if task is None:
-        request_ids = {id(entry) for entry in prompt_input.requests}
-        yield from (
-            describe_entry(entry, labels) for entry in prompt_input.inbox.unread if id(entry) not in request_ids
-        )
-        yield from (describe_request(entry, labels) for entry in prompt_input.requests)
-    else:
-        yield from (describe_entry(entry, labels) for entry in task.thread)
-        for outcome in task.outcomes:
-            if not outcome.sub_request.call:
-                yield from describe_sub_request(outcome, labels)
+    yield from _describe_subject(prompt_input, has_ids=False)
     yield from (describe_result(result, labels) for result in without_notices(results))
     if task and task.request:
         yield describe_request(task.request, labels)
