@@ -54,6 +54,8 @@ def _describe_subject(prompt_input: PromptInput, *, has_ids: bool) -> list[str]:
     lines = _describe_entries(task.thread, labels) if task else []
     for outcome in task.outcomes if task else ():
         lines += () if outcome.sub_request.call else describe_sub_request(outcome, labels)
+    if not requests:  # as mostly
+        return lines + _describe_entries(prompt_input.inbox.unread, labels)
     request_ids = {id(entry) for entry in requests}
     lines += _describe_entries([entry for entry in prompt_input.inbox.unread if id(entry) not in request_ids], labels)
     return lines + [describe_request(entry, labels, identity=entry.id if has_ids else "") for entry in requests]
