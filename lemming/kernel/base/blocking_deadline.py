@@ -109,18 +109,11 @@ def wait_slices(
         yield min(remaining_s, _MAX_WAIT_S if stop is None else _POLL_S)
 
 
-def run_on_thread(
-    work: Callable[[], T],
-    deadline: Deadline,
-    *,
-    name: str,
-    stop: threading.Event | None = None,
-    grace_s: float = STOP_GRACE_S,
-) -> T:
+def run_on_thread(work: Callable[[], T], deadline: Deadline, *, name: str, stop: threading.Event | None = None) -> T:
     """Return the result of blocking work, or raise the error. Raise `WorkAbandoned` if it takes too long.
 
-    The work runs on a daemon thread. It may take until the deadline, and `grace_s` seconds once `stop` is
-    set. A thread cannot be ended from outside: an abandoned thread lives on until its work returns or the
+    The work runs on a daemon thread. It may take until the deadline, and `STOP_GRACE_S` seconds once `stop`
+    is set. A thread cannot be ended from outside: an abandoned thread lives on until its work returns or the
     process ends, and the result is ignored.
     """
     from concurrent.futures import Future  # brings `logging` along: only where work is really run
@@ -135,7 +128,7 @@ def run_on_thread(
             future.set_exception(error)
 
     threading.Thread(target=run_work, name=name, daemon=True).start()
-    for seconds in wait_slices(deadline, stop, grace_s=grace_s):
+    for seconds in wait_slices(deadline, stop):
         try:
             return future.result(seconds)
         except TimeoutError:

@@ -21,14 +21,10 @@ _STACKED_MARKS = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1d
 _LONG_GAP = re.compile(r"[^\S\n]{60}|\n{20}")
 
 
-def _is_invisible(character: str) -> bool:
-    """Return True if a character shows nothing or changes the display, unlike letters and signs."""
-    return character != " " and (not character.isprintable() or bool(INVISIBLE.match(character)))
-
-
 def _is_escaped_in_display(character: str) -> bool:
     """Return True if a character is displayed as the code: invisible ones, selectors, and the escape brackets."""
-    return _is_invisible(character) or "\ufe00" <= character <= "\ufe0f" or character in "⟨⟩"
+    is_invisible = character != " " and (not character.isprintable() or bool(INVISIBLE.match(character)))
+    return is_invisible or "\ufe00" <= character <= "\ufe0f" or character in "⟨⟩"
 
 
 def show_invisible(text: str) -> str:

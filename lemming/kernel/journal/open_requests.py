@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
@@ -18,14 +18,22 @@ from lemming.kernel.plugins.capability_table import DECISION_RULES
 
 
 class _SparseJson:
-    """Base for values whose default fields are left out of JSON."""
+    """Base for values whose empty fields are left out of JSON, except for those in `ALWAYS`."""
+
+    ALWAYS: ClassVar[tuple[str, ...]] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the value as JSON; keys that are at their default are left out."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        """Return the value as JSON; empty optional keys are left out."""
+        values = {field.name: _to_plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
         # False is 0 here, and is left out with it.
-        empty: tuple[Any, ...] = (None, "", 0, (), {})
-        return {key: value for key, value in values.items() if value not in empty}
+        empty: tuple[Any, ...] = (None, "", 0, [], {})
+        return {key: value for key, value in values.items() if key in self.ALWAYS or value not in empty}
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [*map(_to_plain, value)]
+    return value.as_json() if isinstance(value, _SparseJson) else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +77,7 @@ class OpenRequest(_SparseJson):
     learned. `dialogue`: messages of the model and the tools, while results of the model's calls are pending.
     """
 
+    ALWAYS = ("request", "turns")
     request: str
     asked: tuple[SubRequest, ...] = ()
     enough: tuple[int, ...] = ()
@@ -131,15 +140,6 @@ class OpenRequest(_SparseJson):
         )
         return replace(self, asked=sub_requests)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the open request as JSON; empty optional keys are left out."""
-        sub_requests = {"asked": [sub_request.as_json() for sub_request in self.asked]} if self.asked else {}
-        lists = {key: [*value] for key in ("enough", "results") if (value := getattr(self, key))}
-        keys = ("failures", "spent", "calls", "in_vain", "stands_still")
-        optional_values = {key: value for key in keys if (value := getattr(self, key))}
-        dialogue = {"dialogue": self.dialogue.as_json()} if self.dialogue else {}
-        return {"request": self.request, **sub_requests, **lists, "turns": self.turns, **optional_values, **dialogue}
-
 
 def with_more_spent(requests: Sequence[OpenRequest], other_requests: Sequence[OpenRequest]) -> tuple[OpenRequest, ...]:
     """Return `requests`, each with the larger `spent` of the two sequences."""
@@ -158,7 +158,7 @@ ROLES = ("assistant", "user", "tool")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dialogue:
+class Dialogue(_SparseJson):
     """The messages after the prompt, up to the model's latest answer, whose calls are pending.
 
     `style`: message format of the backend. `calls`: for each of the request's `results`, the id of the
@@ -166,6 +166,7 @@ class Dialogue:
     model. `trust`: trust label of the turn after all messages were shown, or an empty string if untracked.
     """
 
+    ALWAYS = ("style", "messages")
     style: str
     messages: tuple[dict[str, Any], ...]
     calls: tuple[str, ...] = ()
@@ -176,12 +177,6 @@ class Dialogue:
         for number, message in enumerate(self.messages):
             if not _is_message(message):
                 raise ValueError(f"dialogue/messages/{number} must be a message of a user, a model or a tool")
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the dialogue as JSON; keys without a value are left out."""
-        lists = {key: [*value] for key in ("calls", "hidden") if (value := getattr(self, key))}
-        trust = {"trust": self.trust} if self.trust else {}
-        return {"style": self.style, "messages": [*self.messages], **lists, **trust}
 
 
 def _is_message(message: Mapping[str, Any]) -> bool:

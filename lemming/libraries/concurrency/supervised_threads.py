@@ -7,7 +7,6 @@ recent.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -91,25 +90,11 @@ def _report_failure(base: OrgPath, name: str, reason: str, times: int, pause_s: 
 
 def list_thread_failures(base: OrgPath, current_time: datetime) -> list[ThreadFailure]:
     """Return the recent failures of threads, by name."""
-    folder = f"{base}/{paths.THREADS}"
-    try:
-        files = sorted(fs.list_names(folder))
-    except (OSError, DiskError):
-        return []
-    failures = [_read_failure(f"{folder}/{file}") for file in files if file.endswith(".json")]
-    return [failure for failure in failures if failure and _is_recent(failure, current_time)]
-
-
-def _read_failure(file: str | os.PathLike[str]) -> ThreadFailure | None:
-    try:
-        failure: ThreadFailure = to_value(ThreadFailure, parse(fs.read_bytes(file, 1 << 16)))
-    except (OSError, DiskError, ValueError):
-        return None
-    return failure
-
-
-def _is_recent(failure: ThreadFailure, current_time: datetime) -> bool:
-    try:
-        return parse_timestamp(failure.at) <= current_time < parse_timestamp(failure.news_until)
-    except ValueError:
-        return False
+    folder, failures = f"{base}/{paths.THREADS}", list[ThreadFailure]()
+    with contextlib.suppress(OSError, DiskError):
+        for file in fs.list_names(folder):
+            with contextlib.suppress(OSError, DiskError, ValueError):  # a person's file, or one being written
+                failure: ThreadFailure = to_value(ThreadFailure, parse(fs.read_bytes(f"{folder}/{file}", 1 << 16)))
+                if parse_timestamp(failure.at) <= current_time < parse_timestamp(failure.news_until):
+                    failures.append(failure)
+    return failures

@@ -70,7 +70,8 @@ def run_confined(command: str, base: Path, workspace: str, settings: OrgSettings
     shell_settings = get_shell_settings(settings)
     mode, detail = _choose_mode(shell_settings)
     if mode is None:
-        raise ToolError(_disabled_reason(shell_settings), hint=detail)
+        unusable = f'shell is disabled: shell.sandbox "{shell_settings.sandbox}" of config/org.json does not work here'
+        raise ToolError(NO_SANDBOX if shell_settings.sandbox == "auto" else unusable, hint=detail)
     if mode != "none":
         _require_unreadable_org(base)
     fs.make_folder(base, workspace)
@@ -99,12 +100,6 @@ def _choose_mode(settings: ShellSettings) -> tuple[Mode | None, str]:
             return mode, detail
         reasons.append(f"{mode}: {detail}")
     return None, "; ".join(reasons)
-
-
-def _disabled_reason(settings: ShellSettings) -> str:
-    if settings.sandbox == "auto":
-        return NO_SANDBOX
-    return f'shell is disabled: shell.sandbox "{settings.sandbox}" of config/org.json does not work here'
 
 
 @cache

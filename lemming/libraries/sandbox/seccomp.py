@@ -112,9 +112,17 @@ def build_filter(
         (
             *_require_architecture(_ARCHITECTURES[machine]),
             *(instruction for number in numbers for instruction in _deny_syscall(number)),
-            *(step for pair, values in allowed_with.values() for step in _allow_values(pair[column], values)),
+            *(
+                step
+                for pair, values in allowed_with.values()
+                for step in _if_all(pair[column], _EQUAL, values, result=_ALLOW, otherwise=_EACCES)
+            ),
             *(step for pair, values in _DENIED_WITH.values() for step in _deny_values(pair[column], values)),
-            *(step for pair, masks in _DENIED_BITS.values() for step in _deny_bits(pair[column], masks)),
+            *(
+                step
+                for pair, masks in _DENIED_BITS.values()
+                for step in _if_all(pair[column], _ANY_BIT, masks, result=_EPERM, otherwise=_ALLOW)
+            ),
             *(_allow_utimens_on_descriptors(_UTIMENSAT[machine]) if also_metadata else ()),
             *_deny_new_namespaces(_CLONE[machine]),
             _instruction(_RETURN, _ALLOW),
@@ -141,14 +149,17 @@ def _deny_syscall(loaded: int) -> Iterable[bytes]:
     yield _instruction(_RETURN, _EACCES)
 
 
-def _allow_values(number: int, allowed: dict[int, int]) -> Iterable[bytes]:
-    """Allow a call if each listed argument has the given value. Arguments are ints, half a register."""
+def _if_all(number: int | None, test: int, operands: dict[int, int], *, result: int, otherwise: int) -> Iterable[bytes]:
+    """End a call with `result` if each listed argument passes the test, else with `otherwise`.
+
+    Arguments are ints, half a register.
+    """
     steps: list[bytes] = []
-    for position, value in allowed.items():
+    for position, operand in operands.items():
         steps.append(_instruction(_LOAD, _ARGUMENTS[position]))
-        steps.append(_instruction(_EQUAL, value, 1, 0))
-        steps.append(_instruction(_RETURN, _EACCES))
-    return _if_syscall(number, [*steps, _instruction(_RETURN, _ALLOW)])
+        steps.append(_instruction(test, operand, 1, 0))
+        steps.append(_instruction(_RETURN, otherwise))
+    return () if number is None else _if_syscall(number, [*steps, _instruction(_RETURN, result)])
 
 
 def _deny_values(number: int, denied: dict[int, tuple[int, ...]]) -> Iterable[bytes]:
@@ -158,16 +169,6 @@ def _deny_values(number: int, denied: dict[int, tuple[int, ...]]) -> Iterable[by
         steps.append(_instruction(_LOAD, _ARGUMENTS[position]))
         steps.extend(step for value in values for step in _deny_syscall(value))
     return _if_syscall(number, [*steps, _instruction(_RETURN, _ALLOW)])
-
-
-def _deny_bits(number: int | None, masks: dict[int, int]) -> Iterable[bytes]:
-    """Deny a call if each listed argument has a bit of its mask."""
-    steps: list[bytes] = []
-    for position, mask in masks.items():
-        steps.append(_instruction(_LOAD, _ARGUMENTS[position]))
-        steps.append(_instruction(_ANY_BIT, mask, 1, 0))
-        steps.append(_instruction(_RETURN, _ALLOW))
-    return () if number is None else _if_syscall(number, [*steps, _instruction(_RETURN, _EPERM)])
 
 
 def _if_syscall(number: int, steps: list[bytes]) -> Iterable[bytes]:
@@ -188,9 +189,8 @@ def _allow_utimens_on_descriptors(utimensat: int) -> Iterable[bytes]:
 def _deny_new_namespaces(clone: int) -> Iterable[bytes]:
     for number in (_CLONE3, _OPENAT2):
         yield _instruction(_EQUAL, number, 0, 1)
-        yield _instruction(
-            _RETURN, _ENOSYS
-        )  # a filter cannot reach its arguments; libraries fall back to the older call
+        # A filter cannot reach its arguments; libraries fall back to the older call.
+        yield _instruction(_RETURN, _ENOSYS)
     yield _instruction(_EQUAL, clone, 0, 3)
     yield _instruction(_LOAD, _ARGUMENTS[0])
     yield _instruction(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
