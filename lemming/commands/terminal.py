@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any, Literal, TextIO
 
-from lemming.kernel.base.invisible_text import INVISIBLE
+from lemming.libraries.invisible_text import INVISIBLE
 from lemming.libraries.wording import format_count as format_count
 from lemming.libraries.wording import format_usd as format_usd
 from lemming.libraries.wording import join_names as join_names

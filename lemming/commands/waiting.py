@@ -18,11 +18,11 @@ import typer
 from lemming.commands.command_context import CommandContext, Limit, argument, option
 from lemming.commands.terminal import Style, get_terminal_width, print_data, print_notice, style_text
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.invisible_text import find_suspicious_text, show_invisible
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.journal.open_requests import SHOW
 from lemming.kernel.messages import parse_identities
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.libraries.invisible_text import find_suspicious_text, show_invisible
 from lemming.libraries.outbox_files import read_entry
 from lemming.obligations.ledger_calls import find_pending_call
 from lemming.obligations.pending_approvals import CallPatch, find_call_review

@@ -46,10 +46,9 @@ def parse_stored_value(raw: bytes, file: str) -> StoredValue:
 
 def get_store_path(key: str) -> str:
     """Return the file of a key. Raises `ToolError` for an invalid key."""
-    try:
-        return paths.store_file(key)
-    except ValueError as error:
-        raise ToolError(str(error)) from error
+    if not paths.MEMORY_KEY.match(key) or key.endswith("."):
+        raise ToolError(f"{key[:80]!r}: {paths.MEMORY_KEY_RULE}")
+    return f"{paths.STORE}/{key}.json"
 
 
 def is_store_file(file: str) -> bool:
@@ -66,9 +65,9 @@ def validate_store(base: OrgPath) -> Iterator[Problem]:
         return
     for file in (f"{paths.STORE}/{name}" for name in sorted(names) if name.endswith(".json")):
         try:
-            paths.store_file(file.rpartition("/")[2].removesuffix(".json"))
+            get_store_path(file.rpartition("/")[2].removesuffix(".json"))
             parse_stored_value(fs.read_bytes(f"{base}/{file}", MEMORY_LIMIT_BYTES), file)
-        except ValueError as error:
+        except ToolError as error:
             yield Problem(
                 f"the name of the file must be a key: {error}", file, hint="rename it", code=CorruptState.code
             )

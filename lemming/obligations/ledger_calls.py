@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from lemming.kernel.base.errors import CorruptState
-from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.open_requests import SPEND, iter_person_requests
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_table import DECISION_RULES
+from lemming.libraries.invisible_text import find_suspicious_text
 from lemming.obligations.current_requests import RequestsSnapshot
 from lemming.obligations.decisions import is_approval_request
 from lemming.obligations.pending_approvals import describe_call

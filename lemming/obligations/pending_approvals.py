@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, cast
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
-from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.times import Expiry, expiry_payload
 from lemming.kernel.journal.open_requests import PUBLISH, SHOW, SPEND
@@ -19,6 +18,7 @@ from lemming.kernel.obligations.grants import action_digest
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.plugins.capability_table import provided
+from lemming.libraries.invisible_text import find_suspicious_text
 
 Json = dict[str, Any]
 # Part of entries, like the note of `truncate`: a replay of a 0.2.0 journal must give the same bytes.

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 from approvals_org import edit, finished, lemming, make, requests, tick
 
-from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
+from lemming.libraries.invisible_text import find_suspicious_text
 from lemming.obligations.file_bindings import MAX_LISTED_FILES, find_unbindable_effects
 from lemming.obligations.pending_approvals import INSPECT_NOTE, describe_call
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lemming.kernel.base.invisible_text import find_suspicious_text
+from lemming.libraries.invisible_text import find_suspicious_text
 
 
 @pytest.mark.parametrize(

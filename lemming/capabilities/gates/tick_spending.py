@@ -25,7 +25,14 @@ from lemming.kernel.agents import Agent, list_agent_folders
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.integers import to_int
-from lemming.kernel.base.turn_numbers import find_turn_number, list_turn_keys, split_key, turn_key
+from lemming.kernel.base.turn_numbers import (
+    DECISIONS_FROM,
+    entry_id,
+    list_possible_turns,
+    list_turn_keys,
+    split_key,
+    turn_key,
+)
 from lemming.kernel.journal.journal_file import Journal, journal_ticks
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.ledger import AgentState, read_state
@@ -239,7 +246,7 @@ class TickSpending:
             author, tick = request.partition("/")[0], get_request_tick(request)
             turns: Mapping[str, object]
             turns = self.reports if tick == self.tick_context.tick else self.history.get_tick(tick).turns
-            turn = find_turn_number(tick, author, request.rpartition("_")[2]) if turn_key(author, 1) in turns else 0
+            turn = _find_turn_number(tick, author, request.rpartition("_")[2]) if turn_key(author, 1) in turns else 0
             parent_request = getattr(turns.get(turn_key(author, turn)), "request", "")
             if not parent_request:
                 return request
@@ -334,3 +341,13 @@ def group_families(agents: Mapping[str, Agent]) -> dict[str, frozenset[str]]:
         if agent.created_by:
             members.setdefault(first, {first}).add(name)
     return {name: frozenset(family) for family in members.values() for name in family}
+
+
+def _find_turn_number(tick: int, agent: str, identity: str) -> int:
+    """Return the number of the agent's turn in a tick that produced this id, or 0."""
+    ids = (
+        (turn, entry_id(tick, agent, number, turn))
+        for turn in list_possible_turns(identity)[1:]
+        for number in range(DECISIONS_FROM)
+    )
+    return next((turn for turn, derived in ids if derived == identity), 0)

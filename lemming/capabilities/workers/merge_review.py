@@ -37,9 +37,9 @@ from lemming.capabilities.workers.workspace_settings import locate_repository
 from lemming.ext import LemmingError
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import to_int
-from lemming.kernel.base.invisible_text import find_suspicious_text
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.invisible_text import find_suspicious_text
 from lemming.obligations.pending_approvals import CallPatch, PatchEdit
 
 _FAILED_HUNK = re.compile(r"patch failed: (.+):(\d+)")

@@ -136,10 +136,7 @@ class NotVerified(LemmingError, code="LMG-403"):
 
 
 class ToolError(LemmingError, code="LMG-602"):
-    """A tool could not complete a call. The agent sees the error as the call's result.
-
-    `outcome`: the outcome of the call.
-    """
+    """A tool could not complete a call. The agent sees the error as the call's result."""
 
     outcome: ClassVar[Outcome] = "failed"
 

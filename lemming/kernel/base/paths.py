@@ -110,13 +110,6 @@ def memory_file(name: str, key: str) -> str:
     return f"{memory_folder(name)}/{key}.json"
 
 
-def store_file(key: str) -> str:
-    """Return the path of one shared value. Raises the same errors as `memory_file`."""
-    if not MEMORY_KEY.match(key) or key.endswith("."):
-        raise ValueError(f"{key[:80]!r}: {MEMORY_KEY_RULE}")
-    return f"{STORE}/{key}.json"
-
-
 def workspace_folder(name: str) -> str:
     """Return the path of an agent's own files."""
     return f"{agent_folder(name)}/workspace"

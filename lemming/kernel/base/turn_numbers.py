@@ -90,16 +90,6 @@ def list_possible_turns(identity: str) -> tuple[int, ...]:
     return (0, turn) if turn else (0,)
 
 
-def find_turn_number(tick: int, agent: str, identity: str) -> int:
-    """Return the number of the agent's turn in a tick that produced this id, or 0."""
-    ids = (
-        (turn, entry_id(tick, agent, number, turn))
-        for turn in list_possible_turns(identity)[1:]
-        for number in range(DECISIONS_FROM)
-    )
-    return next((turn for turn, derived in ids if derived == identity), 0)
-
-
 def find_entry_numbers(tick: int, agent: str, ids: Sequence[str]) -> dict[str, int]:
     """Return the entry numbers for the engine's own ids among the ids of a tick."""
     remaining_ids = set(ids)
