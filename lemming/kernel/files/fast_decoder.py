@@ -131,9 +131,20 @@ def fit_value(kind: Any, plain: Any) -> Any:
 
 
 def limited_fitter(kind: Any, metadata: Mapping[str, Any]) -> Fitter:
-    """Return a function building values of a type within the limits in a field's metadata."""
+    """Return a function building values of a type within the limits in a field's metadata; null has no limits."""
+    fitter = _make_fitter(kind)
     limits = {name: limit for name, limit in metadata.items() if name not in ("alias", "description")}
-    return _apply_limits(_make_fitter(kind), limits)
+    if not limits:
+        return fitter
+    if not limits.keys() <= _LIMIT_CHECKS.keys():
+        return lambda _: _reject_value()
+
+    def fit_limited(value: Any) -> Any:
+        fitted = fitter(value)
+        is_within = fitted is None or all(_LIMIT_CHECKS[name](fitted, limit) for name, limit in limits.items())
+        return fitted if is_within else _reject_value()
+
+    return fit_limited
 
 
 @cache
@@ -227,21 +238,6 @@ def _fit_extensions(kind: Any, value: dict[str, Any]) -> dict[str, Any]:
 def _extension_fitter(kind: Any, key: str) -> Fitter:
     extension_key = get_extension_key(kind, key)
     return limited_fitter(extension_key.type, extension_key.field.metadata)
-
-
-def _apply_limits(fitter: Fitter, limits: dict[str, Any]) -> Fitter:
-    """Return a fitter that also refuses values beyond the limits of a field; null has no limits."""
-    if not limits:
-        return fitter
-    if not limits.keys() <= _LIMIT_CHECKS.keys():
-        return lambda _: _reject_value()
-
-    def fit_limited(value: Any) -> Any:
-        fitted = fitter(value)
-        is_within = fitted is None or all(_LIMIT_CHECKS[name](fitted, limit) for name, limit in limits.items())
-        return fitted if is_within else _reject_value()
-
-    return fit_limited
 
 
 _LIMIT_CHECKS: dict[str, Callable[[Any, Any], bool]] = {

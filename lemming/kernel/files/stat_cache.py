@@ -280,8 +280,7 @@ class FileCache:
     ) -> FileReading[T]:
         """Return the reading of a file, with the value or error; the same value if nothing changed.
 
-        `decode` converts the bytes to a value, or raises `ConfigError`; `load` reads the bytes. Raises
-        `OSError` for an unreadable file, including a path other than a regular file.
+        `decode`, `load` and the errors are those of `refresh_reading`.
         """
         path, cached = f"{self._base}/{file}", self._readings.get(file)
         if cached is not None and is_current(cached, path):

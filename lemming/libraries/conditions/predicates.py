@@ -109,9 +109,8 @@ def validate_condition(condition: Any, pointer: str = "") -> Iterator[Problem]:
     remaining = [MAX_CONDITIONS]
     yield from _validate_condition(condition, pointer, 1, remaining)
     if remaining[0] < 0:
-        yield Problem(
-            f"a condition must have at most {MAX_CONDITIONS} parts, got more", pointer=pointer, hint="split it"
-        )
+        message = f"a condition must have at most {MAX_CONDITIONS} parts, got more"
+        yield Problem(message, pointer=pointer, hint="split it")
 
 
 def _validate_condition(condition: Any, pointer: str, depth: int, remaining: list[int]) -> Iterator[Problem]:
@@ -119,9 +118,8 @@ def _validate_condition(condition: Any, pointer: str, depth: int, remaining: lis
     if remaining[0] < 0:
         return
     if depth > MAX_DEPTH:
-        yield Problem(
-            f"a condition must be nested at most {MAX_DEPTH} deep, got more", pointer=pointer, hint="split it"
-        )
+        message = f"a condition must be nested at most {MAX_DEPTH} deep, got more"
+        yield Problem(message, pointer=pointer, hint="split it")
     elif not isinstance(condition, dict):
         hint = 'write {"field": "verdict", "op": "is", "value": "good"}, for example'
         yield Problem(f"expected a condition, got {_describe_value(condition)}", pointer=pointer, hint=hint)
@@ -154,15 +152,11 @@ def _validate_test(condition: Json, pointer: str) -> Iterator[Problem]:
             hint = did_you_mean(key, _KEYS) or f"use one of {', '.join(_KEYS)}"
             yield Problem(f'unknown key "{key}" in a condition', pointer=f"{pointer}/{key}", hint=hint)
     if not isinstance(condition.get("field"), str):
-        problem = (
-            "no field" if "field" not in condition else f"expected a text, got {_describe_value(condition['field'])}"
-        )
-        location = pointer if "field" not in condition else f"{pointer}/field"
-        yield Problem(
-            f"a condition must name one field: {problem}",
-            pointer=location,
-            hint='write "field": "verdict", for example',
-        )
+        reason, location = "no field", pointer
+        if "field" in condition:
+            reason, location = f"expected a text, got {_describe_value(condition['field'])}", f"{pointer}/field"
+        message = f"a condition must name one field: {reason}"
+        yield Problem(message, pointer=location, hint='write "field": "verdict", for example')
     op = condition.get("op")
     if not isinstance(op, str) or op not in OPS:
         message = 'a condition must have "op"' if op is None else f"there is no operation {_describe_value(op)}"
@@ -188,9 +182,8 @@ def _validate_value(condition: Json, op: str, pointer: str) -> Iterator[Problem]
         try:
             compile_regex(value)
         except InvalidPattern as error:
-            yield Problem(
-                f"expected a regular expression: {error}", pointer=location, hint='use "contains" for a plain text'
-            )
+            message = f"expected a regular expression: {error}"
+            yield Problem(message, pointer=location, hint='use "contains" for a plain text')
 
 
 def condition_schema() -> Json:
@@ -244,17 +237,9 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_ordered(value: Any) -> bool:
-    return _is_number(value) or _is_text(value)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
 _TAKES: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("in", "not_in"), _is_list),
-    **dict.fromkeys(("lt", "le", "gt", "ge"), _is_ordered),
+    **dict.fromkeys(("in", "not_in"), lambda value: isinstance(value, list)),
+    **dict.fromkeys(("lt", "le", "gt", "ge"), lambda value: _is_number(value) or _is_text(value)),
     **dict.fromkeys(("starts_with", "ends_with"), _is_text),
     "matches": lambda value: _is_text(value) and len(value) <= MAX_PATTERN_CHARS,
     "longer_than": _is_number,

@@ -117,7 +117,7 @@ def _make_validator(steps: StepBudget, size: int) -> Any:
     checks = {name: _count_steps(check, steps, _keyword_cost) for name, check in {**base_checks, **_CHECKS}.items()}
     for keyword in ("$ref", "$dynamicRef"):
         checks[keyword] = _count_steps(base_checks[keyword], steps, partial(_ref_cost, size=size))
-    checks["format"] = _ignore_format
+    checks["format"] = lambda *_: None  # a text's claimed format is not verified (docs/requests.md)
     kind: Any = extend(Draft202012Validator, checks)  # type: ignore[no-untyped-call]
 
     base_evolve = kind.evolve
@@ -132,10 +132,6 @@ def _make_validator(steps: StepBudget, size: int) -> Any:
 
     kind.evolve, kind.steps = evolve, steps
     return kind
-
-
-def _ignore_format(*_: Any) -> None:
-    """Accept any format: a text's claimed format is not verified (docs/requests.md)."""
 
 
 def _count_steps(check: Keyword, steps: StepBudget, get_cost: Callable[[Any, Any], int]) -> Keyword:
@@ -198,27 +194,23 @@ def _pattern_properties(validator: Any, subschemas: Json, instance: Any, _: Json
                     yield from validator.descend(value, schema, path=key, schema_path=pattern)
 
 
-def _additional_keys(steps: StepBudget, instance: Json, schema: Json) -> list[str]:
-    """Return the keys covered by neither `properties` nor `patternProperties`."""
-    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    return [
-        key for key in instance if key not in named and not any(steps.has_match(pattern, key) for pattern in patterns)
-    ]
-
-
 def _additional_properties(validator: Any, subschema: Any, instance: Any, schema: Json) -> Iterator[Any]:
     if not isinstance(instance, dict):
         return
-    extra_keys = _additional_keys(validator.steps, instance, schema)
+    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    has_match = validator.steps.has_match
+    extra_keys = [
+        key for key in instance if key not in named and not any(has_match(pattern, key) for pattern in patterns)
+    ]
     if isinstance(subschema, dict):
         for key in extra_keys:
             yield from validator.descend(instance[key], subschema, path=key)
     elif not subschema and extra_keys:
         key_list, is_single = ", ".join(map(repr, sorted(extra_keys))), len(extra_keys) == 1
         if "patternProperties" in schema:
-            patterns = ", ".join(map(repr, sorted(schema["patternProperties"])))
+            pattern_list = ", ".join(map(repr, sorted(patterns)))
             verb = "does" if is_single else "do"
-            yield _error(f"{key_list} {verb} not match any of the regexes: {patterns}")
+            yield _error(f"{key_list} {verb} not match any of the regexes: {pattern_list}")
         else:
             verb = "was" if is_single else "were"
             yield _error(f"Additional properties are not allowed ({key_list} {verb} unexpected)")
