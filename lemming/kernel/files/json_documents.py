@@ -13,6 +13,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -110,22 +111,15 @@ def expand_type(kind: Any) -> Any:
     if not extension_keys(kind):
         return kind
     hints = field_types(kind)
-    own_fields = [(field.name, hints[file_key(field)], _copy_field(field)) for field in file_fields(kind)]
+    own_fields = [(field.name, hints[file_key(field)], copy(field)) for field in file_fields(kind)]
     extension_fields = [
-        (extension.field.name, extension.type, _copy_field(extension.field))
-        for _, extension in load_extension_keys(kind)
+        (extension.field.name, extension.type, copy(extension.field)) for _, extension in load_extension_keys(kind)
     ]
     checks = {"__post_init__": kind.__post_init__} if hasattr(kind, "__post_init__") else {}
     namespace = {"__doc__": kind.__doc__, **checks}
     return dataclasses.make_dataclass(
         kind.__name__, [*own_fields, *extension_fields], frozen=True, kw_only=True, namespace=namespace
     )
-
-
-def _copy_field(field: dataclasses.Field[Any]) -> Any:
-    defaults: Any = {"default": field.default, "default_factory": field.default_factory}
-    known_defaults = {key: value for key, value in defaults.items() if value is not dataclasses.MISSING}
-    return dataclasses.field(**known_defaults, metadata=field.metadata)
 
 
 def from_expanded(kind: Any, validated: Any) -> Any:
@@ -200,7 +194,7 @@ def parse_document(
     plain.pop("$schema", None)
     text = raw.decode("utf-8").removeprefix("\ufeff")
     if missing := [*_find_unloadable_keys(plain, kind, file, text)]:
-        raise ConfigError(summary(tuple(missing)), problems=tuple(missing))
+        raise _config_error(*missing)
     unknown = [
         dataclasses.replace(problem, file=file, line=line, column=column, severity=severity)
         for problem in islice(unknown_keys(plain, kind), MAX_PROBLEMS)
@@ -210,7 +204,7 @@ def parse_document(
     value = _value(plain, kind, file, text, unknown)
     if any(problem.severity == "error" for problem in unknown):
         unknown.sort(key=lambda problem: problem.severity)  # the first error
-        raise ConfigError(summary(tuple(unknown)), problems=tuple(unknown))
+        raise _config_error(*unknown)
     if raw.startswith(b"\xef\xbb\xbf"):
         bom = "the file must be UTF-8 without a byte order mark; the mark is ignored"
         unknown.append(Problem(bom, file, 1, 1, severity="warning", code="LMG-301"))
@@ -305,8 +299,8 @@ def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterat
         yield Problem(f"{message}: {names}", file, line, column, target, f"add {names} here")
 
 
-def _config_error(problem: Problem) -> ConfigError:
-    return ConfigError(str(problem), problems=(problem,))
+def _config_error(*problems: Problem) -> ConfigError:
+    return ConfigError(summary(problems), problems=problems)
 
 
 def unreadable_error(file: str, error: OSError) -> ConfigError:
