@@ -39,34 +39,22 @@ class Folder:
         except OSError as error:
             raise write_error(root, relative, error) from error
 
-    def write_file(self, name: str, content: bytes) -> os.stat_result:
-        """Write a file as `fs.write_atomic` does, and return the status."""
-        descriptor = self._publish(name, content, is_new=False)
-        try:
-            return os.fstat(descriptor)
-        except OSError as error:
-            raise write_error(self._root, f"{self.relative}/{name}", error) from error
-        finally:
-            os.close(descriptor)
+    def write_file(self, name: str, content: bytes, *, is_new: bool = False) -> os.stat_result:
+        """Write a file as `fs.write_atomic` does, and return the status.
 
-    def write_new_file(self, name: str, content: bytes) -> None:
-        """Write a new file as `write_file` does, without checking for an existing file whose mode to keep."""
-        os.close(self._publish(name, content, is_new=True))
-
-    def _publish(self, name: str, content: bytes, *, is_new: bool) -> int:
-        """Write the content to the file, and return the file's descriptor."""
+        `is_new`: there is no file of this name, whose mode would be kept.
+        """
         relative, folder = f"{self.relative}/{name}", self._descriptor
         try:
             descriptor, temporary = write_temporary(folder, name, content, self._mode, is_new=is_new)
             try:
                 notify_observers("rename", relative, self._root)
                 current_disk().rename(temporary, name, folder, folder)
-            except BaseException:
+                return os.fstat(descriptor)
+            finally:
                 os.close(descriptor)
-                raise
         except OSError as error:
             raise write_error(self._root, relative, error) from error
-        return descriptor
 
     def status(self) -> os.stat_result:
         """Return the current status of the folder."""

@@ -226,7 +226,7 @@ class Commits:
                     apply_effect(org.base, effect, is_replay=True)
                 else:
                     old_status = agent.outbox.status()
-                    agent.outbox.write_new_file(effect.path.rpartition("/")[2], effect.content)
+                    agent.outbox.write_file(effect.path.rpartition("/")[2], effect.content, is_new=True)
                     statuses = old_status, agent.outbox.status()
                     self.mail.record_written(number, entry, statuses, outcome.report.turn)
         except DiskError as error:
