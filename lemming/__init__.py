@@ -69,7 +69,7 @@ class _OldModules:
         """Return the spec of a renamed module, or None."""
         if not name.startswith(f"{__name__}."):
             return None
-        from lemming.kernel.base.aliases import find_old_module
+        from lemming.libraries.old_modules import find_old_module
 
         return find_old_module(name)
 
