@@ -37,7 +37,7 @@ from lemming.import_export.apply_document import (
 from lemming.import_export.apply_document import apply_writes as write_changes
 from lemming.import_export.claude_importer import ClaudeImport
 from lemming.import_export.import_source import ImportSource
-from lemming.import_export.org_document import LIMIT_BYTES, OrgDocument, locate_by_line, parse_document, parse_org
+from lemming.import_export.org_document import LIMIT_BYTES, locate_by_line, parse_document, parse_org
 from lemming.kernel.access.workspace_trust import RequiredPermission
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
@@ -120,8 +120,22 @@ def apply(
         write_new_org(base, changes)
         with suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
             PermissionGrants(base).mark_as_local()
-    if not context.as_json:
-        _print_apply_report(base, pieces, file)
+    if context.as_json:
+        return
+    org = Organisation(base)
+    config = load_config(org)
+    problems = _validate(org, load_settings(org), pieces.resumes)
+    for problem in problems:
+        print_problem(problem, org)
+    if any(problem.severity == "error" for problem in problems):
+        print_notice(f"written, but it cannot run; next: fix {file}, then lemming apply {file} {base} --yes")
+        raise typer.Exit(ConfigError.exit_status)
+    if (readiness := check_readiness(config.model("default"), base)).is_ready is False:
+        print_warning(f'the model "default" is not ready: {readiness.remark}: {readiness.fix}')
+    for remark in find_order_conflicts(survey_agents(org).agents, config, pieces.resumes):
+        print_notice(remark)
+    cd_command = "" if base == Path.cwd() else f"cd {base}; "
+    print_notice(f"{format_count(len(pieces.resumes), 'agent')}; next: {cd_command}lemming run-once")
 
 
 def prepare_org_folder(folder: Path) -> tuple[Path, dict[str, bytes]]:
@@ -161,24 +175,6 @@ def _require_confirmation(
         raise NotTrusted("the file contains code; nothing was written", where=str(file), hint=hint)
     problem = f"{format_count(len(changed_paths), 'file')} would change; nothing was written"
     raise UsageError(problem, where=str(file), hint=hint)
-
-
-def _print_apply_report(base: Path, pieces: OrgDocument, file: Path) -> None:
-    """Print problems, readiness and next steps after an apply."""
-    org = Organisation(base)
-    config = load_config(org)
-    problems = _validate(org, load_settings(org), pieces.resumes)
-    for problem in problems:
-        print_problem(problem, org)
-    if any(problem.severity == "error" for problem in problems):
-        print_notice(f"written, but it cannot run; next: fix {file}, then lemming apply {file} {base} --yes")
-        raise typer.Exit(ConfigError.exit_status)
-    if (readiness := check_readiness(config.model("default"), base)).is_ready is False:
-        print_warning(f'the model "default" is not ready: {readiness.remark}: {readiness.fix}')
-    for remark in find_order_conflicts(survey_agents(org).agents, config, pieces.resumes):
-        print_notice(remark)
-    cd_command = "" if base == Path.cwd() else f"cd {base}; "
-    print_notice(f"{format_count(len(pieces.resumes), 'agent')}; next: {cd_command}lemming run-once")
 
 
 app = make_command_group("Import agents from other programs.")
@@ -230,24 +226,15 @@ def import_claude_command(
     print_json("import", {**facts, "remarks": remarks, "problems": [problem.as_json() for problem in problems]})
     for file in written:
         print_data(str(base / file))
-    _print_import_report(base, result, problems, is_dry=dry_run)
-
-
-def _validate(org: Organisation, config: Config, names: Iterable[str]) -> list[Problem]:
-    """Return the problems of the settings and of the named agents."""
-    return [*validate_config(org, config), *(item for name in names for item in validate_agents(org, config, name))]
-
-
-def _print_import_report(base: Path, result: ClaudeImport, problems: list[Problem], *, is_dry: bool) -> None:
-    for remark in result.source.remarks:
+    for remark in source.remarks:
         print_notice(f"{remark.file}: {remark.message}", style="yellow")
     for name, resume in result.resumes.items():
         unused_keys = [f"{key}: {', '.join(value)}" for key, value in resume.items() if key.startswith("x-")]
         if unused_keys:
             print_notice(f"{name} keeps, and does nothing with, {'; '.join(unused_keys)}", style="dim")
     for problem in problems:
-        print_problem(problem, Organisation(base))
-    if is_dry:
+        print_problem(problem, org)
+    if dry_run:
         print_notice(f"{format_count(len(result.resumes), 'agent')}; nothing was written")
         return
     if not result.resumes:
@@ -255,6 +242,11 @@ def _print_import_report(base: Path, result: ClaudeImport, problems: list[Proble
         return
     print_notice(f"{format_count(len(result.resumes), 'agent')}: {', '.join(result.resumes)}")
     print_notice(f"next: lemming -C {base} validate; read the resumes before the first run-once")
+
+
+def _validate(org: Organisation, config: Config, names: Iterable[str]) -> list[Problem]:
+    """Return the problems of the settings and of the named agents."""
+    return [*validate_config(org, config), *(item for name in names for item in validate_agents(org, config, name))]
 
 
 # --- preview of a document, computed in a temporary copy of the target ----------------------------
