@@ -110,7 +110,6 @@ class _FunctionTools:
 
 
 def _replace_functions(shorthand: str | Shorthand | PlanFile, functions: _FunctionTools) -> str | dict[str, Any]:
-    """Return an agent's shorthand with functions replaced by their tool names."""
     if isinstance(shorthand, str):
         return shorthand
     if not isinstance(shorthand, Mapping):  # an agent that is only a plan

@@ -64,7 +64,6 @@ class AskOutcome(Generic[T]):
 
 def _explain_end(outcome: AskOutcome[Any]) -> str:
     request = outcome.request
-    reason_text = f": {outcome.reason}" if outcome.reason else ""
     closer = request.closed_by.agent if request.closed_by else ""
     end_texts = {
         "failed": f"{closer} has failed",
@@ -72,21 +71,17 @@ def _explain_end(outcome: AskOutcome[Any]) -> str:
         "cancelled": f"{closer or 'its asker'} has cancelled it",
         "expired": "no agent answered in time",
     }
-    return f"{end_texts[request.end or 'expired']}{reason_text}"
+    return f"{end_texts[request.end or 'expired']}{f': {outcome.reason}' if outcome.reason else ''}"
 
 
 def _explain_open(outcome: AskOutcome[Any]) -> str:
-    holders = " and ".join(outcome.request.assignees)
-    match outcome.why:
-        case "timeout":
-            return f"no answer in time; {holders} holds it"
-        case "failing":
-            return f"no answer: {outcome.reason}"
-        case "too_many_ticks":
-            return f"no answer within the limit of consecutive ticks (ticks_in_a_row); {holders} holds it"
-        case "waits_for_asker":
-            return "no answer yet: it waits for something that you must answer first; see `lemming waiting`"
-        case "nothing_to_do":
-            reason_text = f": {outcome.reason}" if outcome.reason else ""
-            return f"no answer, and no agent has anything left to do{reason_text}; {holders} holds it"
-    return f"stopped; {holders} holds it"
+    holds = f"{' and '.join(outcome.request.assignees)} holds it"
+    reason_text = f": {outcome.reason}" if outcome.reason else ""
+    texts = {
+        "timeout": f"no answer in time; {holds}",
+        "failing": f"no answer: {outcome.reason}",
+        "too_many_ticks": f"no answer within the limit of consecutive ticks (ticks_in_a_row); {holds}",
+        "waits_for_asker": "no answer yet: it waits for something that you must answer first; see `lemming waiting`",
+        "nothing_to_do": f"no answer, and no agent has anything left to do{reason_text}; {holds}",
+    }
+    return texts.get(outcome.why or "", f"stopped; {holds}")

@@ -142,7 +142,6 @@ def _run_all_checks(run: CheckRun) -> dict[str, list[_ReportedProblem]]:
 
 
 def _count_problems(label: str, rows: list[_ReportedProblem], run: CheckRun) -> dict[str, Any]:
-    """Count the problems of a command by severity."""
     levels = [row.problem.severity for row in rows]
     other_levels = {"validate": ["warning"], "doctor": ["warning"], "verify": ["note"]}
     shown_levels = ("error", *other_levels.get(label, ["warning", "note"]))

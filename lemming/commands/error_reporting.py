@@ -158,7 +158,6 @@ _NO_OPTION = re.compile(r"(No such option: --(\S+)) \(Possible options: (.*)\)")
 
 
 def _to_usage_error(error: typer.TyperException, command: str) -> UsageError:
-    """Convert an error of the command-line parser to a `UsageError`."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else command
     option = getattr(error, "option_name", "")

@@ -51,7 +51,6 @@ _MAX_REASONS_SHOWN = 5
 
 
 def _complete_case_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the case names that start with the typed text, for shell completion."""
     return [name for name in list_case_names(find_org(ctx)) if name.startswith(incomplete)]
 
 
@@ -198,7 +197,6 @@ def _format_tally(tally: RunTally) -> str:
 
 
 def _print_failures(result: Result) -> None:
-    """Print the failures of a run with their origin."""
     title = style_text(f"{result.case} ({result.arm}, run {result.repeat + 1})", "red")
     if result.error:
         print_data(f"{title}: {one_line(result.error, _LINE_WIDTH)}")

@@ -59,7 +59,6 @@ def _render_mermaid(speakers: dict[str, str], arrows: list[Arrow]) -> Iterator[s
 
 
 def _render_dot(speakers: dict[str, str], arrows: list[Arrow]) -> Iterator[str]:
-    """Yield a Graphviz digraph."""
     yield "digraph organisation {"
     yield "  rankdir=LR;"
     for name, speaks in speakers.items():

@@ -245,7 +245,6 @@ def import_claude_command(
 
 
 def _validate(org: Organisation, config: Config, names: Iterable[str]) -> list[Problem]:
-    """Return the problems of the settings and of the named agents."""
     return [*validate_config(org, config), *(item for name in names for item in validate_agents(org, config, name))]
 
 

@@ -209,7 +209,6 @@ def init(
 
 
 def _init_here(folder: Path, template: str | None) -> None:
-    """Create workers for the repository around the current folder."""
     if template:
         raise UsageError("--here and --template exclude each other", hint="leave one of them out")
     org = plan_first_org(None if folder == Path(".") else folder, Path.cwd())

@@ -78,6 +78,5 @@ def remove_memory(context: CommandContext, agent: AgentName, key: Key) -> None:
 
 
 def _no_such_memory(agent: str, key: str, keys: list[str]) -> UsageError:
-    """Return the error for an unknown memory key."""
     hint = did_you_mean(key, keys) or f"keys there: {', '.join(keys) or 'none'}"
     return UsageError(f'{agent} has no memory "{key}"', hint=hint)

@@ -185,7 +185,6 @@ def new(
 
 
 def _open_org(context: CommandContext) -> tuple[Organisation, OrgSettings]:
-    """Open the organisation with settings and plugins."""
     base = context.org
     settings = load_settings(base).org
     load_installed_plugins()

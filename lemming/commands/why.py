@@ -92,7 +92,6 @@ def why(
 
 
 def _print_line_trace(trace: LineTrace) -> None:
-    """Print the origin of a line: commit, turn, request and approval."""
     at, commit = trace.at[:19].replace("T", " "), trace.commit[:12]
     title = f"{trace.path}:{trace.line} of {trace.revision} in {trace.repository}"
     print_data(style_text(one_line(title, 400), "bold"))

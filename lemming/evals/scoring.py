@@ -68,7 +68,6 @@ def find_matching_entries(expectation: ExpectedEntry, case_run: CaseRun) -> list
 
 
 def _find_differences(entry: OutboxEntry, expectation: ExpectedEntry, case_run: CaseRun) -> list[str]:
-    """Return the names of the criteria that an entry does not meet."""
     is_late = expectation.within_ticks is not None and entry.tick >= case_run.first + expectation.within_ticks
     mismatches = {
         "author": expectation.author not in ("", entry.agent),

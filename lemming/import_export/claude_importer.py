@@ -7,7 +7,7 @@ are never overwritten.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -242,16 +242,13 @@ class ClaudeImport:
             raise UsageError(f"{names} already present; nothing was written", where=str(base), hint=hint)
         models = self._select_models(base, template.get(paths.MODELS_FILE))
         settings = {paths.MODELS_FILE: models} if models else {}
-        return plan_writes(
-            base, OrgDocument(self.resumes, settings, dict(self._iter_optional_files(base)), []), template
-        )
-
-    def _iter_optional_files(self, base: Path) -> Iterator[tuple[str, bytes]]:
+        new_files = {}
         for path, raw in self.optional.items():
             if not _has_path(base, path):
-                yield path, raw
+                new_files[path] = raw
             elif fs.read_bytes(base / path, len(raw) + 1) != raw:
                 self.add_remark(path, "already exists with other content; it was not changed")
+        return plan_writes(base, OrgDocument(self.resumes, settings, new_files, []), template)
 
     def _select_models(self, base: Path, template_raw: bytes | None) -> Json:
         """Return the missing entries of the models file; `template_raw` is the file of a new organisation."""

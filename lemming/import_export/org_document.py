@@ -221,7 +221,6 @@ def _build_resume(name: str, shorthand: Json, location: str, defaults: Shorthand
 
 
 def _list_team_members(entry: Any, key: Literal["ask", "hand_to"]) -> list[str]:
-    """Return the agents an entry may ask, or hand off to."""
     if not isinstance(entry, dict):
         return []
     team = entry.get("team") if isinstance(entry.get("team"), dict) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,21 +45,15 @@ def export_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[Json, 
             expanded = decode_resume(name, dump_pretty(expand_shorthand(name, shorthand))).value
             is_equal = expanded == decode_resume(name, dump_pretty(resume)).value
             agents[name] = shorthand if is_equal else {key: resume[key] for key in resume if key != "name"}
-    parts = {part: _export_settings(base, file, template) for part, file in SETTINGS_FILES.items()}
+    parts: Json = {}
+    for part, file in SETTINGS_FILES.items():
+        with suppress(FileNotFoundError):
+            settings = parse(fs.read_bytes(base / file, LIMIT_BYTES), allow_bom=True)
+            new_settings = parse(template.get(file, b"{}"))
+            parts[part] = {key: settings[key] for key in settings if (key, settings[key]) not in new_settings.items()}
     files, omitted = _export_files(base, template)
     document = {"agents": agents, **parts, "files": files, "trust": dict(_iter_trust_labels(org, survey, files))}
     return {part: value for part, value in document.items() if value}, omitted
-
-
-def _export_settings(base: Path, file: str, template: Mapping[str, bytes]) -> Json:
-    try:
-        settings: Json = parse(fs.read_bytes(base / file, LIMIT_BYTES), allow_bom=True)
-    except FileNotFoundError:
-        return {}
-    template_settings: Json = parse(template.get(file, b"{}"))
-    return {
-        key: value for key, value in settings.items() if key not in template_settings or template_settings[key] != value
-    }
 
 
 def _iter_trust_labels(org: Organisation, survey: Survey, files: Json) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ All other resume keys can appear next to the shorthand keys under their full nam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple, get_args
 
@@ -113,7 +113,11 @@ def apply_shorthand(resume: Json, shorthand: Mapping[str, Any], defaults: Shorth
     if "budget" in shorthand:
         _set_budget(resume, shorthand["budget"])
     if approve := _to_list(shorthand.get("approve") or []):
-        resume["gates"] = [*(resume.get("gates") or []), *_build_approval_gates(approve)]
+        classes = [name for name in approve if name in get_args(ToolClass)]
+        tools = [name for name in approve if name not in classes]
+        gates = [{"at": "call", "class": classes, "then": "ask"}] if classes else []
+        gates += [{"at": "call", "tool": tools, "then": "ask"}] if tools else []
+        resume["gates"] = [*(resume.get("gates") or []), *gates]
         authors = resume["permissions"].setdefault("read_outboxes", [])
         if defaults.persons and not {"*", *defaults.persons} & {*authors}:
             authors.append(defaults.persons[0])
@@ -180,9 +184,8 @@ def _set_budget(resume: Json, budget: Any) -> None:
         credits = _parse_number(budget)
     except (TypeError, ValueError):
         hint = 'write credits such as 50, dollars such as "$2", or "200000 tokens"'
-        raise UsageError(
-            f'a budget must be credits, dollars or tokens, got "{budget}"', where=f"agents.{resume['name']}", hint=hint
-        ) from None
+        message = f'a budget must be credits, dollars or tokens, got "{budget}"'
+        raise UsageError(message, where=f"agents.{resume['name']}", hint=hint) from None
     resume["credits"] = {"max_credits": credits}
 
 
@@ -194,16 +197,6 @@ def _parse_number(text: Any) -> int | float:
     """
     value = float(text)
     return int(value) if value == int(value) else value
-
-
-def _build_approval_gates(names: list[Any]) -> Iterator[Json]:
-    """Yield the gates with approval by a person, for tool classes (send, execute, ...) and for tools."""
-    classes = [name for name in names if name in get_args(ToolClass)]
-    tools = [name for name in names if name not in classes]
-    if classes:
-        yield {"at": "call", "class": classes, "then": "ask"}
-    if tools:
-        yield {"at": "call", "tool": tools, "then": "ask"}
 
 
 def _to_list(value: Any) -> list[Any]:

@@ -82,7 +82,6 @@ class SpendingBudget:
         self._settle(entry, request, usage.credits, usage.cost_usd)
 
     def _settle(self, entry: ModelEntry, request: Request, credits: float, dollars: float | None) -> None:
-        """Count the cost of a reserved call."""
         with self._lock:
             self._reserved -= self._max_cost(entry, request) or 0
             self.credits += credits
