@@ -15,8 +15,9 @@ from lemming.commands.command_context import (
 )
 from lemming.commands.terminal import print_json, print_notice, print_pretty_json, to_text
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
+from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.memory import list_memories, load_memory
+from lemming.libraries.lenient_json import parse_or_default
 from lemming.libraries.memory_files import delete_memory, save_memory
 from lemming.queries.screens.memory_screen import MEMORY
 
@@ -57,10 +58,7 @@ def set_memory(
     base = context.org
     require_agent_folder(base, agent)
     text = sys.stdin.read() if value == "-" else value
-    try:
-        parsed_value = parse(text)
-    except JsonProblem:
-        parsed_value = text.rstrip("\n")
+    parsed_value = parse_or_default(text, text.rstrip("\n"))
     save_memory(base, agent, key, parsed_value)
     print_json("memory", {"agent": agent, "key": key, "value": parsed_value})
     print_notice(f"{agent}: set {key} to {to_text(parsed_value)}")

@@ -33,7 +33,7 @@ from lemming.commands.trust import load_settings, require_workspace_trust
 from lemming.kernel.agents import Agent, load_agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import OUTCOME_CODES, UsageError
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
@@ -48,6 +48,7 @@ from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_call import call_tool
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
+from lemming.libraries.lenient_json import parse_or_default
 from lemming.libraries.outbox_files import write_person_entry
 from lemming.operations.choose_model import append_to_resume, append_to_settings
 from lemming.operations.opening import open_org
@@ -207,10 +208,7 @@ def parse_arguments(pairs: list[str], json_text: str | None) -> dict[str, Any]:
         key, equals_sign, text = pair.partition("=")
         if not equals_sign:
             raise UsageError(f'an argument must be KEY=VALUE, got "{pair}"')
-        try:
-            arguments[key] = parse(text)
-        except JsonProblem:
-            arguments[key] = text
+        arguments[key] = parse_or_default(text, text)
     return arguments
 
 

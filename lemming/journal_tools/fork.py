@@ -19,6 +19,7 @@ from lemming.kernel.files.unknown_keys import unknown_keys
 from lemming.kernel.org.config import FILE_TYPES
 from lemming.kernel.tick.tick_counter import persist_tick
 from lemming.libraries.atomic_folder import require_free, require_outside, stage_org
+from lemming.libraries.lenient_json import parse_or_default
 
 _FILE_LIMIT_BYTES = 64 << 20
 _RESUME = re.compile(r"agents/[^/]+/resume\.json\Z")
@@ -46,10 +47,7 @@ class SettingOverride:
         if not (equals and colon and file and pointer.startswith("/")):
             hint = "write for example agents/ada/resume.json:/model/key=fast"
             raise UsageError(f"expected FILE:/POINTER=VALUE, got {text[:80]!r}", hint=hint)
-        try:
-            return cls(file, pointer, parse(value))
-        except JsonProblem:
-            return cls(file, pointer, value)
+        return cls(file, pointer, parse_or_default(value, value))
 
 
 def fork(past: PastStates, state: PastState, folder: Path, overrides: list[SettingOverride]) -> list[str]:

@@ -10,8 +10,9 @@ from typing import Any
 
 from lemming.kernel.base.errors import ContractError, UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
-from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse, to_line
+from lemming.kernel.base.jsontext import did_you_mean, to_line
 from lemming.kernel.inboxes.answer_payload import ANSWER_KEY, ENVELOPE, collect_properties, needs_answer_key
+from lemming.libraries.lenient_json import parse_or_default
 from lemming.obligations.request_view import RequestView
 
 Json = dict[str, Any]
@@ -104,10 +105,7 @@ def _parse_value(field: Json, text: str) -> Any:
         return normalized in _YES_TEXTS
     if "string" in types:
         return text
-    try:
-        return parse(text)
-    except JsonProblem:
-        return text
+    return parse_or_default(text, text)
 
 
 # --- answers as typed values ----------------------------------------------------------------------

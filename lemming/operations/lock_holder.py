@@ -12,12 +12,13 @@ from typing import Any
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, LemmingError, OrgBusy
 from lemming.kernel.base.integers import LAST_TICK, bounded_int
-from lemming.kernel.base.jsontext import JsonProblem, dump_pretty_flat, parse
+from lemming.kernel.base.jsontext import dump_pretty_flat
 from lemming.kernel.files.org_lock import FolderLock, load_lock_holder
 from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.lenient_json import parse_object
 
 BEGINNINGS_WAITED_FOR = 25
 
@@ -25,7 +26,7 @@ BEGINNINGS_WAITED_FOR = 25
 def load_holder(base: OrgPath) -> dict[str, Any] | None:
     """Return the engine that holds the organisation (pid, host, since, command), or None."""
     raw = load_lock_holder(Path(base), paths.LOCK_FILE)
-    holder = {} if raw is None else _parse_holder(raw)
+    holder = {} if raw is None else parse_object(raw)
     return holder if "pid" in holder else None
 
 
@@ -83,7 +84,7 @@ def _has_died(holder: dict[str, Any]) -> bool:
 
 def parse_tick(raw: bytes) -> int | None:
     """Return the tick in the text written by the last lock holder at its exit."""
-    holder = _parse_holder(raw)
+    holder = parse_object(raw)
     return None if "pid" in holder else bounded_int(holder.get("tick"), le=LAST_TICK)
 
 
@@ -103,14 +104,5 @@ def format_release(base: OrgPath, epoch: int) -> bytes:
 
 def next_epoch(lock: FolderLock) -> int:
     """Return the epoch of this engine start."""
-    epoch = _parse_holder(lock.load_holder()).get("epoch", 0)
+    epoch = parse_object(lock.load_holder()).get("epoch", 0)
     return epoch + 1 if isinstance(epoch, int) else 1
-
-
-def _parse_holder(raw: bytes) -> dict[str, Any]:
-    """Return a holder's description of itself; an unreadable file counts as empty."""
-    try:
-        holder = parse(raw)
-    except JsonProblem:
-        return {}
-    return holder if isinstance(holder, dict) else {}

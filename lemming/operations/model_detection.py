@@ -18,10 +18,11 @@ from urllib.parse import urlsplit
 from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_on_thread
 from lemming.kernel.base.errors import UnknownModel
-from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
+from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.org.model_entries import LOCAL_MODEL, ModelEntry
 from lemming.libraries.compatible_servers import KINDS, SERVERS, find_server
 from lemming.libraries.concurrency.process_chunks import count_usable_processors
+from lemming.libraries.lenient_json import parse_or_default
 from lemming.libraries.model_catalogue import CATALOGUE, is_on_this_machine
 
 DEFAULT_TIMEOUT_S = 1.0
@@ -133,10 +134,7 @@ def _get_json(url: str, timeout_s: float) -> tuple[int, Any]:
         connection.request("GET", parts.path)
         response = connection.getresponse()
         raw = response.read(_LIMIT_BYTES)
-    try:
-        return response.status, parse(raw)
-    except JsonProblem:
-        return response.status, None
+    return response.status, parse_or_default(raw, None)
 
 
 _SERVER_TIMEOUT_S = 0.5

@@ -14,13 +14,14 @@ from typing import Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact_bytes
 from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.turn_report import Status, TickReport, TurnReport
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.libraries.lenient_json import parse_object
 
 ROTATE_BYTES = 1 << 20
 NOT_DONE: tuple[Status, ...] = ("failed", "skipped")
@@ -122,11 +123,8 @@ def load_unfinished_turns(base: OrgPath, *, until: int | None = None) -> dict[st
         return {}
     latest: dict[str, UnfinishedTurn] = {}
     for line in raw.splitlines():
-        try:
-            raw_line = parse(line)
-        except JsonProblem:
-            continue
-        if not isinstance(raw_line, dict) or not isinstance(agent := raw_line.get("agent"), str):
+        raw_line = parse_object(line)
+        if not isinstance(agent := raw_line.get("agent"), str):
             continue
         if until is not None and isinstance(tick := raw_line.get("tick"), int) and tick > until:
             continue

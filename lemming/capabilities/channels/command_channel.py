@@ -22,9 +22,10 @@ from lemming.capabilities.program_models.program_provider import CliProvider
 from lemming.ext import ConfigError
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import RateLimited, RequestRejected, Unavailable
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.providers import Message as Asked
 from lemming.kernel.providers import Request
+from lemming.libraries.lenient_json import parse_or_default
 
 KEYS = ("type", "id", "text", "from", "kind", "payload")
 
@@ -79,13 +80,7 @@ class CommandChannel(Channel):
         reply = self._program.complete(request)
         if reply.finish == "length":
             raise Unavailable("the program printed more than 1 MiB")
-        values = []
-        for line in filter(str.strip, reply.text.splitlines()):
-            try:
-                values.append(parse(line.encode()))
-            except JsonProblem:
-                values.append(line)
-        return values
+        return [parse_or_default(line.encode(), line) for line in filter(str.strip, reply.text.splitlines())]
 
     def _receive_lines(self, context: ChannelContext, printed: list[Any]) -> None:
         for line_value in printed:

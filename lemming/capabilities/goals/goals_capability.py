@@ -43,7 +43,6 @@ from lemming.kernel.access.workspace_trust import RequiredPermission, WorkspaceT
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import OutOfCredits, ToolError
-from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.redaction.secrets import redact_untrusted
 from lemming.kernel.base.untrusted_quoting import quote_lines
 from lemming.kernel.files.fast_decoder import TypeMismatch
@@ -56,6 +55,7 @@ from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.forms.form_user_message import describe_result
 from lemming.kernel.turn.tool_results import without_notices
 from lemming.kernel.turn.turn_values import CheckFinding
+from lemming.libraries.lenient_json import parse_or_default
 from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.libraries.permission_bindings import digest_setting
 from lemming.libraries.sandbox.sandbox_settings import get_shell_settings
@@ -354,9 +354,8 @@ def run_clone_check(turn: TurnView, make_call: MakeCall, command: list[str], at:
     tool, arguments = make_call(turn, command)
     result = turn.call_tool(tool, arguments, at)
     turn.mark_results_shown()  # the loop says itself what failed
-    try:
-        receipt = parse(result.output)
-    except JsonProblem:
+    receipt = parse_or_default(result.output, None)
+    if receipt is None:
         return {"ended": "not run", "status": None, "tail": result.output[-TAIL_CHARS:]}
     status = None if "ended_by" in receipt else receipt["status"]
     ended = f"ended by {receipt['ended_by']}" if status is None else f"exit status {status}"

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
-from lemming.kernel.base.jsontext import JsonProblem, parse, to_line
+from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.providers import Image, Message, Request
+from lemming.libraries.lenient_json import parse_object, parse_or_default
 
 CHAT, RESPONSES, ANTHROPIC = "chat", "responses", "anthropic"
 """Formats of a stored message; after a fallback the format may be another provider's."""
@@ -141,12 +142,8 @@ def _parse_arguments(arguments: object) -> object:
     """
     if not isinstance(arguments, str):
         return {} if arguments is None else arguments
-    try:
-        value = parse(arguments) if arguments.strip() else {}
-        inner = parse(value) if isinstance(value, str) and value.lstrip()[:1] == "{" else value
-    except JsonProblem:
-        return arguments
-    return inner
+    value = parse_or_default(arguments, arguments) if arguments.strip() else {}
+    return parse_or_default(value, arguments) if isinstance(value, str) and value.lstrip()[:1] == "{" else value
 
 
 def split_content(content: object) -> tuple[str, str]:
@@ -263,11 +260,8 @@ def unwrap_reply(text: str) -> str:
     """
     if not _WRAPPED.match(text):
         return text
-    try:
-        plain = parse(text)
-    except JsonProblem:
-        return text
-    inner = plain.get(WRAPPER) if isinstance(plain, dict) and len(plain) == 1 else None
+    plain = parse_object(text)
+    inner = plain.get(WRAPPER) if len(plain) == 1 else None
     actions = inner if isinstance(inner, list) else [inner]
     are_actions = all(isinstance(action, dict) and ("do" in action or "name" in action) for action in actions)
     return to_line(inner) if are_actions else text

@@ -26,7 +26,6 @@ from lemming.kernel.base.errors import (
     Unavailable,
     UnknownModel,
 )
-from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.redaction.secrets import redacted_excerpt, register_secret_variables
 from lemming.kernel.files.json_documents import adapter
 from lemming.kernel.llm.call_cost import usage_at_path
@@ -34,6 +33,7 @@ from lemming.kernel.llm.model_call import describe_tool_calls
 from lemming.kernel.plugins.provider_errors import mark_billing_by_cause, mark_billing_by_status
 from lemming.kernel.providers import Backend, Message, Reply, Request
 from lemming.libraries.concurrency.async_calls import AsyncClient, SharedClient, run_async
+from lemming.libraries.lenient_json import parse_object, parse_or_default
 from lemming.libraries.streaming import DeltaCallback, WordBuffer
 
 # Messages of OpenAI, Anthropic, llama.cpp, vLLM and Ollama for a prompt above the model's limit.
@@ -225,11 +225,8 @@ class HttpBackend(Backend, Generic[C]):
 
     def _embedded_error(self, model_name: str, body: bytes) -> ProviderError | None:
         """Return the error inside a body with a success status, or None."""
-        try:
-            plain = parse(body)
-        except JsonProblem:
-            return None
-        if not isinstance(plain, dict) or not plain.get("error"):
+        plain = parse_object(body)
+        if not plain.get("error"):
             return None
         code = plain["error"].get("code") if isinstance(plain["error"], dict) else None
         if isinstance(code, int) and 400 <= code < 600:  # routers send the status of the server behind them
@@ -251,11 +248,8 @@ class HttpBackend(Backend, Generic[C]):
 
 def to_charged_reply(body: bytes, model_name: str, reason: str) -> Reply | None:
     """Return a malformed, but charged answer as an empty reply with its usage, or None if no usage was reported."""
-    try:
-        plain = parse(body)
-    except JsonProblem:
-        return None
-    usage = plain.get("usage", plain) if isinstance(plain, dict) else None
+    plain = parse_object(body)
+    usage = plain.get("usage", plain)
     input_tokens, output_tokens = (
         next((count for key in keys if (count := usage_at_path(usage, key)) is not None), None) for keys in _USAGE_KEYS
     )
@@ -313,10 +307,7 @@ def describe_error(error: object) -> str:
 
 def error_body(response: Any) -> object:
     """Return the body of an error response of either `httpx` generation: an object, or its text."""
-    try:
-        body: object = parse(response.content)
-    except JsonProblem:
-        return response.text
+    body: object = parse_or_default(response.content, None)
     return body if isinstance(body, Mapping) else response.text
 
 

@@ -19,7 +19,7 @@ from lemming.kernel.base.json_schema.schema_violations import (
     list_errors,
     resolve_ref,
 )
-from lemming.kernel.base.jsontext import JsonProblem, parse, to_line
+from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.answer_payload import (
     ANSWER_KEY,
@@ -31,6 +31,7 @@ from lemming.kernel.inboxes.answer_payload import (
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.reply_schemas import PayloadSchema
 from lemming.libraries.conditions import predicates
+from lemming.libraries.lenient_json import parse_object
 from lemming.obligations.answer_fields import parse_answer
 
 
@@ -87,11 +88,7 @@ def extract_json_object(text: Any) -> Json:
         bare = bare.removeprefix("```json").strip("`").strip()
     if not bare.startswith("{"):
         return {}
-    try:
-        value = parse(bare)
-    except JsonProblem:
-        return {}
-    return value if isinstance(value, dict) else {}
+    return parse_object(bare)
 
 
 def _repair_candidates(answer: Json, schema: Json) -> Iterator[Json]:

@@ -17,12 +17,13 @@ from lemming.ext import Capability, ConfigError, Problem, make_field
 from lemming.kernel.base import errors
 from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.base.errors import RequestRejected
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN
 from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import parse_document
 from lemming.kernel.llm import model_call
 from lemming.kernel.providers import Backend, Message, Reply, Request
+from lemming.libraries.lenient_json import parse_object
 
 _LIMIT_BYTES = 64 << 20
 NEEDS_A_MODEL = "list the models with `lemming models list`, then choose one with `lemming models use KEY`"
@@ -202,11 +203,8 @@ def _significant_lines(content: str) -> Iterator[str]:
 def _mask_ids(line: str) -> str:
     if not line.startswith('{"id": '):
         return line
-    try:
-        entry = parse(line)
-    except JsonProblem:  # a long one is cut
-        return line
-    if not isinstance(entry.get("payload"), dict):
+    entry = parse_object(line)
+    if not isinstance(entry.get("payload"), dict):  # or a long line, which is cut
         return line
     payload = {key: value for key, value in entry["payload"].items() if key not in ("from", "message_id")}
     entry_fields = {key: value for key, value in entry.items() if key not in ("id", "tick")}

@@ -28,6 +28,7 @@ from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.libraries.lenient_json import parse_or_default
 
 ALL = ".all.json"
 LABEL_LIMIT_BYTES = 64 << 10
@@ -240,11 +241,7 @@ _DAMAGED = SidecarLabel("", "", float("inf"))  # the least trusted, and no later
 
 
 def _decode(raw: bytes) -> SidecarLabel:
-    try:
-        record: Any = parse(raw, limit_bytes=LABEL_LIMIT_BYTES)
-    except JsonProblem:
-        return _DAMAGED
-    match record:
+    match parse_or_default(raw, None, limit_bytes=LABEL_LIMIT_BYTES):
         case {"file": str(file), "trust": str(word), "tick": int(tick)}:
             return SidecarLabel(file, word, tick)
     return _DAMAGED

@@ -19,6 +19,7 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.lenient_json import parse_object
 from lemming.libraries.output_files import get_state_folder
 
 RUNNING = ".lemming/workers"
@@ -61,9 +62,8 @@ class Attempt:
 
     def read_json(self, name: str) -> Mapping[str, Any]:
         """Return a file of the attempt, or {} for a missing or damaged file."""
-        with suppress(OSError, JsonProblem):
-            value = parse((self.folder / name).read_bytes())
-            return value if isinstance(value, dict) else {}
+        with suppress(OSError):
+            return parse_object((self.folder / name).read_bytes())
         return {}
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
@@ -77,10 +77,8 @@ class Attempt:
         except OSError:
             return
         for line in lines:
-            with suppress(JsonProblem):
-                value = parse(line)
-                if isinstance(value, dict):
-                    yield value
+            if value := parse_object(line):
+                yield value
 
     def discard_work(self) -> None:
         """Remove clone, HOME and session; what was used up stays on record."""

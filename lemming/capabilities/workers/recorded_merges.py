@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lemming.capabilities.workers.merge_tool import MERGE, load_patch, patch_file
 from lemming.capabilities.workers.repositories.git_command import RepositoryError, require_git
@@ -26,12 +26,12 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.clock import timestamp
 from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
 from lemming.kernel.base.integers import parse_int, to_int
-from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks, raw_journal, read_journal
 from lemming.kernel.journal.journal_records import ToolFinished, TurnStarted
 from lemming.kernel.org.organisation import Organisation
+from lemming.libraries.lenient_json import parse_object
 
 _CALL = f'"tool":"{MERGE}"'.encode()
 
@@ -63,14 +63,13 @@ def _read_merges(org: Organisation, tick: int) -> Iterator[RecordedMerge]:
         if isinstance(record, TurnStarted):
             git_dirs[record.turn_key] = str(record.given.get("workers", {}).get("repository", ""))
         elif isinstance(record, ToolFinished) and record.tool == MERGE and record.success:
-            with suppress(JsonProblem):
-                output: Any = parse(record.output)
-                if isinstance(output, dict) and output.get("merged"):
-                    key = turn_key(record.agent, record.index // NUMBERS_PER_TURN)
-                    yield RecordedMerge(
-                        tick=tick, key=key, agent=record.agent, index=record.index, git_dir=git_dirs.get(key, ""),
-                        commit=str(output["merged"]), branch=str(output["branch"]),
-                    )  # fmt: skip
+            output = parse_object(record.output)
+            if output.get("merged"):
+                key = turn_key(record.agent, record.index // NUMBERS_PER_TURN)
+                yield RecordedMerge(
+                    tick=tick, key=key, agent=record.agent, index=record.index, git_dir=git_dirs.get(key, ""),
+                    commit=str(output["merged"]), branch=str(output["branch"]),
+                )  # fmt: skip
 
 
 class MergeProblem(NamedTuple):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,6 @@ from lemming.ext import (
     TurnView,
 )
 from lemming.kernel.base.errors import ProviderError
-from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.redaction.secrets import find_redactions, redact_bytes
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
@@ -57,6 +55,7 @@ from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.strategy import Turn as StrategyTurn
 from lemming.kernel.turn.turn_values import Act, Step
+from lemming.libraries.lenient_json import parse_object
 from lemming.libraries.wording import format_count
 
 MAX_RUNS = 20
@@ -71,7 +70,7 @@ def take_worker_turn(view: TurnView) -> Steps:
     messages, conflicts, corrections = turn.prompt, 0, 0
     earlier_merges = [item for item in view.results if item["tool"] == MERGE]  # of calls that a person has approved
     if earlier_merges:
-        merged = parse_output(earlier_merges[-1])
+        merged = parse_object(earlier_merges[-1]["output"])
         if earlier_merges[-1]["success"]:
             view.mark_results_shown()
             texts = [str(message["content"]) for message in messages if message["role"] == "assistant"]
@@ -113,7 +112,7 @@ def take_worker_turn(view: TurnView) -> Steps:
         if turn.has_asked:
             return "waits"
         result = turn.results[-1]
-        merged = parse_output(result)
+        merged = parse_object(result["output"])
         view.mark_results_shown()
         if result["success"]:
             _answer(view, answer.text, {**merged, **({"checks": receipts} if receipts else {})})
@@ -136,7 +135,7 @@ def _run_checks(turn: StrategyTurn, settings: WorkspaceSettings, args: Json) -> 
     for check in settings.checks:
         call = {"base": args["base"], "patch": args["patch"], "command": check.command, "timeout_s": check.timeout_s}
         result = yield from turn.call(CHECK, call)
-        receipt = parse_output({"output": result.output})
+        receipt = parse_object(result.output)
         receipts.append(receipt or {"command": check.command, "tail": result.output})  # no worker can correct that
         if not result.success:
             break
@@ -162,15 +161,6 @@ def describe_receipt(receipt: Mapping[str, Any]) -> str:
         return f"{' '.join(receipt['command'])} cannot be run: {receipt['tail']}"
     ended = f" ({receipt['ended_by']})" if "ended_by" in receipt else ""
     return f"{' '.join(receipt['command'])} exited with {receipt['status']}{ended}:\n{receipt['tail']}"
-
-
-def parse_output(result: Mapping[str, Any]) -> Json:
-    """Return the JSON object in a call's output, such as `merged` or `conflict`; {} for a refused call."""
-    try:
-        value = parse(result["output"])
-    except JsonProblem:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _answer(view: TurnView, text: str, merged: Json) -> None:
@@ -298,11 +288,8 @@ def _make_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings, 
 def _iter_outputs(live: LivePhase, tool: str) -> Iterator[Json]:
     """Yield the outputs of the turn's recorded calls of a tool, in order, without outputs of refused calls."""
     for number in sorted(live.results):
-        if live.results[number].tool == tool:
-            with suppress(JsonProblem):
-                output = parse(live.results[number].output)
-                if isinstance(output, dict):
-                    yield output
+        if live.results[number].tool == tool and (output := parse_object(live.results[number].output)):
+            yield output
 
 
 def _find_last_outcome(live: LivePhase) -> Json:

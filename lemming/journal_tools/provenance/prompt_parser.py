@@ -17,6 +17,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.messages import parse_identities
+from lemming.libraries.lenient_json import parse_object, parse_or_default
 
 # A section's mark is made from its text, so nothing inside the text can end it.
 _SECTION = re.compile(r"^# ([^\n]*)\n<<<DATA ([0-9a-f]{10}|[0-9a-f]{32})\n(.*?)\n\2 DATA>>>", re.M | re.S)
@@ -130,11 +131,8 @@ def _parse_entry_line(line: str, *, is_new: bool) -> ShownEntry:
 
 def _parse_memories(text: str) -> Iterator[tuple[str, Any]]:
     for line in text.split("\n"):
-        try:
-            memory = parse(line)
-        except JsonProblem:  # the note on entries that were too long to show
-            continue
-        if isinstance(memory, dict) and "key" in memory:
+        memory = parse_object(line)
+        if "key" in memory:  # not in the note on entries that were too long to show
             yield memory["key"], memory.get("value")
 
 
@@ -161,10 +159,7 @@ def _parse_small_parts(text: str, is_tracked: bool) -> dict[str, str]:
 
 def _unquote_text(quoted: str) -> str:
     """Return the text of a JSON string; any other text is returned unchanged."""
-    try:
-        value = parse(quoted)
-    except JsonProblem:
-        return quoted
+    value = parse_or_default(quoted, None)
     return value if isinstance(value, str) else quoted
 
 

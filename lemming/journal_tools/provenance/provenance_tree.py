@@ -34,12 +34,13 @@ from lemming.journal_tools.repair.unknown_calls import CALL, RETRY
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.files.stat_cache import is_folder
 from lemming.kernel.inboxes.capability_state import find_call_notes
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tools import iter_shipped_tools
+from lemming.libraries.lenient_json import parse_or_default
 
 EARLY_ENDS = ("deadline", "out_of_credits", "paused")
 MAX_COMPARED_CHARS = 2000  # tools truncate long files
@@ -243,10 +244,7 @@ def _format_call(tool: str, args: Any) -> str:
 
 
 def _is_same_json(visible_text: str, written: str) -> bool:
-    try:
-        plain = parse(visible_text)
-    except JsonProblem:
-        return visible_text == written
+    plain = parse_or_default(visible_text, visible_text)
     return written == (plain if isinstance(plain, str) else dump_compact(plain).decode())
 
 

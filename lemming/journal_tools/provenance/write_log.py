@@ -19,13 +19,14 @@ from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.integers import LAST_TICK
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import make_prompt_reader
 from lemming.kernel.memory import MEMORY_LIMIT_BYTES, decode_memory
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
+from lemming.libraries.lenient_json import parse_object
 from lemming.read_model.read_model import ReadModel
 from lemming.read_model.tick_queries import load_tick_list, load_ticks
 
@@ -312,11 +313,7 @@ def load_file(base: OrgPath, path: str) -> bytes | None:
 
 def extract_entry_text(content: bytes) -> str:
     """Return the readable text of an entry file, or the whole content if the file is not an entry."""
-    try:
-        plain = parse(content)
-    except JsonProblem:
-        return content.decode("utf-8", "replace")
-    payload = plain.get("payload") if isinstance(plain, dict) else None
+    payload = parse_object(content).get("payload")
     return get_payload_text(payload) if isinstance(payload, dict) else content.decode("utf-8", "replace")
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, get_args
 from lemming.kernel.agents import require_agent_folder
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock, timestamp
-from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.base.times import parse_duration
 from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.lenient_json import parse_object
 from lemming.queries.screens.screen import OMITTED, Column, Parameter, RowStyle, Screen, ScreenResult
 
 Line = dict[str, Any]
@@ -80,11 +80,7 @@ class LogReader:
 
 
 def _parse_line(raw: bytes) -> Line:
-    try:
-        line = parse(raw)
-    except JsonProblem:
-        line = None
-    return line if isinstance(line, dict) else {"event": raw.decode("utf-8", "replace")}
+    return parse_object(raw) or {"event": raw.decode("utf-8", "replace")}
 
 
 def _field(key: str, header: str, about: str, format_field: Callable[[Any], str] = str) -> Column:

@@ -14,9 +14,9 @@ from lemming.journal_tools.provenance.write_log import WriteLog
 from lemming.journal_tools.recorded_tick import RecordedTick
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
-from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.lenient_json import parse_object
 from lemming.queries.sentences import describe_payload, entry_text, truncate_value
 from lemming.queries.views.tick_view import load_recorded_tick
 from lemming.read_model.journal_ticks import started_journals
@@ -65,12 +65,8 @@ def _iter_diff_texts(diff: str) -> Iterator[tuple[str, dict[str, str]]]:
         if head is None:
             continue
         lines = part.partition("\n@@")[2].splitlines()[1:]
-        try:
-            content = parse("\n".join(line[1:] for line in lines if line[:1] in (" ", "+")))
-        except JsonProblem:  # taken away, or too long to be whole
-            continue
-        if not isinstance(content, dict):
-            continue
+        # {}: taken away, or too long to be whole
+        content = parse_object("\n".join(line[1:] for line in lines if line[:1] in (" ", "+")))
         payload = content.get("payload")
         if head["kind"] == "outbox" and isinstance(payload, dict):
             text = entry_text(payload) or describe_payload(payload)
