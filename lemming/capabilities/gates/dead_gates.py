@@ -24,7 +24,7 @@ from lemming.kernel.messages import EVERYBODY
 from lemming.kernel.plugins.capability_loader import missing_owner
 from lemming.kernel.plugins.capability_table import declared_keys
 from lemming.kernel.tools import Tool
-from lemming.libraries.conditions.predicates import compile_condition
+from lemming.libraries.conditions.predicates import compile_condition, iter_tests
 from lemming.libraries.conditions.schema_typos import find_schema_typos
 
 Json = dict[str, Any]
@@ -49,15 +49,10 @@ class ConditionTest(NamedTuple):
         return (self.value,) if self.op in _EQUALITY_OPS else self.value if self.op in _MEMBERSHIP_OPS else ()
 
 
-def iter_tests(condition: Json, pointer: str) -> Iterator[ConditionTest]:
-    """Yield the tests of a valid condition."""
-    for operator in ("all", "any"):
-        for index, part in enumerate(condition.get(operator, ())):
-            yield from iter_tests(part, f"{pointer}/{operator}/{index}")
-    if "not" in condition:
-        yield from iter_tests(condition["not"], f"{pointer}/not")
-    if "field" in condition:
-        yield ConditionTest(pointer, condition["field"], condition["op"], condition.get("value"))
+def _list_tests(condition: Json | None) -> list[ConditionTest]:
+    """Return the tests of a gate's condition."""
+    tests = iter_tests(condition or {}, "/when")
+    return [ConditionTest(pointer, test["field"], test["op"], test.get("value")) for test, pointer in tests]
 
 
 LITERAL = re.compile(r"\^((?:[A-Za-z0-9_ -]|/|\\?\.)+/)(?![*+?{])")
@@ -109,7 +104,7 @@ def _validate_gate(gate: Gate, inventory: Inventory, agent: Agent | None) -> Ite
         yield from _invalid_approvals(gate, inventory, agent)
         yield from _unknown_arguments(gate, inventory, agent)
     yield from find_schema_typos(gate.schema or {}, "/schema")
-    tests = [*iter_tests(gate.when, "/when")] if gate.when else []
+    tests = _list_tests(gate.when)
     if gate.at in ("call", "result"):
         yield from validate_paths(gate, tests, inventory, agent)
     for test in tests:
@@ -175,7 +170,7 @@ def _invalid_approvals(gate: Gate, inventory: Inventory, agent: Agent | None) ->
 
 def _unknown_arguments(gate: Gate, inventory: Inventory, agent: Agent | None) -> Iterator[Problem]:
     """Yield arguments missing from all tools of the gate, if the parameters of these tools are known."""
-    tests = [test for test in iter_tests(gate.when or {}, "/when") if test.field.startswith(("args.", "args_trust."))]
+    tests = [test for test in _list_tests(gate.when) if test.field.startswith(("args.", "args_trust."))]
     argument_names = [(f"/args/{name}", name) for name in gate.args or ()]
     argument_names += [(f"{test.pointer}/field", test.field.partition(".")[2]) for test in tests]
     has_server_tools = inventory.survey.has_server_tools

@@ -206,10 +206,4 @@ def _writer_problems(plan: AgentPlan) -> Iterator[Problem]:
 
 def iter_condition_fields(condition: predicates.Json, pointer: str) -> Iterator[tuple[str, str]]:
     """Yield each field in a valid condition, with its JSON pointer."""
-    for operator in ("all", "any"):
-        for index, part in enumerate(condition.get(operator, ())):
-            yield from iter_condition_fields(part, f"{pointer}/{operator}/{index}")
-    if "not" in condition:
-        yield from iter_condition_fields(condition["not"], f"{pointer}/not")
-    if "field" in condition:
-        yield condition["field"], f"{pointer}/field"
+    return ((test["field"], f"{at}/field") for test, at in predicates.iter_tests(condition, pointer))

@@ -90,15 +90,20 @@ def compile_condition(condition: Json) -> Predicate:
     return lambda value: test(get_field(value, path), operand)
 
 
+def iter_tests(condition: Json, pointer: str = "") -> Iterator[tuple[Json, str]]:
+    """Yield the tests of a valid condition, with JSON pointers."""
+    for group in ("all", "any"):
+        for index, part in enumerate(condition.get(group, ())):
+            yield from iter_tests(part, f"{pointer}/{group}/{index}")
+    if "not" in condition:
+        yield from iter_tests(condition["not"], f"{pointer}/not")
+    if "field" in condition:
+        yield condition, pointer
+
+
 def iter_fields(condition: Json) -> Iterator[str]:
     """Yield the fields that a valid condition tests."""
-    for group in ("all", "any"):
-        for part in condition.get(group, ()):
-            yield from iter_fields(part)
-    if "not" in condition:
-        yield from iter_fields(condition["not"])
-    if "field" in condition:
-        yield condition["field"]
+    return (test["field"] for test, _ in iter_tests(condition))
 
 
 # --- validation -----------------------------------------------------------------------------------
