@@ -186,21 +186,21 @@ def redact_workspace(context: ToolContext, since_s: float = 0.0) -> str:
     """Remove secrets from workspace files changed since `since_s`; return a note with the files, if any."""
     base, folder = context.base, paths.workspace_folder(context.agent.name)
     try:
-        written = [file_entry for file_entry in quota.walk(f"{base}/{folder}") if _is_recent_file(file_entry, since_s)]
+        entries = [(entry, entry.status) for entry in quota.walk(f"{base}/{folder}")]
     except OSError as error:
         require_about_one_file(f"{base}/{folder}", error)
         return ""
-    changed = [file_entry.path for file_entry in written if _redact_file(base, f"{folder}/{file_entry.path}")]
+    # `st_ctime`, which no program can set.
+    written = [
+        entry.path
+        for entry, status in entries
+        if stat.S_ISREG(status.st_mode) and status.st_ctime >= since_s and status.st_size <= MAX_BYTES
+    ]
+    changed = [path for path in written if _redact_file(base, f"{folder}/{path}")]
     if not changed:
         return ""
     remainder_text = f" and {len(changed) - _MAX_NAMES} others" if len(changed) > _MAX_NAMES else ""
     return f"[a secret was taken out of {', '.join(sorted(changed)[:_MAX_NAMES])}{remainder_text}]"
-
-
-def _is_recent_file(file_entry: quota.FolderEntry, since_s: float) -> bool:
-    status = file_entry.status
-    is_changed = status.st_ctime >= since_s  # which no program can set
-    return stat.S_ISREG(status.st_mode) and is_changed and status.st_size <= MAX_BYTES
 
 
 def _redact_file(base: Path, file: str) -> bool:

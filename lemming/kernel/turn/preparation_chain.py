@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base import paths
@@ -181,20 +181,14 @@ class PreparationChain:
 
     def snapshots(self) -> dict[str, Json]:
         """Return the inputs snapshots of the turn, by capability."""
-        return {
-            name: snapshot
-            for name, (capability, turn) in self._by_name.items()
-            if (snapshot := _checked(capability, capability.prepare(turn))) is not None
-            and (snapshot or name not in LISTED)  # of a capability that ships, an empty one takes no part
-        }
-
-
-def _checked(capability: Capability, snapshot: Any) -> Json | None:
-    """Return a snapshot. Raises `HookError` for another value, such as the object of a hook of 0.2.0."""
-    if snapshot is not None and (capability.name not in LISTED or not isinstance(snapshot, dict)):
-        check_json(capability.name, capability.prepare, snapshot, "a JSON object or None")
-    checked: Json | None = snapshot
-    return checked
+        snapshots = {}
+        for name, (capability, turn) in self._by_name.items():
+            snapshot = capability.prepare(turn)
+            if snapshot is not None and (name not in LISTED or not isinstance(snapshot, dict)):
+                check_json(name, capability.prepare, snapshot, "a JSON object or None")
+            if snapshot or (snapshot is not None and name not in LISTED):  # an empty one of ours takes no part
+                snapshots[name] = snapshot
+        return snapshots
 
 
 def _ignore(item: Effect | Event) -> None:

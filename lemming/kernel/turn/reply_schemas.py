@@ -113,7 +113,9 @@ def wire_call(name: str, schema: Json) -> Json:
         # Strict backends take no open object, so such arguments come as JSON text.
         return closed_object({"tool": tool, "args_json": {"type": "string"}})
     required = schema.get("required", [])
-    args = {key: _wire_value(value, key in required) for key, value in properties.items()}
+    keys = ("type", "description", "enum", "items")
+    values = {name: {key: value[key] for key in keys if key in value} for name, value in properties.items()}
+    args = {name: values[name] if name in required else {"anyOf": [values[name], {"type": "null"}]} for name in values}
     return closed_object({"tool": tool, "args": closed_object(args)})
 
 
@@ -123,11 +125,6 @@ def _is_plain(schema: Any) -> bool:
     if kind == "array":
         return _is_plain(schema.get("items", {}))
     return kind in ("string", "integer", "number", "boolean")
-
-
-def _wire_value(schema: Json, is_required: bool) -> Json:
-    wire_schema: Json = {key: schema[key] for key in ("type", "description", "enum", "items") if key in schema}
-    return wire_schema if is_required else {"anyOf": [wire_schema, {"type": "null"}]}
 
 
 ABOUT_ARGUMENT_CHARS = 80

@@ -114,8 +114,10 @@ def _report(
 
 
 def _waiting_reason(turn_state: TurnState) -> str:
-    if turn_state.has_requests and not turn_state.only_asks and (names := list_awaited(turn_state)):
-        return f"waits for {', '.join(names)}"
+    has_requests = turn_state.has_requests and not turn_state.only_asks
+    last_requests = _find_open_requests(turn_state, "done")[1][-1:] if has_requests else ()
+    if names := {item.to for open_request in last_requests for item in open_request.open_sub_requests}:
+        return f"waits for {', '.join(sorted(names))}"
     if turn_state.approvals and (reason := turn_state.approvals.wait_reason()):
         return str(reason)
     if turn_state.pause_reason or turn_state.strategy_turn.note:
@@ -325,12 +327,6 @@ def record_open_requests(
             state.requests = current.state_after_failure(state.requests, cost, counts=counts, calls=calls)
         if turn_state.failure_entries:
             state.requests = tuple(item for item in state.requests if item.key != current.begun.key)
-
-
-def list_awaited(turn_state: TurnState) -> list[str]:
-    """Return the names of the agents that the turn asked last."""
-    last_requests = _find_open_requests(turn_state, "done")[1][-1:]
-    return sorted({item.to for open_request in last_requests for item in open_request.open_sub_requests})
 
 
 def _find_open_requests(turn_state: TurnState, end: End) -> tuple[str, tuple[OpenRequest, ...]]:

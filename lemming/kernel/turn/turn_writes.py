@@ -296,16 +296,14 @@ class TurnWrites(TurnStateValues):
                 self.fail(StoppedByGate(reason) if is_gates else ToolError(reason))
         elif (count := self.repeats.count(call, result)) == self.repeats.limits.warn_after:
             self.notices.add(repetition_hint(call.tool, count))
-        elif count >= self.repeats.limits.stop_after and self._can_continue:
-            self.forced_end, self.shown_count = ("repeats", len(self.results))  # no news for its next turn
+        elif (
+            count >= self.repeats.limits.stop_after
+            and self.accepted_count < self.inputs.max_steps
+            # A recorded turn goes on as recorded. A recorded question may belong to a capability.
+            and (self.inputs.given or not self.source.has_answer(self.call_count))
+        ):
+            self.forced_end, self.shown_count = "repeats", len(self.results)  # no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
-
-    @property
-    def _can_continue(self) -> bool:
-        """True if the turn would ask for another reply. A recorded turn continues as recorded."""
-        # A recorded question may belong to a capability.
-        has_recorded_answer = not self.inputs.given and self.source.has_answer(self.call_count)
-        return self.accepted_count < self.inputs.max_steps and not has_recorded_answer
 
     def fail(self, error: LemmingError) -> End:
         """End the turn as failed."""

@@ -196,7 +196,11 @@ def make_first_messages(agent: Agent, choice: FormChoice) -> list[Message]:
     """Return the first messages of a reply form: instructions, description of the form, examples."""
     parts = [_introduce(agent, choice.form), agent.instructions, "\n".join(_explain_form(choice))]
     system: Message = {"role": "system", "content": "\n\n".join(part for part in parts if part)}
-    return [system, *_examples(agent, choice)]
+    messages = [system]
+    for example in agent.examples:
+        if reply := _example_reply(choice, example.output):
+            messages += ({"role": "user", "content": example.input}, {"role": "assistant", "content": reply})
+    return messages
 
 
 def _introduce(agent: Agent, form: reply_form.ReplyForm) -> str:
@@ -230,13 +234,6 @@ def _explain_form(choice: FormChoice) -> Iterator[str]:
             action.name == reply_form.ANSWER and _is_text(action) for action in actions
         ):
             yield f"For example: {question} -> {to_line({'do': reply_form.ANSWER, 'text': answer})}"
-
-
-def _examples(agent: Agent, choice: FormChoice) -> Iterator[Message]:
-    for example in agent.examples:
-        if reply := _example_reply(choice, example.output):
-            yield {"role": "user", "content": example.input}
-            yield {"role": "assistant", "content": reply}
 
 
 def _example_reply(choice: FormChoice, text: str) -> str:

@@ -102,7 +102,10 @@ def correct_prompt(form: ReplyForm, prompt: ReplyPrompt, schema: Json | None, re
     The broken `reply` is not shown, because the model would copy the broken form. The smallest valid reply is
     shown, and the schema leaves only the intended action.
     """
-    reason = _describe_problem(form, problem)
+    # Only told with a value if more helpful than a sample; a small model would copy the text.
+    match = _PAYLOAD_PROBLEM.search(problem)
+    is_helpful = (match or problem.partition(":")[0] in form.own) and not form.is_small
+    reason = f"{(match[1] if match else problem).rstrip('.')}. " if is_helpful else ""
     if form.style == "text":
         return ReplyPrompt(_append_text(prompt.messages, f"{reason}{PLAIN_REPLY}"))
     tool_name = problem.partition(":")[0]  # by a backend's own call, which stands in no text
@@ -122,13 +125,6 @@ def correct_prompt(form: ReplyForm, prompt: ReplyPrompt, schema: Json | None, re
     if form.style == "native":
         instruction = f"{problem}. Call {intended} with values like these: {to_line(sample)}"
     return ReplyPrompt(_append_text(prompt.messages, instruction), grammar)
-
-
-def _describe_problem(form: ReplyForm, problem: str) -> str:
-    """Return the problem with a value if more helpful than a sample; a small model would copy the text."""
-    match = _PAYLOAD_PROBLEM.search(problem)
-    is_helpful = (match or problem.partition(":")[0] in form.own) and not form.is_small
-    return f"{(match[1] if match else problem).rstrip('.')}. " if is_helpful else ""
 
 
 def _smallest_reply(form: ReplyForm, name: str) -> Json:

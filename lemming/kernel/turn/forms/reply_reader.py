@@ -73,7 +73,11 @@ def parse_form_reply(
         )
     is_cut_off = answer.finish == "length"
     if form.style == "fields" and (fields := extract_only_object(text, is_cut_off=is_cut_off)) is not None:
-        return _to_reply(form, [_fields_to_step(form, fields)], "", parse)
+        name = form.own[0]
+        if any(fields.get(key) == name and key not in form.fields for key in ("do", "name")):  # wrapped as an action
+            inner = fields.get("arguments", {key: fields[key] for key in fields if key not in ("do", "name")})
+            fields = inner if isinstance(inner, dict) else fields
+        return _to_reply(form, [_Step(name, fields)], "", parse)
     if form.style != "fields":
         calls, other_text = extract_calls(text, [*form.own, *tools], is_cut_off=is_cut_off)
         # A text may tell of calls, or be the JSON that was asked for, where there is nothing to call.
@@ -97,15 +101,6 @@ def _is_contract(form: ReplyForm, text: str) -> bool:
         return False
     contract_keys = (keys & CONTRACT_KEYS) - form.fields.keys()
     return "do" not in keys and bool(contract_keys - {"notes"} or (contract_keys and keys <= CONTRACT_KEYS))
-
-
-def _fields_to_step(form: ReplyForm, fields: Json) -> _Step:
-    """Return the fields of a reply as an action. The fields may be wrapped as an action."""
-    name = form.own[0]
-    if any(fields.get(key) == name and key not in form.fields for key in ("do", "name")):
-        inner = fields.get("arguments", {key: fields[key] for key in fields if key not in ("do", "name")})
-        fields = inner if isinstance(inner, dict) else fields
-    return _Step(name, fields)
 
 
 def _read_text(form: ReplyForm, text: str, *, has_written: bool, is_cut_off: bool) -> tuple[list[_Step], str]:
