@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 from itertools import tee
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
@@ -23,7 +23,7 @@ from lemming.kernel.tick.tick_hooks import (
 
 if TYPE_CHECKING:
     from lemming.kernel.tick.snapshot import Snapshot
-    from lemming.kernel.turn.descriptions import ClockSchedule, TickView, UpcomingEvent
+    from lemming.kernel.turn.descriptions import ClockSchedule, TickView
 
 
 def iter_upcoming(use: CapabilityUse, view: TickView, start: datetime) -> Iterator[Iterator[UpcomingEvent]]:
@@ -31,7 +31,6 @@ def iter_upcoming(use: CapabilityUse, view: TickView, start: datetime) -> Iterat
 
     The engine sleeps no longer than until the first event. Nothing is recorded.
     """
-    from lemming.kernel.turn.descriptions import UpcomingEvent
 
     groups: dict[tuple[Any, datetime], list[ClockSchedule]] = {}
     for schedule in use.list_schedules(view):
@@ -68,3 +67,11 @@ def record_schedules(snapshot: Snapshot) -> None:
     if current != previous:
         raw_schedules = {name: {"schedule": text, "since": start} for name, (text, start) in sorted(current.items())}
         fs.write_atomic(org.base, paths.SCHEDULES_FILE, dump_pretty(raw_schedules))
+
+
+class UpcomingEvent(NamedTuple):
+    """An upcoming event: time, agent and description."""
+
+    at: datetime
+    agent: str
+    description: str

@@ -22,9 +22,9 @@ from lemming.kernel.tick.firing_plan import TickPlan, make_plan
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses
 from lemming.kernel.tools import get_toolset
-from lemming.kernel.turn.descriptions import OrgQuery, SharedResource, TickView, UpcomingEvent
+from lemming.kernel.turn.descriptions import OrgQuery, SharedResource, TickView
 from lemming.kernel.turn.preparation_chain import active_capabilities
-from lemming.operations.clock_schedules import iter_upcoming
+from lemming.operations.clock_schedules import UpcomingEvent, iter_upcoming
 from lemming.operations.turns.turn_dependencies import (
     TurnDependencies,
     TurnWaits,

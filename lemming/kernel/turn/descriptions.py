@@ -134,14 +134,6 @@ class ClockSchedule(NamedTuple):
     error: str = ""
 
 
-class UpcomingEvent(NamedTuple):
-    """An upcoming event: time, agent and description."""
-
-    at: datetime
-    agent: str
-    description: str
-
-
 class SharedResource(NamedTuple):
     """A resource besides files that turns of a tick share.
 
