@@ -28,7 +28,7 @@ from lemming.commands.command_table import (
 )
 from lemming.commands.error_reporting import CommandSession, run_guarded
 from lemming.commands.terminal import print_data, print_notice, print_text
-from lemming.kernel.access.code_guard import guard_code
+from lemming.kernel.access.workspace_trust import guard_code
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.base.version import __version__
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypedDict, Unpack
 
+from lemming.kernel.agents import sort_by_fire_point
 from lemming.kernel.base.aliases import accept_old_keywords
 from lemming.kernel.base.clock import Clock
 from lemming.kernel.base.errors import LemmingError, NotTrusted, Problem, UsageError
@@ -24,7 +25,7 @@ from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
-from lemming.kernel.org.schedule import is_due, sort_by_fire_point
+from lemming.kernel.org.schedule import is_due
 from lemming.kernel.plugins.capability_loader import get_capability
 from lemming.kernel.plugins.plugin_registry import collect_items
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error

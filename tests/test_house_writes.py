@@ -23,7 +23,10 @@ OF_THE_PROCESS = {
     ): "what a caller set by setup_logging, which shares but a path with run_tick",
     ("kernel/base/redaction/secrets.py", "_secrets"): "a secret is kept out of every file, whoever named it",
     ("kernel/base/redaction/secrets.py", "_named_variables"): "as _secrets",
-    ("kernel/access/code_guard.py", "_guards"): "a command loads no code that nobody agreed to, of whatever folder",
+    (
+        "kernel/access/workspace_trust.py",
+        "_guards",
+    ): "a command loads no code that nobody agreed to, of whatever folder",
     (
         "capabilities/toolbox/functions/worker_pool.py",
         "_LOADED",

@@ -34,8 +34,7 @@ from lemming.commands.terminal import (
 )
 from lemming.commands.trust import require_trust_for_copy
 from lemming.commands.why import render_tree
-from lemming.kernel.access.code_guard import allow_code
-from lemming.kernel.access.workspace_trust import RequiredPermission
+from lemming.kernel.access.workspace_trust import RequiredPermission, allow_code
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.org.organisation import Organisation, OrgPath

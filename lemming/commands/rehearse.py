@@ -42,7 +42,7 @@ from lemming.journal_tools.replay.tick_replay import ReplayResult, list_replayab
 from lemming.journal_tools.replay.tick_replay import replay_ticks as replay_in_place
 from lemming.journal_tools.tick_ranges import list_journals, parse_tick_range
 from lemming.journal_tools.verify.state_root import compute_file_digests, compute_state_root
-from lemming.kernel.access.code_guard import allow_code
+from lemming.kernel.access.workspace_trust import allow_code
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config

@@ -14,8 +14,7 @@ import typer
 
 from lemming.commands.command_context import CommandContext, option
 from lemming.commands.terminal import one_line, print_notice, print_warning
-from lemming.kernel.access.code_guard import allow_code
-from lemming.kernel.access.workspace_trust import RequiredPermission, WorkspaceTrust
+from lemming.kernel.access.workspace_trust import RequiredPermission, WorkspaceTrust, allow_code
 from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base.errors import DiskError, NotTrusted
 from lemming.kernel.org.config import Config, load_config

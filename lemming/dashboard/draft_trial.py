@@ -14,7 +14,7 @@ from typing import Any
 from lemming.dashboard.file_edits import encode_text
 from lemming.evals.rehearsal.rehearsal import RehearsalOptions, RehearsalResult, find_recorded_span, rehearse
 from lemming.evals.rehearsal.rehearsal_runtime import describe_skipped_calls
-from lemming.kernel.access.code_guard import allow_code
+from lemming.kernel.access.workspace_trust import allow_code
 from lemming.kernel.agents import decode_resume, survey_agents
 from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.org.config import load_config, preview_config

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lemming.dashboard.file_edits import fork_to_sibling, save_file
-from lemming.kernel.access.code_guard import guard_code
+from lemming.kernel.access.workspace_trust import guard_code
 from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.messages import OutboxEntry

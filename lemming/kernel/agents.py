@@ -9,7 +9,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -33,7 +33,7 @@ from lemming.kernel.files.stat_cache import (
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent as Agent
-from lemming.kernel.org.schedule import AgentSchedule, find_time_problems, sort_by_fire_point
+from lemming.kernel.org.schedule import find_time_problems, fire_point
 from lemming.kernel.plugins.capability_table import PREFIXES
 
 RESUME_LIMIT_BYTES = 256 << 10
@@ -131,6 +131,11 @@ class Survey:
         return any(tool.startswith(PREFIXES) for tool in self.by_tool)
 
 
+def sort_by_fire_point(agents: Iterable[Agent]) -> list[Agent]:
+    """Return the agents in turn order: ascending (fire point, name)."""
+    return sorted(agents, key=lambda agent: (fire_point(agent.schedule), agent.name))
+
+
 def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:
     """Return an agent from its resume. Raises `ConfigError` listing all problems."""
     org = Organisation.from_path(base_path)
@@ -201,18 +206,14 @@ class _SurveyCache:
                 readings[name] = _load_resume(self._org, name, is_link=is_symlink)
             except ConfigError as error:
                 unread[name] = error
-        if unread or folders != self.folders or not _has_same_outcomes(self._readings, readings):
+        old = self._readings
+        is_same = old.keys() == readings.keys() and all(old[name].outcome is readings[name].outcome for name in old)
+        if unread or folders != self.folders or not is_same:
             self.survey = _build_survey(readings, unread)
         self.folders, self._readings = folders, readings
         is_certain = not unread and all(reading.is_settled for reading in readings.values())
         path_states = [(f"{name}/resume.json", reading.identity) for name, reading in readings.items()]
         self.path_states = path_states if is_certain else None
-
-
-def _has_same_outcomes(
-    old: Mapping[str, FileReading[Document[Agent]]], new: Mapping[str, FileReading[Document[Agent]]]
-) -> bool:
-    return old.keys() == new.keys() and all(old[name].outcome is new[name].outcome for name in new)
 
 
 def _build_survey(readings: dict[str, FileReading[Document[Agent]]], unread: dict[str, ConfigError]) -> Survey:
@@ -261,40 +262,18 @@ def _sorted_names(folders: dict[str, bool]) -> list[tuple[str, bool]]:
     return [(name.encode("utf-8", "replace").decode(), folders[name]) for name in sorted(folders)]
 
 
-def require_own_folders(base: OrgPath | str, name: str) -> None:
-    """Raise `ConfigError` if a folder of the agent is not a writable real folder.
+class OwnFolderCheck:
+    """Agents with checked folders, and the identity of each agent's folder at the time of the check.
 
     The check precedes the model call: a reply without a place for its files would be paid for in vain.
     """
-    agent_path = paths.agent_folder(name)
-    absolute_path = f"{base}/{agent_path}"
-    for folder in OWN_FOLDERS:
-        try:
-            mode = lstat(f"{absolute_path}/{folder}").st_mode
-        except FileNotFoundError:
-            continue
-        if not stat.S_ISDIR(mode):
-            kind_text = "a symbolic link" if stat.S_ISLNK(mode) else "a file"
-            raise _resume_error(
-                f"{agent_path}/{folder}", f"the agent's {folder} must be a real folder, got {kind_text}", "move it away"
-            )
-        if folder in WRITTEN_FOLDERS and not os.access(f"{absolute_path}/{folder}", os.W_OK | os.X_OK):
-            raise _resume_error(
-                f"{agent_path}/{folder}",
-                "the engine may not write here, so the agent takes no turn",
-                "check the folder's owner and mode",
-            )
-
-
-class OwnFolderCheck:
-    """Agents with checked folders, and the identity of each agent's folder at the time of the check."""
 
     def __init__(self, org: Organisation) -> None:
         self._base = str(org.base)
         self._checked: dict[str, Identity] = {}
 
     def require_valid(self, name: str) -> None:
-        """Run `require_own_folders`, unless the agent's folder is unchanged since the last check."""
+        """Raise `ConfigError` if a folder of the agent is not a writable real folder."""
         agent, now_ns = f"{self._base}/{paths.agent_folder(name)}", time.time_ns()
         try:
             identity = file_identity(agent)
@@ -307,10 +286,22 @@ class OwnFolderCheck:
                     break
             else:
                 return
-        require_own_folders(self._base, name)
+        for folder in OWN_FOLDERS:
+            with contextlib.suppress(FileNotFoundError):
+                self._require_own_folder(agent, name, folder)
         # changed a moment ago: another change within the same grain of its clock would not show
         if has_stable_mtime(identity, now_ns):
             self._checked[name] = identity
+
+    def _require_own_folder(self, agent_path: str, name: str, folder: str) -> None:
+        mode, path = lstat(f"{agent_path}/{folder}").st_mode, f"{paths.agent_folder(name)}/{folder}"
+        if not stat.S_ISDIR(mode):
+            kind_text = "a symbolic link" if stat.S_ISLNK(mode) else "a file"
+            message = f"the agent's {folder} must be a real folder, got {kind_text}"
+            raise _resume_error(path, message, "move it away")
+        if folder in WRITTEN_FOLDERS and not os.access(f"{agent_path}/{folder}", os.W_OK | os.X_OK):
+            message = "the engine may not write here, so the agent takes no turn"
+            raise _resume_error(path, message, "check the folder's owner and mode")
 
 
 def _load_resume(org: Organisation, name: str, *, is_link: bool) -> FileReading[Document[Agent]]:
@@ -340,9 +331,17 @@ def decode_resume(name: str, raw: bytes) -> Document[Agent]:
         own_name = dump_compact(claimed_name[:80]).decode()
         message = f'the name must be the folder\'s name "{name}", got {own_name}'
         raise _resume_error(resume, message, f'set "name": "{name}" or rename the folder', "/name")
-    if problems := [*_filter_other_files(document.warnings)]:
+    problems: list[Problem] = []
+    for problem in document.warnings:
+        key = problem.pointer[1:]
+        if known_key := key if key in _ELSEWHERE else correct_typo(key, _ELSEWHERE):
+            problems.append(replace(problem, severity="error", hint=_ELSEWHERE[known_key]))
+    if problems:
         raise ConfigError(str(problems[0]), problems=tuple(problems))
-    if problems := [*_validate_times(document.value.schedule, resume, raw)]:
+    for key, message, hint in find_time_problems(document.value.schedule):
+        line, column = locate(raw.decode().removeprefix("\ufeff"), pointer := f"/schedule/{key}")
+        problems.append(Problem(message, resume, line, column, pointer, hint))
+    if problems:
         raise ConfigError(str(problems[0]), problems=(*problems, *document.warnings))
     return document
 
@@ -352,19 +351,6 @@ _ELSEWHERE = {
     "limits": 'write a limit as a gate: {"at": "spend", "then": "stop", "credits": 5, "per": "turn"}',
 }
 """Keys easily mistaken for limits in a resume, and the right keys."""
-
-
-def _filter_other_files(warnings: Iterable[Problem]) -> Iterator[Problem]:
-    for problem in warnings:
-        key = problem.pointer[1:]
-        if known_key := key if key in _ELSEWHERE else correct_typo(key, _ELSEWHERE):
-            yield replace(problem, severity="error", hint=_ELSEWHERE[known_key])
-
-
-def _validate_times(schedule: AgentSchedule, resume: str, raw: bytes) -> Iterator[Problem]:
-    for key, message, hint in find_time_problems(schedule):
-        line, column = locate(raw.decode().removeprefix("\ufeff"), pointer := f"/schedule/{key}")
-        yield Problem(message, resume, line, column, pointer, hint)
 
 
 def _resume_error(file: str, message: str, hint: str, pointer: str = "") -> ConfigError:

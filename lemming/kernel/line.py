@@ -67,6 +67,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import is_due
 from lemming.kernel.providers import Message, Reply, Request, make_provider
+from lemming.kernel.tick.firing_plan import find_paused_agents
 from lemming.kernel.tools.tool_call import call_tool
 from lemming.kernel.tools.tool_context import ToolContext
 
@@ -154,7 +155,7 @@ class Tick:
         if not past and is_known and all(map(self._find_skip, self.plan.order)):  # nobody takes a turn: no journal
             self._advance_counter()
             return self._report()
-        with self._open_journal(self.number) as self.journal:
+        with Journal(self.org, self.number, epoch=self.epoch, durability="turn") as self.journal:
             if not past:
                 self.journal.append(self.plan)
             elif self.plan.boot != self.clock.boot_id:
@@ -183,7 +184,7 @@ class Tick:
                 raise CorruptState(f"tick {earlier} was interrupted and is unfinished", where=paths.TICK_FILE)
             if plan:  # the kill came between the counter and the last record
                 totals = TickReport(tick=earlier, turns=(*reports, *_report_excluded(plan))).totals
-                with self._open_journal(earlier) as journal:
+                with Journal(self.org, earlier, epoch=self.epoch, durability="turn") as journal:
                     journal.append(records.TickCommitted(tick=earlier, advanced=True, totals=totals))
         newest = max([*ticks[-1:], *(read_state(self.org, name).tick for name in self.survey.agents)], default=-1)
         if newest > number or is_committed(self.org, number):
@@ -204,12 +205,9 @@ class Tick:
             raise CorruptState('expected {"current_tick": N} with a whole number N', where=file)
         return number
 
-    def _open_journal(self, tick: int) -> Journal:
-        return Journal(self.org, tick, epoch=self.epoch, durability="turn")
-
     def _make_plan(self, earlier_ticks: list[int]) -> records.TickStarted:
         """Return which agents take a turn in which order, and why the others take none."""
-        agents, skipped = self.survey.agents, plain_organisation.find_paused(self.survey, self.config)
+        agents, skipped = self.survey.agents, find_paused_agents(self.survey, self.config)
         due = {name for name, agent in agents.items() if is_due(agent.schedule, self.number)} - skipped.keys()
         settings: dict[str, Any] = {"settings": {**self.config.digests}} if self.config.digests else {}
         return records.TickStarted(

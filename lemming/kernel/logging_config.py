@@ -76,28 +76,18 @@ class EngineLog:
         self, agent: str, tick: int, action: str, fields: dict[str, Any], notes: str, agent_log: LogFile | None
     ) -> None:
         """Write the end of an agent's turn to the engine's log and to the agent's activity log."""
-        agent_bytes, fields_json, time_bytes = agent.encode(), to_json_line(fields)[1:-1], _now().encode()
-        is_failed = action == "failed"
-        if self._level <= (_WARNING if is_failed else _INFO):
-            suffix = b'"event":"turn","level":"%b","timestamp":"%b"}' % (
-                b"warning" if is_failed else b"info", time_bytes
-            )  # fmt: skip
-            self._add(b'{"tick":%d,"agent":"%b",%b,%b' % (tick, agent_bytes, fields_json, suffix))
+        number, level, now = (_WARNING, "warning", _now()) if action == "failed" else (_INFO, "info", _now())
+        if self._level <= number:
+            self._write({"tick": tick, "agent": agent, **fields, "event": "turn", "level": level, "timestamp": now})
         if agent_log and self._level <= _INFO:
-            suffix = b'"level":"info","timestamp":"%b","event":"agent_%b"}' % (time_bytes, action.encode())
-            notes_json = to_json_line(notes) if notes else b'""'
+            end = {"notes": notes, "level": "info", "timestamp": now, "event": f"agent_{action}"}
             agent_log.close_if_replaced()
-            agent_log.write(
-                b'{"agent":"%b","tick":%d,%b,"notes":%b,%b' % (agent_bytes, tick, fields_json, notes_json, suffix)
-            )
+            agent_log.write(to_json_line({"agent": agent, "tick": tick, **fields, **end}))
             agent_log.rotate()
 
     def _write(self, fields: dict[str, Any]) -> None:
-        self._add(to_json_line(fields))
-
-    def _add(self, line: bytes) -> None:
         self._file.close_if_removed()
-        self._file.write(line)
+        self._file.write(to_json_line(fields))
         if not self._stays_open:
             self._file.rotate()
             self._file.close()
@@ -115,9 +105,8 @@ def log_agent_action(base_path: str | os.PathLike[str], agent_name: str, tick: i
     base = paths.as_base(base_path)
     if _levels.get(base, _INFO) > _INFO:
         return
-    base_fields = {"agent": agent_name, "tick": tick, **fields}
-    file = LogFile(base, paths.activity_log(agent_name))
-    file.write(to_json_line({**base_fields, "level": "info", "timestamp": _now(), "event": action}))
+    file, end = LogFile(base, paths.activity_log(agent_name)), {"level": "info", "timestamp": _now(), "event": action}
+    file.write(to_json_line({"agent": agent_name, "tick": tick, **fields, **end}))
     file.rotate()
     file.close()
 
@@ -168,7 +157,9 @@ class LogFile:
         try:
             if self._file is None:
                 self._file = fs.AppendFile(self._base, self._relative)
-            self._file.append(_redact_line(line) + b"\n")
+            # in the texts, not in the encoded line: the result must stay JSON
+            redacted = line if redact_bytes(line) == line else to_json_line(redact_json(json.loads(line)))
+            self._file.append(redacted + b"\n")
         except DiskError as error:
             _ignore_file_error(error)
 
@@ -180,11 +171,6 @@ class LogFile:
                 fs.move(self._base, self._relative, f"{self._relative}.1")
             except DiskError as error:
                 _ignore_file_error(error)
-
-
-def _redact_line(line: bytes) -> bytes:
-    # in the texts, not in the encoded line: the result must stay JSON
-    return line if redact_bytes(line) == line else to_json_line(redact_json(json.loads(line)))
 
 
 def _ignore_file_error(error: DiskError) -> None:

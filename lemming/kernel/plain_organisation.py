@@ -67,17 +67,6 @@ def load(org: Organisation) -> tuple[Config, Survey]:
     return config, survey
 
 
-def find_paused(survey: Survey, config: Config) -> dict[str, str]:
-    """Return the agents that are paused, with the reason as a plan has it."""
-    if config.org.paused:
-        return dict.fromkeys(survey.agents, f"the organisation is {_describe_pause(config.org.paused)}")
-    return {name: _describe_pause(agent.paused) for name, agent in survey.agents.items() if agent.paused}
-
-
-def _describe_pause(text: str) -> str:
-    return f"paused {text}" if text.startswith("since ") else f"paused: {text}"
-
-
 def require_trusted(base_path: str | os.PathLike[str], *, is_trusted: bool) -> None:
     """Raise `NotTrusted` without a person's trust if a model is a program, which has the rights of this process."""
     for key, model in load_config(base_path).models.items():
@@ -106,20 +95,17 @@ def _iter_other(org: Organisation, config: Config, survey: Survey) -> Iterator[t
         if key not in config.models:
             yield file, f"model.key: {key}"
             continue
-        yield from ((paths.MODELS_FILE, f"{key}.{other_key}") for other_key in _find_in_model(config.models[key]))
-
-
-def _find_in_model(model: ModelEntry) -> Iterator[str]:
-    is_special = is_person(model.provider) or model.provider in {*SPEAKING_PROVIDERS, *provided("pricing")}
-    if is_special or get_provider_class(model.provider, ()).takes_schema:
-        yield f"provider: {model.provider}"
-    yield from _find_other(vars(model), vars(ModelEntry(provider=model.provider)), MODEL_KEYS)
-    if model.prompt != "values":
-        yield 'prompt other than "values"'
-    if model.attempts != 1:
-        yield "attempts other than 1"
-    if "command" in model.options and model.options.get("effects") != "none":
-        yield 'options.effects other than "none"'
+        model = config.models[key]
+        is_special = is_person(model.provider) or model.provider in {*SPEAKING_PROVIDERS, *provided("pricing")}
+        acts_outside = "command" in model.options and model.options.get("effects") != "none"
+        reasons = {
+            f"provider: {model.provider}": is_special or get_provider_class(model.provider, ()).takes_schema,
+            **dict.fromkeys(_find_other(vars(model), vars(ModelEntry(provider=model.provider)), MODEL_KEYS), True),
+            'prompt other than "values"': model.prompt != "values",
+            "attempts other than 1": model.attempts != 1,
+            'options.effects other than "none"': acts_outside,
+        }
+        yield from ((paths.MODELS_FILE, f"{key}.{reason}") for reason, is_so in reasons.items() if is_so)
 
 
 def _find_other(plain: Mapping[str, Any], defaults: Mapping[str, Any], keys: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,6 +24,7 @@ from lemming.kernel.base.errors import (
     ContractError,
     LemmingError,
     ProviderError,
+    RequestRejected,
     UnknownModel,
 )
 from lemming.kernel.base.jsontext import did_you_mean
@@ -233,10 +234,22 @@ class Backend(LLMProvider):
         return self.complete(Request(model_name, messages, temperature, **fields)).text
 
 
+class HumanProvider(Backend):
+    """Placeholder for a person in `config/models.json`."""
+
+    is_person = True
+    keeps_deadline = True
+
+    def complete(self, request: Request) -> Reply:
+        """Raise `RequestRejected`: a person cannot be called through this interface."""
+        hint = "write a person's entries with `lemming send`"
+        raise RequestRejected("a person cannot be called like a model", where=request.agent, hint=hint)
+
+
 _MODELS_FILE = "config/models.json"
 _NAMED = frozenset({"model_name", "messages", "temperature"})
 
-_BUILT_IN = {"human": "lemming.kernel.llm.human_provider:HumanProvider", **PROVIDERS}
+_BUILT_IN = {"human": "lemming.kernel.providers:HumanProvider", **PROVIDERS}
 _LAZY = {
     "OpenAIProvider": _BUILT_IN["openai"],
     "AnthropicProvider": _BUILT_IN["anthropic"],
@@ -271,11 +284,11 @@ def provider_names(plugins: Sequence[str] | None = None) -> list[str]:
 
 def available_providers(plugins: Sequence[str] | None) -> Catalogue[type[LLMProvider]]:
     """Return the providers by name; the same object until another provider is registered."""
-    return collect_items("provider", None if plugins is None else tuple(plugins), _make_catalogue)
-
-
-def _make_catalogue(registered: Mapping[str, type[LLMProvider]]) -> Catalogue[type[LLMProvider]]:
-    return Catalogue(_BUILT_IN, registered, lambda provider: provider)
+    return collect_items(
+        "provider",
+        None if plugins is None else tuple(plugins),
+        lambda registered: Catalogue(_BUILT_IN, registered, lambda provider: provider),
+    )
 
 
 def get_provider_class(name: str, plugins: Sequence[str] | None = None) -> type[LLMProvider]:
@@ -308,11 +321,7 @@ def is_channel(name: str, plugins: Sequence[str] | None = None) -> bool:
 
 def list_option_names(name: str) -> list[str]:
     """Return the valid names in `options` of a provider. Raises `UnknownModel` for an unknown name."""
-    return _option_names(get_provider_class(name))
-
-
-def _option_names(provider: type[LLMProvider]) -> list[str]:
-    return [option for option in _constructor_signature(provider).parameters if option != "base"]
+    return [option for option in _constructor_signature(get_provider_class(name)).parameters if option != "base"]
 
 
 @lru_cache(64)
@@ -334,7 +343,8 @@ def make_provider(
     """
     register_secret_variables(options, _MODELS_FILE)
     provider = get_provider_class(name, plugins)
-    signature, known_options = _constructor_signature(provider), _option_names(provider)
+    signature = _constructor_signature(provider)
+    known_options = [option for option in signature.parameters if option != "base"]
     if "api_key" in options:
         hint = 'put the key into an environment variable and its name into "api_key_env"'
         raise ConfigError(f"provider {name}: a key must not be in a file", where=_MODELS_FILE, hint=hint)
@@ -346,9 +356,8 @@ def make_provider(
     except TypeError as error:
         unknown = next((option for option in options if option not in known_options), "")
         message = f'option "{unknown}" does not exist' if unknown else error
-        hint = (
-            did_you_mean(unknown, known_options) or f"use the options of {name}: {', '.join(known_options) or 'none'}"
-        )
+        usual_hint = f"use the options of {name}: {', '.join(known_options) or 'none'}"
+        hint = did_you_mean(unknown, known_options) or usual_hint
         raise ConfigError(f"provider {name}: {message}", where=_MODELS_FILE, hint=hint) from error
     _check_types(name, provider, options)
     try:

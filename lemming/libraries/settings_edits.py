@@ -15,7 +15,7 @@ from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.org_lock import lock_folder
-from lemming.kernel.org.changing import FilesInUse
+from lemming.kernel.org.changing import FilesInUse, missing_file
 from lemming.kernel.org.organisation import Organisation, OrgPath
 
 _LIMIT_BYTES = 1 << 20
@@ -29,7 +29,8 @@ class OpenedFile:
         try:
             self.raw = fs.read_bytes(f"{base}/{file}", _LIMIT_BYTES)
         except FileNotFoundError:
-            Organisation.from_path(base).get_cache(FilesInUse).refuse_absence(file)
+            if Organisation.from_path(base).get_cache(FilesInUse).has(file):
+                raise missing_file(file) from None
             self.raw = b"{}\n"
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error

@@ -7,6 +7,7 @@ the content, because entries are never rewritten.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Collection, Iterator
@@ -15,9 +16,17 @@ from functools import reduce
 from operator import xor
 from pathlib import Path
 
-from lemming.kernel.access.context_files import iter_context_paths
+from lemming.kernel.access.context_files import (
+    granted_memories,
+    granted_memory_folders,
+    is_pattern,
+    matching_files,
+    resolve_item,
+    resolve_pattern_folder,
+)
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
+from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.files.folder_listings import ABSENT, Listing, refresh_listing
 from lemming.kernel.files.stat_cache import (
     FileReading,
@@ -135,7 +144,7 @@ def find_context_files(base: Path, agents: Collection[Agent]) -> list[str]:
     """
     files, org = set[str](), Organisation.from_path(base)
     for agent in agents:
-        files.update(resume_read_paths(org, agent), iter_context_paths(agent, base))
+        files.update(resume_read_paths(org, agent), _iter_context_paths(agent, base))
     return sorted(files)
 
 
@@ -161,3 +170,15 @@ def resume_read_paths(org: Organisation, agent: Agent) -> Iterator[str]:
         query = OrgQuery(ReadPath, org, {agent.name: agent})
         for name in names:
             yield from (item.path for item in query.ask(get_capability(name)))
+
+
+def _iter_context_paths(agent: Agent, base: Path) -> Iterator[str]:
+    """Yield the path keys that decide the context of an agent: files, and folders with `/` at the end."""
+    yield from (f"{folder}/" for folder in granted_memory_folders(agent))
+    yield from (memory.file for memory in granted_memories(agent, base, {}))
+    for item in agent.context:
+        with contextlib.suppress(PermissionDenied, ToolError):  # the agent's turn fails with this error
+            if is_pattern(item):
+                yield f"{resolve_pattern_folder(agent, base, item).path_key}/"
+            for file in matching_files(agent, base, item, {}):
+                yield resolve_item(agent, base, file).path_key

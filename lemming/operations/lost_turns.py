@@ -23,9 +23,9 @@ from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.running_tick import Tick, is_behind, is_other_agent
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import take_snapshot
+from lemming.operations.turns.running_tick import Tick, is_behind, is_other_agent
 
 MAX_TICKS_BACK = 100
 _TURN = re.compile(rb'\{"type":"turn_(started|committed)","epoch":\d+,"agent":"([^"]+)"')

@@ -30,8 +30,10 @@ from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted, TurnCommitted, TurnSkipped
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
 from lemming.kernel.logging_config import EngineLog
+from lemming.kernel.org.changing import load_recorded_settings
 from lemming.kernel.org.config import Config
-from lemming.kernel.plugins.capability_table import PREFIXES
+from lemming.kernel.plugins.capability_loader import load_provided
+from lemming.kernel.plugins.capability_table import PREFIXES, provided
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
 from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.runtime import Runtime
@@ -77,7 +79,7 @@ def run_one_tick(runtime: Runtime, tick: int, journalled: list[int], *, advance:
     _announce_tick(runtime, snapshot, records)
 
     quiet = None if is_begun else find_quiet_reports(snapshot)
-    if quiet is not None and runtime.can_be_quiet(config, journalled):  # no turns: only the counter moves on
+    if quiet is not None and _can_be_quiet(runtime, config, journalled):  # no turns: only the counter moves on
         report = _end_quiet_tick(runtime, snapshot, quiet, began, advance=advance)
     else:
         if not is_begun and tick != runtime.last_tick + 1:  # otherwise this engine has written the ledgers
@@ -91,14 +93,25 @@ def run_one_tick(runtime: Runtime, tick: int, journalled: list[int], *, advance:
     return report
 
 
+def _can_be_quiet(runtime: Runtime, config: Config, journalled: list[int]) -> bool:
+    """Return False if a tick without turns needs a journal, because the newest lacks a settings file.
+
+    A pause seen only by quiet ticks must hold in the next process, whatever happens to its file. Before the first journal
+    nothing can be lost.
+    """
+    if journalled and config.digests and runtime.journaled_settings is None:
+        runtime.journaled_settings = load_recorded_settings(runtime.org)
+    return not journalled or not config.digests.keys() - (runtime.journaled_settings or set())
+
+
 def _run_with_journal(
     runtime: Runtime, snapshot: Snapshot, journalled: list[int], began: float, *, advance: bool
 ) -> TickReport:
     """Run steps 4 to 8 of a tick with turns."""
     # Imported here: all that a turn needs, which a tick without turns does not pay for.
-    from lemming.kernel.tick.running_tick import Tick
     from lemming.operations.retention import remove_expired
     from lemming.operations.turns.agent_turns import take_turns
+    from lemming.operations.turns.running_tick import Tick
 
     config, tick = snapshot.config, snapshot.tick
     # 4. Open the journal. Its first record is the plan, so an interrupted tick keeps its agents and order.
@@ -113,7 +126,7 @@ def _run_with_journal(
         journal.reserve(RESERVED_BYTES)
         previous = next((at for at in reversed(journalled) if at < tick), None)
         current = Tick.start_or_resume(runtime, journal, snapshot, previous=previous)
-        runtime.start_calls(journal)
+        _start_calls(runtime, journal)
 
         # 5. Every turn: record its inputs, ask, act, write its files, commit. A committed turn is not taken
         #    again. Turns that do not wait for each other run in parallel; the files are the same. From here:
@@ -254,6 +267,33 @@ def _end_quiet_tick(
     )
     runtime.notify(TickEnds(report=report))
     return report
+
+
+def _start_calls(runtime: Runtime, journal: Journal) -> None:
+    """Take the journal of a tick for its model calls, and start batching the calls if the run requests it.
+
+    Batches sent by an earlier attempt are always awaited, because they are paid for. Raises `ConfigError` if the
+    capability is not installed.
+    """
+    kinds = provided("records")
+    recorded_names = (kinds[record.kind][0] for record in journal.records if record.kind in kinds)
+    capability_name = runtime.batching_capability or next(recorded_names, "")
+    runtime.batcher, runtime.journal = None, journal
+    if not capability_name:
+        return
+    from lemming.kernel.turn.live_phase import BatchContext
+
+    batch_context = BatchContext(
+        make=runtime.backends.make_provider,
+        live=runtime.complete_live,
+        journal=journal,
+        clock=runtime.clock.now,
+        notify=runtime.notify,
+        stop=runtime.stop,
+        sends=capability_name == runtime.batching_capability,
+        sleep=runtime.stop.wait,
+    )
+    runtime.batcher = load_provided("call_batchers", capability_name)(batch_context)
 
 
 def _advance_counter(base: Path, tick: int, read_at: str, durability: Durability, *, advance: bool) -> None:

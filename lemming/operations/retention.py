@@ -36,7 +36,7 @@ from lemming.libraries.memory_files import delete_memory
 from lemming.operations.gateways import Gateways
 
 if TYPE_CHECKING:
-    from lemming.kernel.tick.running_tick import Tick
+    from lemming.operations.turns.running_tick import Tick
 
 # A reader that is seldom due gets two more turns; ten periods bound what a stopped reader can hold.
 EXTRA_TURNS, MAX_RETENTIONS = 2, 10

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice, takewhile
 from typing import Any
 
-from lemming.kernel.agents import Agent, Survey, suggest_agent, survey_agents
+from lemming.kernel.agents import Agent, Survey, sort_by_fire_point, suggest_agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.times import get_zone
@@ -17,7 +17,7 @@ from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.org.schedule import fire_point, sort_by_fire_point
+from lemming.kernel.org.schedule import fire_point
 from lemming.kernel.tick.firing_plan import TickPlan, make_plan
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses

@@ -21,10 +21,10 @@ from lemming.kernel.journal.ledger import AgentState, write_state
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.running_tick import find_refused_paths
 from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
 from lemming.obligations.request_deadlines import DeadlineExtensions
 from lemming.operations.pending_work import find_pending_work, immediate_snapshot, is_stalled
+from lemming.operations.turns.running_tick import find_refused_paths
 from lemming.testing import FrozenClock, make_org, resume, say
 
 PLACES = (

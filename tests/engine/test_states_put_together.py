@@ -12,7 +12,7 @@ from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.write_offs import WriteOff
-from lemming.kernel.tick.state_merge import merge_states
+from lemming.operations.turns.state_merge import merge_states
 
 BASE = AgentState(
     tick=3, turns=4, credits=2.0, cost_usd=0.5, unpriced_calls=1, input_tokens=10, output_tokens=5,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lemming.engine import run_once
-from lemming.kernel.agents import require_own_folders
+from lemming.kernel.agents import OwnFolderCheck
 from lemming.kernel.base.errors import ConfigError, DiskError
 from lemming.kernel.files import fs
 from lemming.kernel.journal.ledger import read_state
@@ -54,7 +54,7 @@ def test_who_could_not_write_is_not_asked(base: Path, folder: str) -> None:
     place.mkdir(exist_ok=True)
     place.chmod(0o555)
     with pytest.raises(ConfigError, match="may not write here"):
-        require_own_folders(base, "ada")
+        OwnFolderCheck(Organisation(base)).require_valid("ada")
     report = run_once(base, clock=FrozenClock())
     assert {turn.agent: (turn.status, turn.calls) for turn in report.turns} == {
         "ada": ("failed", 0),

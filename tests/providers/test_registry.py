@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lemming.kernel.base.errors import ConfigError, RequestRejected, UnknownModel
-from lemming.kernel.llm.human_provider import HumanProvider
 from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.providers import (
+    HumanProvider,
     LLMProvider,
     Message,
     Request,

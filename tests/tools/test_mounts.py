@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.kernel.access.write_refusals import get_mount_id, get_mount_origin
+from lemming.kernel.access.agent_files import get_mount_id, get_mount_origin
 from lemming.kernel.base.errors import DiskError
 
 # What is mounted where (from the organisation's folder and beside it), and a path there that is closed.

@@ -28,8 +28,7 @@ from lemming.ext import (
     describe_field,
 )
 from lemming.kernel.access.agent_files import read_raw
-from lemming.kernel.access.allowed_paths import resolve_path
-from lemming.kernel.access.grant_syntax import grant_error
+from lemming.kernel.access.allowed_paths import grant_error, resolve_path
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError, Unusable
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse

@@ -18,8 +18,7 @@ from lemming.capabilities.skills.skill import Skill, format_skills, parse_skill
 from lemming.capabilities.skills.skills_settings import valid_patterns
 from lemming.ext import ConfigError, Problem, describe_field, make_warning
 from lemming.kernel.access.agent_files import read_text
-from lemming.kernel.access.allowed_paths import AllowedPath, resolve_org_path
-from lemming.kernel.access.grant_syntax import unsafe_path_reason
+from lemming.kernel.access.allowed_paths import AllowedPath, resolve_org_path, unsafe_path_reason
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError

@@ -18,8 +18,7 @@ from typing import Annotated, Any, NamedTuple
 from lemming.capabilities.toolbox.file_tools import FileReadingTool
 from lemming.ext import describe_field
 from lemming.kernel.access.agent_files import NOTHING_REMOVED, Removed, read_text, scan_folder
-from lemming.kernel.access.allowed_paths import AllowedPath, resolve_path
-from lemming.kernel.access.grant_syntax import DEPTH_LIMIT
+from lemming.kernel.access.allowed_paths import DEPTH_LIMIT, AllowedPath, resolve_path
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.errors import ToolError

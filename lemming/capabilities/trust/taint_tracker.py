@@ -28,8 +28,7 @@ from lemming.ext import (
     RunTool,
     StartTool,
 )
-from lemming.kernel.access.allowed_paths import Access, nearest_readable
-from lemming.kernel.access.grant_syntax import unsafe_path_reason
+from lemming.kernel.access.allowed_paths import Access, nearest_readable, unsafe_path_reason
 from lemming.kernel.base import paths
 from lemming.kernel.files.canonical_path import canonical_path
 from lemming.kernel.files.effects import apply_effect

@@ -34,12 +34,12 @@ from lemming.kernel.journal.ledger import AgentState, amend_state, read_state
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.state_merge import join_outcome
 from lemming.kernel.tick.tick_counter import load_counter, persist_tick
 from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import take_turn
 from lemming.libraries.atomic_folder import require_free, require_outside
 from lemming.operations.opening import open_org
+from lemming.operations.turns.state_merge import join_outcome
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
-from lemming.kernel.access.allowed_paths import AllowedPath
-from lemming.kernel.access.write_refusals import (
-    ROOT,
-    forbidden_folders,
-    get_mount_id,
-    refuse_ancestors,
-    refuse_identity,
-    refuse_other_name,
-)
-from lemming.kernel.base.errors import ToolError
+from lemming.kernel.access.allowed_paths import NEVER_OPEN, AllowedPath, require_agent_writable
+from lemming.kernel.base import paths
 from lemming.kernel.files import quota
 from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file
 from lemming.kernel.files.effects import FileEffect
@@ -34,6 +28,8 @@ NOTHING_REMOVED: Removed = ()
 
 FILE_LIMIT_BYTES = 256 << 10
 
+_Identity = tuple[int, int]
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: a pipe that somebody made in a workspace must not make the engine wait.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -58,31 +54,35 @@ def read_raw(
     """Return the bytes of a file, as this turn sees it. Raises the same errors as `read_text`."""
     if target.path_key in removed:
         raise target.attempt.missing()
-    raw = staged[target.path_key] if target.path_key in staged else _load_bytes(target, limit_bytes)
+    if target.path_key in staged:
+        raw = staged[target.path_key]
+    else:
+        with open_target_file(target) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size > limit_bytes:
+                raise target.attempt.to_tool_error(f"has {size} bytes; at most {limit_bytes} can be read")
+            with open(descriptor, "rb", closefd=False) as file:
+                raw = file.read(limit_bytes + 1)  # one too many, so that growth since the look at its size shows
     if len(raw) > limit_bytes:
         raise target.attempt.to_tool_error(f"is larger than the {limit_bytes} bytes that can be read")
     return raw
 
 
 def scan_folder(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> dict[str, str]:
-    """Return the names in a folder, each with the mark: `/` for a folder, `@` for a link, else empty.
-
-    As this turn sees it. Raises the same errors as `list_folder`.
-    """
-    names = _staged_names(target, staged)
+    """Return the names in a folder as this turn sees it. Marks: `/` for a folder, `@` for a link, else empty."""
+    prefix = f"{target.path_key}/"
+    relative_parts = (key.removeprefix(prefix).split("/") for key in staged if key.startswith(prefix))
+    names = {name: "/" if deeper else "" for name, *deeper in relative_parts}
     try:
-        with open_target_folder(target, target.parts) as folder:
-            marks = _list_marked(folder)
-            names |= {name: mark for name, mark in marks.items() if f"{target.path_key}/{name}" not in removed}
+        with open_target_folder(target, target.parts) as folder, os.scandir(folder) as entries:
+            for entry in entries:
+                if f"{target.path_key}/{entry.name}" not in removed:
+                    mark = "/" if entry.is_dir(follow_symlinks=False) else ""
+                    names[entry.name] = "@" if entry.is_symlink() else mark
     except FileNotFoundError as error:
         if not names and not target.is_granted_folder:
             raise target.attempt.missing(is_folder=True) from error
     return names
-
-
-def _list_marked(folder: int) -> dict[str, str]:
-    with os.scandir(folder) as entries:
-        return {entry.name: _type_mark(entry) for entry in entries}
 
 
 def write_effect(
@@ -109,7 +109,7 @@ def write_effect(
     with contextlib.suppress(FileNotFoundError), open_target_folder(target, folders) as folder:
         status = lstat(name, folder)
         _refuse_target(target, status)
-        refuse_identity(target, status, forbidden_folders(target))
+        _refuse_identity(target, status, _forbidden_folders(target))
     effect = FileEffect(target.relative, content, target.effect_root)
     if not target.effect_root:
         _enforce_quota(target, {**staged, effect.path_key: content}, limits, removed)
@@ -125,7 +125,7 @@ def _enforce_quota(target: AllowedPath, staged: Mapping[str, bytes], limits: Fol
     parts = target.parts
     top = 3 if parts[0] == "agents" else 1
     folder = "/".join(parts[: max(top, len(target.granted))])
-    usage = _measure_folder(f"{target.base}/{folder}")
+    usage = raises_disk_error(quota.measure)(f"{target.base}/{folder}")
     bytes_more = files_more = 0
     for path, content in staged.items():
         if path.startswith(f"{folder}/"):
@@ -146,12 +146,6 @@ def _enforce_quota(target: AllowedPath, staged: Mapping[str, bytes], limits: Fol
         raise target.attempt.to_tool_error(f"cannot be written: {folder} would hold {excess}")
 
 
-@raises_disk_error
-def _measure_folder(folder: str) -> FolderSize:
-    """Return the size of a folder."""
-    return quota.measure(folder)
-
-
 # --- the walk -----------------------------------------------------------------------------------
 
 
@@ -170,27 +164,27 @@ def open_target_folder(target: AllowedPath, folders: list[str]) -> Iterator[int]
 
 @contextlib.contextmanager
 def _walk_to_folder(target: AllowedPath, folders: list[str]) -> Iterator[int]:
-    forbidden, is_written = forbidden_folders(target), target.attempt.access == "write"
+    forbidden, is_written = _forbidden_folders(target), target.attempt.access == "write"
     try:
-        descriptor = os.open(target.root, ROOT)
+        descriptor = os.open(target.root, _ROOT)
     except OSError as error:
         _raise_unless_file_specific(target, error)
         raise target.attempt.to_tool_error(f"cannot be reached: {target.root}: {error.strerror}") from error
     try:
         if target.root != target.base:
-            refuse_ancestors(target, descriptor, forbidden)
+            _refuse_ancestors(target, descriptor, forbidden)
             if is_written:
-                refuse_other_name(target, descriptor, target.parts)
+                _refuse_other_name(target, descriptor, target.parts)
         mount = get_mount_id(descriptor) if is_written else 0
         for depth, name in enumerate(folders, 1):
             # From the open folder: a folder swapped for a link after a check of its path leads outside.
             inner = _open(target, name, descriptor, _FOLDER)
             os.close(descriptor)
             descriptor = inner
-            refuse_identity(target, os.fstat(descriptor), forbidden)
+            _refuse_identity(target, os.fstat(descriptor), forbidden)
             # A bind mount may show a closed folder under an open name.
             if is_written and mount != (mount := get_mount_id(descriptor)):
-                refuse_other_name(target, descriptor, target.parts[depth:])
+                _refuse_other_name(target, descriptor, target.parts[depth:])
         yield descriptor
     finally:
         os.close(descriptor)
@@ -203,35 +197,20 @@ def _open(target: AllowedPath, name: str, folder: int, flags: int) -> int:
         raise
     except OSError as error:
         _raise_unless_file_specific(target, error)
-        raise _to_open_error(target, name, folder, error) from error
+        mode = 0
+        with contextlib.suppress(OSError):
+            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            raise target.attempt.to_denial(f'"{name}" is a symbolic link') from error
+        if error.errno == errno.ENOTDIR:
+            raise target.attempt.to_tool_error(f'cannot be reached: "{name}" is not a folder') from error
+        raise target.attempt.to_tool_error(f"cannot be opened: {error.strerror}") from error
 
 
 def _raise_unless_file_specific(target: AllowedPath, error: OSError) -> None:
     """Raise `DiskError` for an error unrelated to the file; in external folders only for lack of resources."""
     if target.root == target.base or error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
         require_about_one_file(target.path_key, error)
-
-
-def _to_open_error(target: AllowedPath, name: str, folder: int, error: OSError) -> ToolError:
-    try:
-        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-    except OSError:
-        mode = 0
-    if stat.S_ISLNK(mode):
-        return target.attempt.to_denial(f'"{name}" is a symbolic link')
-    if error.errno == errno.ENOTDIR:
-        return target.attempt.to_tool_error(f'cannot be reached: "{name}" is not a folder')
-    return target.attempt.to_tool_error(f"cannot be opened: {error.strerror}")
-
-
-def _load_bytes(target: AllowedPath, limit_bytes: int) -> bytes:
-    with open_target_file(target) as descriptor:
-        size = os.fstat(descriptor).st_size
-        if size > limit_bytes:
-            raise target.attempt.to_tool_error(f"has {size} bytes; at most {limit_bytes} can be read")
-        with open(descriptor, "rb", closefd=False) as file:
-            # One byte too many, so that the caller sees a file that has grown since the look at its size.
-            return file.read(limit_bytes + 1)
 
 
 @contextlib.contextmanager
@@ -264,13 +243,119 @@ def _refuse_target(target: AllowedPath, status: os.stat_result) -> None:
         raise target.attempt.to_denial("linked file: it has another name elsewhere")
 
 
-def _staged_names(target: AllowedPath, staged: Mapping[str, bytes]) -> dict[str, str]:
-    prefix = f"{target.path_key}/"
-    relative_parts = (key.removeprefix(prefix).split("/") for key in staged if key.startswith(prefix))
-    return {name: "/" if deeper else "" for name, *deeper in relative_parts}
+# --- refused whatever the path: identity files, other names, forbidden folders ---
+# A mount may show a folder of the organisation under another name. Linux tells in `/proc/self/fdinfo` and
+# `/proc/self/mountinfo` (man 5 proc); other systems have no such mounts.
 
 
-def _type_mark(entry: os.DirEntry[str]) -> str:
-    if entry.is_symlink():
-        return "@"
-    return "/" if entry.is_dir(follow_symlinks=False) else ""
+def _forbidden_folders(target: AllowedPath) -> dict[_Identity, str]:
+    """Return the closed folders, by device and inode, which stay closed under any path.
+
+    A grant may reach the organisation under another name (a bind mount, a volume that ignores case).
+    """
+    # /proc shows the environments of processes, which hold keys.
+    folders = ["/proc"]
+    if not target.granted:  # a grant of a folder above must not show the agent its evals
+        folders.append(str(target.base / paths.EVALS))
+    if target.attempt.access == "write":
+        folders += [str(target.base / name) for name in sorted(NEVER_OPEN)]
+        if target.root != target.base:
+            folders.append(str(target.base / "agents"))
+    identities = {}
+    for folder in folders:
+        try:
+            status = os.stat(folder)
+        except OSError as error:
+            require_about_one_file(folder, error)
+        else:
+            identities[status.st_dev, status.st_ino] = folder
+    return identities
+
+
+def _refuse_identity(target: AllowedPath, status: os.stat_result, forbidden: dict[_Identity, str]) -> None:
+    """Raise `PermissionDenied` for a file that holds an identity of an agent."""
+    if closed := forbidden.get((status.st_dev, status.st_ino)):
+        raise target.attempt.to_denial(f"{closed} is closed to agents")
+
+
+def _refuse_other_name(target: AllowedPath, descriptor: int, relative: list[str]) -> None:
+    """Raise an error if the entered folder is a mount of one in the organisation, and `relative` is closed
+    there.
+    """
+    origin = get_mount_origin(descriptor)
+    folder = os.open(target.base, _ROOT)
+    try:
+        org_origin = get_mount_origin(folder)
+    finally:
+        os.close(folder)
+    if origin is None or org_origin is None or origin.device != org_origin.device:
+        return
+    if origin.parts[: len(org_origin.parts)] == org_origin.parts:
+        require_agent_writable(target.attempt, (*origin.parts[len(org_origin.parts) :], *relative))
+
+
+def _refuse_ancestors(target: AllowedPath, descriptor: int, forbidden: dict[_Identity, str]) -> None:
+    """Walk up from a granted folder to `/`. Raise an error if the folder is inside a closed folder."""
+    current, status = os.dup(descriptor), os.fstat(descriptor)
+    try:
+        while True:
+            _refuse_identity(target, status, forbidden)
+            parent = os.open("..", _ROOT, dir_fd=current)
+            os.close(current)
+            current, previous_status, status = parent, status, os.fstat(parent)
+            if os.path.samestat(previous_status, status):
+                return
+    finally:
+        os.close(current)
+
+
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+
+class _MountOrigin(NamedTuple):
+    """A folder as identified by the file system: the device, and the path from the file system's root."""
+
+    device: bytes
+    parts: tuple[str, ...]
+
+
+def get_mount_id(descriptor: int) -> int:
+    """Return the id of the mount of an open folder; 0 if the system provides none.
+
+    Raises `DiskError` if the lookup fails temporarily, for example without free descriptors.
+    """
+    for line in _lines(f"/proc/self/fdinfo/{descriptor}"):
+        if line.startswith(b"mnt_id:"):
+            return int(line.split()[1])
+    return 0
+
+
+def get_mount_origin(descriptor: int) -> _MountOrigin | None:
+    """Return the real location of an open folder, or None if the system does not provide it."""
+    mount = b"%d" % get_mount_id(descriptor)
+    for line in _lines("/proc/self/mountinfo"):
+        number, _, device, root, point = line.split(b" ", 5)[:5]
+        if number == mount:
+            # Of the descriptor, not of the requested path: this is the folder that was opened.
+            path = os.readlink(f"/proc/self/fd/{descriptor}".encode())
+            relative = os.path.relpath(path, _unescape_field(point))
+            return _MountOrigin(device, _names(os.path.join(_unescape_field(root), relative)))
+    return None
+
+
+def _lines(file: str) -> list[bytes]:
+    try:
+        with open(file, "rb") as lines:
+            return lines.readlines()
+    except OSError as error:
+        # A failed look is not "no mount": a mount that is missed opens a closed folder.
+        require_about_one_file(file, error)
+        return []
+
+
+def _unescape_field(field: bytes) -> bytes:
+    return _ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), field)
+
+
+def _names(path: bytes) -> tuple[str, ...]:
+    return tuple(os.fsdecode(part) for part in os.path.normpath(path).split(b"/") if part not in (b"", b"."))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,7 +16,6 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from lemming.kernel.access.grant_syntax import grant_error, unsafe_path_reason
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
@@ -23,6 +23,11 @@ from lemming.kernel.files.canonical_path import real_path
 from lemming.kernel.files.effects import FileEffect
 
 Access = Literal["read", "write"]
+COMPONENT_LIMIT_BYTES = 255
+DEPTH_LIMIT = 32
+
+MEMORY_GRANT = re.compile(r"(?P<owner>[^/*]+)/(?P<key>[^/]+)")
+"""Form of a memory in `permissions.read_memories`."""
 
 # Programs obey these wherever they are (git, ssh, the engine): an agent that writes one gives a command.
 NEVER_WRITTEN = frozenset({"resume.json", ".lemming", ".git", ".ssh"})
@@ -106,11 +111,13 @@ def resolve_path(agent: Agent, base: Path, path: str, access: Access, *, caller:
     target = _resolve_target(attempt, org, workspace)
     covering, refusal = list[paths.Components](), attempt.to_denial()
     for grant in grants:
-        try:
-            folder = _granted_folder(attempt, grant, org, workspace)
-        except PermissionDenied as error:  # this grant is invalid; the others apply
-            refusal = error
+        if reason := grant_error(grant):  # this grant is invalid; the others apply
+            message = f"the resume grants {json.dumps(grant)}, which is not understood: {reason}"
+            refusal = attempt.to_denial(message)
             continue
+        folder = paths.components(grant)
+        if not grant.startswith("/"):
+            folder = paths.expand_named_root(folder, org, workspace) or folder
         if target[: len(folder)] == folder:
             covering.append(folder)
     if not covering:
@@ -126,7 +133,10 @@ def resolve_path(agent: Agent, base: Path, path: str, access: Access, *, caller:
     if access == "write":
         if target == folder:
             raise attempt.to_tool_error("is a folder")
-        _refuse_names(attempt, target[len(folder) :])
+        for name in target[len(folder) :]:
+            # A volume that ignores case opens `RESUME.JSON` as `resume.json`.
+            if name.casefold() in NEVER_WRITTEN or name.casefold().endswith(".lock"):
+                raise attempt.to_denial(f'"{name}" is never written by an agent')
         # A link may lead into the folder of another agent: `agents/` opens under its own name only.
         if is_inside and target[:-1] != requested[:-1] and parts[0] == "agents":
             raise attempt.to_denial("agents, reached under another name, is closed to agents")
@@ -146,11 +156,7 @@ class _OrgFileAccess(AccessAttempt):
 
 
 def resolve_org_path(base: Path, path: str, *, caller: str, nearest: str = "") -> AllowedPath:
-    """Return the allowed path of a file kept for agents by people, from the path in the organisation; read
-    only.
-
-    `nearest`: the suggestion for a missing path.
-    """
+    """Return the read-only path of a file kept for agents by people. `nearest`: the suggestion for a missing path."""
     attempt = _OrgFileAccess(caller, path, "read", (), lambda _: nearest)
     return AllowedPath(attempt, base, base, path, is_granted_folder=False)
 
@@ -182,15 +188,8 @@ def _resolve_links(granted: paths.Components, org: paths.Components) -> tuple[pa
     """
     if granted[: len(org)] == org:
         return granted, org
-    real_granted, real_org = (
-        paths.components(real_path(_join_absolute(granted))),
-        paths.components(real_path(_join_absolute(org))),
-    )
+    real_granted, real_org = (paths.components(real_path(f"/{'/'.join(parts)}")) for parts in (granted, org))
     return (*org, *real_granted[len(real_org) :]) if real_granted[: len(real_org)] == real_org else real_granted, org
-
-
-def _join_absolute(parts: paths.Components) -> str:
-    return f"/{'/'.join(parts)}"
 
 
 def _resolve_target(attempt: AccessAttempt, org: paths.Components, workspace: paths.Components) -> paths.Components:
@@ -200,23 +199,6 @@ def _resolve_target(attempt: AccessAttempt, org: paths.Components, workspace: pa
     if attempt.path.startswith("/"):
         return parts
     return paths.expand_named_root(parts, org, workspace) or (*workspace, *parts)
-
-
-def _granted_folder(
-    attempt: AccessAttempt, grant: str, org: paths.Components, workspace: paths.Components
-) -> paths.Components:
-    if reason := grant_error(grant):
-        raise attempt.to_denial(f"the resume grants {json.dumps(grant)}, which is not understood: {reason}")
-    parts = paths.components(grant)
-    return parts if grant.startswith("/") else paths.expand_named_root(parts, org, workspace) or parts
-
-
-def _refuse_names(attempt: AccessAttempt, below_grant: paths.Components) -> None:
-    """Raise an error for names no agent may write inside a grant."""
-    for name in below_grant:
-        # A volume that ignores case opens `RESUME.JSON` as `resume.json`.
-        if name.casefold() in NEVER_WRITTEN or name.casefold().endswith(".lock"):
-            raise attempt.to_denial(f'"{name}" is never written by an agent')
 
 
 def require_agent_writable(attempt: AccessAttempt, in_org: paths.Components, *, grants: paths.Components = ()) -> None:
@@ -240,6 +222,41 @@ def require_agent_writable(attempt: AccessAttempt, in_org: paths.Components, *, 
         )
 
 
+def grant_error(grant: str) -> str:
+    """Return the reason a granted folder is invalid, or an empty string.
+
+    >>> grant_error("./shared/news"), grant_error("shared/../config")
+    ('', '".." leads outside the granted folders')
+    """
+    parts = paths.components(grant)
+    if reason := unsafe_path_reason(grant, parts):
+        return reason
+    if "*" in grant:
+        return '"*" is not allowed in a folder\'s name; a grant covers all files below a folder'
+    if grant.startswith("/") or parts[:1] in (("workspace",), ("shared",)):
+        return ""
+    return "it must be ./workspace, ./shared, a folder in one of them, or an absolute path"
+
+
+def unsafe_path_reason(path: str, parts: paths.Components) -> str:
+    """Return the reason a path is refused outright, or an empty string."""
+    if any(character < " " or character == "\x7f" for character in path):
+        return "control characters are not allowed"
+    if "\\" in path:
+        return 'the separator is "/"'
+    if ".." in parts:
+        return '".." leads outside the granted folders'
+    if parts and parts[0].startswith("~"):
+        return '"~" has no meaning here'
+    if len(parts) > DEPTH_LIMIT:
+        return f"more than {DEPTH_LIMIT} folders deep"
+    try:
+        longest = max((len(part.encode("utf-8")) for part in parts), default=0)
+    except UnicodeEncodeError:
+        return "not text"
+    return f"a name is longer than {COMPONENT_LIMIT_BYTES} bytes" if longest > COMPONENT_LIMIT_BYTES else ""
+
+
 # --- the existing file that a missing path most likely means --------------------------------------
 
 
@@ -259,8 +276,13 @@ def nearest_file(
     folder.
     """
     candidates: dict[str, None] = {}
+    workspace = paths.workspace_folder(agent_name)
     for folder in sorted(granted):
-        if (name := _as_written(agent_name, folder)) is None:
+        if folder == workspace or folder.startswith(f"{workspace}/"):
+            name = folder[len(workspace) + 1 :]
+        elif folder.startswith("/") or folder.split("/")[0] == "shared":
+            name = folder
+        else:
             continue
         for relative in _iter_names(os.path.join(base, folder), is_folder=is_folder):
             if len(candidates) >= MAX_FILES:
@@ -277,14 +299,6 @@ def nearest_file(
     same_name = [candidate for candidate in candidates if PurePosixPath(candidate).name == requested.name]
     same_name = same_name or [candidate for candidate in candidates if PurePosixPath(candidate).stem == requested.stem]
     return same_name[0] if len(same_name) == 1 else ""
-
-
-def _as_written(agent_name: str, folder: str) -> str | None:
-    """Return the agent's name for a granted folder: empty for the workspace, None for an excluded folder."""
-    workspace = paths.workspace_folder(agent_name)
-    if folder == workspace or folder.startswith(f"{workspace}/"):
-        return folder[len(workspace) + 1 :]
-    return folder if folder.startswith("/") or folder.split("/")[0] == "shared" else None
 
 
 def _iter_names(folder: str, *, is_folder: bool) -> Iterator[str]:

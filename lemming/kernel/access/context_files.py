@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,10 +12,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from lemming.kernel.access.agent_files import read_raw, read_text, scan_folder
-from lemming.kernel.access.allowed_paths import AllowedPath, resolve_org_path, resolve_path
-from lemming.kernel.access.grant_syntax import MEMORY_GRANT
+from lemming.kernel.access.allowed_paths import MEMORY_GRANT, AllowedPath, resolve_org_path, resolve_path
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import PermissionDenied, ToolError
+from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.memory import decode_memory, list_memories
 from lemming.kernel.org.resume import Agent, ContextFile
@@ -107,7 +105,7 @@ def expand_context(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> Age
     """
     if not (agent.permissions.read_memories or any(map(is_pattern, agent.context))):
         return agent
-    files = [context_file for item in agent.context for context_file in _matching_files(agent, base, item, staged)]
+    files = [context_file for item in agent.context for context_file in matching_files(agent, base, item, staged)]
     memories = dict.fromkeys(granted_memories(agent, base, staged))
     if len(memories) > MAX_MATCHES:
         raise ToolError(
@@ -117,19 +115,8 @@ def expand_context(agent: Agent, base: Path, staged: Mapping[str, bytes]) -> Age
     return replace(agent, context=[*files, *memories])
 
 
-def iter_context_paths(agent: Agent, base: Path) -> Iterator[str]:
-    """Yield the path keys that decide the context of an agent: files, and folders with `/` at the end."""
-    yield from (f"{folder}/" for folder in granted_memory_folders(agent))
-    yield from (memory.file for memory in granted_memories(agent, base, {}))
-    for item in agent.context:
-        with contextlib.suppress(PermissionDenied, ToolError):  # the agent's turn fails with this error
-            if is_pattern(item):
-                yield f"{resolve_pattern_folder(agent, base, item).path_key}/"
-            for file in _matching_files(agent, base, item, {}):
-                yield resolve_item(agent, base, file).path_key
-
-
-def _matching_files(agent: Agent, base: Path, item: ContextFile, staged: Mapping[str, bytes]) -> list[ContextFile]:
+def matching_files(agent: Agent, base: Path, item: ContextFile, staged: Mapping[str, bytes]) -> list[ContextFile]:
+    """Return the files of a pattern, or the item itself. Raises as `expand_context` does."""
     if not is_pattern(item):
         return [item]
     folder_names = scan_folder(resolve_pattern_folder(agent, base, item), staged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -48,10 +49,11 @@ def find_module_files(base: Path, module: str) -> Iterator[str]:
     org, top = Path(real_path(f"{base}")), module.partition(".")[0]
     for entry in dict.fromkeys(sys.path):
         folder = Path(real_path(entry))
-        if not folder.is_relative_to(org) or not _has_module(folder, top):
+        names = fs.list_names(folder) if folder.is_relative_to(org) and is_folder(str(folder)) else ()
+        if not any(name.partition(".")[0] == top for name in names):
             continue
         # The files beside it too: the import may load any of them.
-        for name in fs.list_names(folder):
+        for name in names:
             if name.endswith(_CODE):
                 yield str((folder / name).relative_to(org))
         for parent, _, files in walk(folder / top):
@@ -60,15 +62,8 @@ def find_module_files(base: Path, module: str) -> Iterator[str]:
                     yield str(Path(file.path).relative_to(org))
 
 
-def _has_module(folder: Path, top: str) -> bool:
-    return is_folder(str(folder)) and any(name.partition(".")[0] == top for name in fs.list_names(folder))
-
-
 def _is_never_checked(path: str) -> bool:
-    """Return True if Python would run this bytecode without checking the source.
-
-    Python itself writes none.
-    """
+    """Return True if Python would run this bytecode without checking the source, as it writes none itself."""
     try:
         with open(path, "rb") as file:
             return file.read(8)[4:] != _TIMESTAMP_FLAGS
@@ -95,14 +90,8 @@ def find_writable_files(base: Path, files: Sequence[str], agents: Mapping[str, A
 def _writable_reason(base: Path, file: str, agent: Agent) -> str:
     if file.startswith(f"agents/{agent.name}/workspace/"):
         return "it is in the agent's workspace"
-    if any(_allows_write(agent, base, f"{root}/{file}") for root in {f"{base}", real_path(f"{base}")}):
-        return "permissions.file_access.allow_write"
+    for root in {f"{base}", real_path(f"{base}")}:
+        with contextlib.suppress(*FILE_ERRORS):
+            resolve_path(agent, base, f"{root}/{file}", "write", caller="tool_files")
+            return "permissions.file_access.allow_write"
     return ""
-
-
-def _allows_write(agent: Agent, base: Path, path: str) -> bool:
-    try:
-        resolve_path(agent, base, path, "write", caller="tool_files")
-    except FILE_ERRORS:
-        return False
-    return True

@@ -1,13 +1,18 @@
-"""Permissions an organisation needs outside the folder, and the workspace trust check before they are used."""
+"""Permissions an organisation needs outside the folder, and the workspace trust check before they are used.
+
+An organisation's own code is guarded in the whole process: every command starts with the guard, and most load nothing
+else of the engine, so this module imports next to nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from lemming.kernel.access.code_guard import require_code_allowed
 from lemming.kernel.base.errors import NotTrusted
 
 if TYPE_CHECKING:
@@ -27,6 +32,39 @@ class RequiredPermission:
     does: str
     bound_to: Mapping[str, str] = field(default_factory=dict)
     needs_agreement: bool = False
+
+
+_guards: list[tuple[Callable[[Organisation], None], list[str]]] = []
+"""By block of `guard_code`: `require`, and the folders that a person has agreed to for this run."""
+
+
+@contextmanager
+def guard_code(require: Callable[[Organisation], None]) -> Iterator[None]:
+    """Call `require` before an organisation's own code is loaded, while the block runs.
+
+    It raises `NotTrusted` for an organisation without workspace trust. A program with an embedded engine decides itself
+    which code runs: without such a block nothing is checked.
+    """
+    guard = (require, list[str]())
+    _guards.append(guard)
+    try:
+        yield
+    finally:
+        _guards[:] = [other for other in _guards if other is not guard]  # another thread may have added its own
+
+
+def allow_code(folder: str | os.PathLike[str]) -> None:
+    """Allow the code of organisations in or below a folder for the rest of the block."""
+    if _guards:
+        _guards[-1][1].append(os.path.realpath(folder))
+
+
+def require_code_allowed(org: Organisation) -> None:
+    """Raise `NotTrusted` for an organisation whose code the block's guard refuses."""
+    base = os.path.realpath(org.base)
+    allowed = [folder for _, folders in _guards for folder in folders]
+    if _guards and not any(base == folder or base.startswith(f"{folder}/") for folder in allowed):
+        _guards[-1][0](org)
 
 
 class WorkspaceTrust:

@@ -12,6 +12,7 @@ import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -109,11 +110,13 @@ class EntryIndex:
         if name.has_engine_id:
             return ""
         if name not in self._reveal_times:
-            reveal_time = self._load_reveal_time(name)
-            if reveal_time is None:
-                return ""
-            self._reveal_times[name] = reveal_time
-        return self._reveal_times[name]
+            with suppress(OSError, ConfigError):
+                raw = self.load_raw(name)
+                if b"not_before" in raw:
+                    self._reveal_times[name] = decode_entry(name, raw).not_before
+                elif raw.rstrip().endswith(b"}") and b"\0" not in raw:  # power loss leaves less
+                    self._reveal_times[name] = ""
+        return self._reveal_times.get(name, "")
 
     def split_visible(self, author: str, names: EntryNames, at: str) -> tuple[EntryNames, frozenset[EntryName]]:
         """Split the entries of an author ("*": all) into names visible at a time and hidden names.
@@ -178,10 +181,7 @@ class EntryIndex:
         return self._outboxes[author].stray_files if author in self._outboxes else ()
 
     def capture_state(self, author: str, names: EntryNames, root: int) -> PathState | None:
-        """Return a path state that proves `names` to be current, or None if in doubt.
-
-        `root`: the descriptor of the organisation's folder.
-        """
+        """Return a path state that proves `names` to be current, or None if in doubt. `root`: the open organisation."""
         path = paths.outbox_folder(author)
         if outbox := self._outboxes.get(author):
             is_certain = outbox.names is names and outbox.listing.is_settled
@@ -206,26 +206,12 @@ class EntryIndex:
         return entry
 
     def load_raw(self, name: EntryName) -> bytes:
-        """Return the bytes of an entry's file, and remember the identity to detect changes.
-
-        Raises `OSError`.
-        """
+        """Return the bytes of an entry's file, and remember the identity to detect changes. Raises `OSError`."""
         current_ns = time.time_ns()
         raw, status = fs.read_with_status(f"{self._base}/{name.file}", ENTRY_LIMIT_BYTES)
         if has_stable_mtime(identity := to_identity(status), current_ns):
             self._stable_identities[name] = identity
         return raw
-
-    def _load_reveal_time(self, name: EntryName) -> str | None:
-        """Return the reveal time in an entry's file, usually empty, or None for an unreadable file."""
-        try:
-            raw = self.load_raw(name)
-            if b"not_before" in raw:
-                return decode_entry(name, raw).not_before
-            is_whole = raw.rstrip().endswith(b"}") and b"\0" not in raw  # power loss leaves less
-            return "" if is_whole else None
-        except (OSError, ConfigError):
-            return None
 
     def record_written(self, name: EntryName, entry: OutboxEntry, statuses: StatusPair) -> None:
         """Record an entry written by the engine. `statuses`: the status of the folder before and after."""
@@ -281,19 +267,13 @@ class EntryIndex:
 
     def _find_uncertain(self, path: str, names: EntryNames) -> list[EntryName]:
         """Return the entries of an outbox that are gone, or may have changed since they were read."""
-        try:
-            with open_folder(path) as folder:
-                return [name for name in names.all if not self._is_unchanged(name, folder)]
-        except OSError:
-            return names.all
-
-    def _is_unchanged(self, name: EntryName, folder: int) -> bool:
-        """Return True if an entry of an open outbox is certainly unchanged since it was read."""
-        stable_identity = self._stable_identities.get(name)
-        try:
-            return stable_identity is not None and to_identity(lstat(name.file_name, folder)) == stable_identity
-        except OSError:
-            return False
+        certain = set[EntryName]()
+        with suppress(OSError), open_folder(path) as folder:
+            for name in names.all:
+                if identity := self._stable_identities.get(name):
+                    with suppress(OSError):
+                        certain |= {name} if to_identity(lstat(name.file_name, folder)) == identity else set()
+        return [name for name in names.all if name not in certain]
 
     def _merge_listing(self, old_names: EntryNames, author: str, file_names: Iterable[str]) -> EntryNames:
         """Return the names of the entries among the listed files. Names already parsed are reused."""

@@ -77,10 +77,7 @@ def build_inbox(view: ReaderView, *, limit: int, chars: int, agenda: Agenda | No
 
 
 def has_unread(view: ReaderView, agenda: Agenda | None = None) -> bool:
-    """Return True if there is an entry to show as new.
-
-    An unreadable entry counts until it is recorded as such.
-    """
+    """Return True if there is an entry to show as new, or an unreadable entry that is not recorded."""
     results = ((name, view.mail.read(name)) for name in view.iter_unread())
     return any(
         entry.is_news_to_reader(view.reader, view.mail.known_names) and not (agenda and agenda.is_excluded(entry))
@@ -92,12 +89,9 @@ def has_unread(view: ReaderView, agenda: Agenda | None = None) -> bool:
 
 @dataclass(slots=True)
 class _NewEntries:
-    """New entries by treatment:
+    """New entries: `accepted`, `irrelevant` to the reader, `unreadable`, or `deferred` to a turn of their own.
 
-    `accepted`, `irrelevant` to the reader, `unreadable` with problems, `deferred`.
-
-    Deferred entries have a turn of their own. `remaining_chars`: size limit left for more entries.
-    `is_complete`: True if every name was treated.
+    `remaining_chars`: size limit left for more entries. `is_complete`: True if every name was treated.
     """
 
     remaining_chars: int

@@ -32,9 +32,8 @@ class ReaderView:
         self.mark, self._also, self._unusable = (mark, parse_identities(mark.also), parse_identities(mark.unusable))
         self._past = [(names, mark.last_seen_tick(author)) for author, names in readable.items()]
         self._ahead: dict[str, int] = {}
-        if (
-            self._is_of_all
-        ):  # authors shown further than the others, and the reader, whose entries are never shown to itself
+        if self._is_of_all:
+            # authors shown further than the others, and the reader, whose entries are never shown to itself
             all_tick = mark.last_seen_tick("*")
             ahead_ticks = {
                 author_name: tick
@@ -136,7 +135,7 @@ class ReaderView:
         mark = ReadMark(through)
         beyond = [name.identity for name in shown_names if not mark.has_seen(name)]
         if beyond or unreadable or self._also or self._unusable:
-            beyond += [item.identity for item in self._also if not mark.has_seen(item) and self._is_worth_marking(item)]
+            beyond += [name.identity for name in self._also if not mark.has_seen(name) and self._is_worth_marking(name)]
             bad_before = self._unusable.difference(shown_names, self._also)
             failed = chain(unreadable, filter(self._is_visible, bad_before))
             mark = ReadMark(through, frozenset(beyond), frozenset(name.identity for name in failed))
@@ -206,7 +205,6 @@ class ReaderView:
         return author in self._authors and author != self.reader
 
     def _is_worth_marking(self, name: EntryName) -> bool:
-        """Return True if the mark must still list a shown entry."""
         return self._is_visible(name) or name in self.mail.hidden or name in self._due_reminders
 
     def _is_visible(self, name: EntryName) -> bool:

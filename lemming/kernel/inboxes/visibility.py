@@ -106,7 +106,12 @@ class MailView:
             names = self._hide_future(author, self.listed.setdefault(author, self._index.list_outbox(author)))
             past = self._past[author] = names.up_to_tick(self.tick - 1)
             if past is not names:
-                self._record_future(author, names.all[len(past.all) :])
+                future = names.all[len(past.all) :]
+                self._to_come[author] = [name for name in future if name.tick > self.tick]
+                for name in future:
+                    # Entries from an interrupted attempt of the author's turn are added when the turn commits.
+                    if name.tick == self.tick and not (author in self._firing and may_be_from_turn(name)):
+                        self._add_today(name)
         return past
 
     def _hide_future(self, author: str, names: EntryNames) -> EntryNames:
@@ -177,10 +182,7 @@ class MailView:
         return self._unusable[name]
 
     def capture_states(self, authors: Collection[str], root: int) -> list[PathState] | None:
-        """Return path states that prove these outboxes ("*": all) to be unchanged, or None if in doubt.
-
-        `root`: the descriptor of the organisation's folder.
-        """
+        """Return path states that prove these outboxes ("*": all) to be unchanged, or None if in doubt."""
         states = []
         for author in self._order if "*" in authors else authors:
             if not (state := self._index.capture_state(author, self.past_names(author), root)):
@@ -198,16 +200,6 @@ class MailView:
     def key(self, name: EntryName) -> tuple[int, int, int, str]:
         """Return the sort key of an entry in the order of all entries."""
         return tick_order_key(self.rank, name)
-
-    def _record_future(self, author: str, names: Sequence[EntryName]) -> None:
-        """Record entries of this tick that existed when the tick began, and entries of future ticks.
-
-        Entries from an interrupted attempt of the author's turn are added when the turn commits.
-        """
-        self._to_come[author] = [name for name in names if name.tick > self.tick]
-        for name in names:
-            if name.tick == self.tick and not (author in self._firing and may_be_from_turn(name)):
-                self._add_today(name)
 
     def _add_today(self, name: EntryName) -> None:
         if self._today and self.key(name) < self.key(self._today[-1]):

@@ -154,14 +154,10 @@ def estimate_prompt_tokens(messages: list[Message]) -> int:
     """
     tokens = 0
     for message in messages:
-        tokens += estimate_tokens(message["content"] if len(message) == 2 else _message_text(message))
+        text, extra_keys = message["content"], ("tools", "calls", "kept") if len(message) > 2 else ()
+        extra_values = [message[key] for key in extra_keys if message.get(key)]
+        tokens += estimate_tokens(f"{text}{to_line(extra_values)}" if extra_values else text)
     return tokens
-
-
-def _message_text(message: Message) -> str:
-    """Return the text of a message with the tools and calls."""
-    extra_values = [message[key] for key in ("tools", "calls", "kept") if message.get(key)]
-    return f"{message['content']}{to_line(extra_values)}" if extra_values else message["content"]
 
 
 def tokens_used(messages: list[Message], reply: Reply, *, provider: str = "") -> Tokens:
@@ -216,5 +212,4 @@ def _to_count(tokens: object) -> int | None:
 
 def estimate_tokens(text: str) -> int:
     """Return an estimate of a text's tokens: a quarter of its bytes."""
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-    return (size + 3) // 4
+    return (_utf8_size(text) + 3) // 4

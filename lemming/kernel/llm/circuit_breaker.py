@@ -61,9 +61,7 @@ class Circuits:
     hint = f"wait, or delete {paths.CIRCUITS_FILE} to try now"
 
     def __init__(self, base: Path, clock: Clock) -> None:
-        self._base, self._clock = base, clock
-        self._file = str(base / paths.CIRCUITS_FILE)
-        self._lock = threading.Lock()
+        self._base, self._clock, self._lock = base, clock, threading.Lock()
 
     def get_circuit(self, name: str) -> Circuit:
         """Return the circuit with a name from `circuit_name`."""
@@ -85,7 +83,7 @@ class Circuits:
         self.change_state(name, lambda *_: _CLOSED)
 
     def _load_states(self) -> dict[str, CircuitState]:
-        return _load_circuits(self._file)
+        return _load_circuits(f"{self._base}/{paths.CIRCUITS_FILE}")
 
     def _save_states(self, states: dict[str, CircuitState]) -> None:
         open_states = {name: asdict(state) for name, state in sorted(states.items()) if state != _CLOSED}

@@ -9,7 +9,7 @@ A call that may act outside, as programs do, is made at most once: announced < c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -147,14 +147,12 @@ def _describe_tool_calls(message: Message) -> Message:
         tool_calls = [{"tool": call["tool"], "args": call["args"]} for call in calls]
         content = f"{content}\n{to_line({'tool_calls': tool_calls})}".strip()
     if tools := message.get("tools"):
-        content = "\n".join([content, "", _TOOL_INSTRUCTIONS, *map(_describe_tool, tools)])
+        descriptions = (
+            f"- {tool.get('tool', tool['name'])}: {tool['description']} Arguments: {to_line(tool['parameters'])}"
+            for tool in tools
+        )
+        content = "\n".join([content, "", _TOOL_INSTRUCTIONS, *descriptions])
     return {"role": message["role"], "content": content}
-
-
-def _describe_tool(tool: Mapping[str, Any]) -> str:
-    """Return the description of a tool under its own name; a backend may use a different name."""
-    name = tool.get("tool", tool["name"])
-    return f"- {name}: {tool['description']} Arguments: {to_line(tool['parameters'])}"
 
 
 _NOT_REPEATED = "it may have acted, and is not run again by itself"

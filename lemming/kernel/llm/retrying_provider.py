@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline, MonotonicClock
 from lemming.kernel.base.clock import SystemClock
@@ -23,25 +23,10 @@ from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits, RateLimiter
 from lemming.kernel.providers import Backend, LLMProvider, Message, Reply, Request
 
 if TYPE_CHECKING:
-    from tenacity import RetryCallState, Retrying
+    from tenacity import RetryCallState
 
 FIRST_DELAY_S = 1.0
 MAX_DELAY_S = 30.0
-
-
-class ServerProfile(Protocol):
-    """Knowledge about a server: the request parts it rejects."""
-
-    def adapt_request(self, request: Request) -> Request:
-        """Return a request adapted to the server."""
-        ...
-
-    def may_learn(self, model_name: str, error: RequestRejected) -> bool:
-        """Return True if a rejection could reveal a fact that is neither known nor under test."""
-        ...
-
-    def learn_rejection(self, model_name: str, error: RequestRejected) -> None:
-        """Record the part a server rejected in a model call."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -57,17 +42,15 @@ class _Call:
 
 
 class RetryingLLMProvider(Backend):
-    """A provider with exponential backoff, a rate limiter and a circuit breaker.
-
-    Raises only `ProviderError`s.
+    """A provider with exponential backoff, a rate limiter and a circuit breaker. Raises only `ProviderError`s.
 
     `Request.deadline_s` covers all attempts and delays together. A delay is the time requested by the server,
     or 1 s, 2 s, 4 s, ... up to 30 s, each shortened by up to half at random. An error is raised at once if
     its delay would exceed the deadline. Each attempt waits for capacity in the `rate_limiter` under the
     `limits` without a time limit: the deadline covers the backend, not our own queue. An optional part of a
-    request rejected by the `server` is left out at once, and permanently if the server rejects the minimal
-    prompt too. Without a `circuit`, the provider gets its own circuit for its lifetime, unless `can_be_down`
-    is false.
+    request that the server rejects is left out at once, and permanently, in the profile `server`, if the server
+    rejects the minimal prompt too. Without a `circuit`, the provider gets its own circuit for its lifetime, unless
+    `can_be_down` is false.
 
     A call of a provider that acts outside is made at most once: if the call fails once it has started, it
     raises `MayHaveActed` and is not retried.
@@ -86,7 +69,7 @@ class RetryingLLMProvider(Backend):
         circuit: Circuit | None = None,
         rate_limiter: RateLimiter | None = None,
         limits: Limits = NO_LIMITS,
-        server: ServerProfile | None = None,
+        server: Any = None,
         stop: threading.Event | None = None,
         sleep: Callable[[float], object] | None = None,
         clock: MonotonicClock = time.monotonic,
@@ -121,10 +104,29 @@ class RetryingLLMProvider(Backend):
         try:
             reply = self._attempt(request, call)
             return reply._replace(earlier=tuple(call.failures)) if call.failures else reply
-        except ProviderError as error:  # only now there is something to retry
-            first = error
+        except ProviderError as error:
+            failed = [error]
+        from tenacity import Retrying, retry_if_exception  # costs as much as a short command: only for a retry
+
+        def retry() -> Reply:
+            if failed:  # the first attempt's error
+                raise failed.pop()
+            if call.on_retry and call.failures:
+                call.on_retry(call.failures[-1])
+            return self._attempt(request._replace(deadline_s=call.deadline.remaining()), call)
+
+        def is_last(state: RetryCallState) -> bool:
+            is_over = state.attempt_number >= self._attempts or self._stop.is_set()
+            return is_over or state.upcoming_sleep >= call.deadline.remaining()
+
+        def pause(seconds: float) -> None:
+            self._sleep(seconds)
+            if self._stop.is_set():
+                raise Unavailable("not called again: the engine is stopping")
+
+        can_retry = retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_retryable)
         try:
-            reply = self._retry_policy()(self._retry, [first], request, call)
+            reply = Retrying(retry=can_retry, wait=self._pause_s, stop=is_last, sleep=pause, reraise=True)(retry)
         except (ProviderError, OutOfCredits) as error:
             error.earlier = tuple(failure for failure in call.failures if failure is not error)
             raise
@@ -133,28 +135,6 @@ class RetryingLLMProvider(Backend):
     def complete_streaming(self, request: Request, on_delta: Callable[[str], object]) -> Reply:
         """Return the first reply, streaming the text of each attempt."""
         return self.complete(request, on_delta)
-
-    def _retry_policy(self) -> Retrying:
-        from tenacity import Retrying, retry_if_exception  # costs as much as a short command: not before
-
-        return Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_retryable),
-            wait=self._pause_s,
-            stop=self._should_stop,
-            sleep=self._pause,
-            reraise=True,
-        )
-
-    def _retry(self, failed: list[ProviderError], request: Request, call: _Call) -> Reply:
-        """Call the provider in the remaining time.
-
-        `failed` holds the first attempt's error until it is raised.
-        """
-        if failed:
-            raise failed.pop()
-        if call.on_retry and call.failures:
-            call.on_retry(call.failures[-1])
-        return self._attempt(request._replace(deadline_s=call.deadline.remaining()), call)
 
     def _attempt(self, request: Request, call: _Call) -> Reply:
         """Call the provider; retry without each optional part of the request the server rejects."""
@@ -174,10 +154,7 @@ class RetryingLLMProvider(Backend):
                 request = request._replace(without=without, deadline_s=left_s)
 
     def _confirm(self, reply: Reply, refusals: list[tuple[Request, RequestRejected]], call: _Call) -> Reply:
-        """Record rejected parts as unsupported if the server rejects them in the minimal prompt too.
-
-        Returns the reply, with the usage of answered test prompts added.
-        """
+        """Record the parts that the server rejects in the minimal prompt too. Return the reply with that usage added."""
         if self._server is None:
             return reply
         for request, error in refusals:
@@ -191,10 +168,7 @@ class RetryingLLMProvider(Backend):
         return reply
 
     def _ask_smallest(self, request: Request, part: str, call: _Call) -> tuple[Reply | None, bool]:
-        """Send the minimal prompt with one part.
-
-        Return its answer, and True if the part was rejected again.
-        """
+        """Send the minimal prompt with one part. Return its answer, and True if the part was rejected again."""
         if part == "stream":  # which is not part of the prompt
             return None, True
         separate_call = dataclasses.replace(call, on_delta=None, on_retry=None, failures=[])
@@ -252,12 +226,6 @@ class RetryingLLMProvider(Backend):
             call.on_start(request)
         return call_provider(self._provider, request, call.on_delta)._replace(acted=True)
 
-    def _should_stop(self, state: RetryCallState) -> bool:
-        """Return True if no further attempt should be made."""
-        call: _Call = state.args[2]  # of `_retry`
-        is_last = state.attempt_number >= self._attempts
-        return is_last or self._stop.is_set() or state.upcoming_sleep >= call.deadline.remaining()
-
     def _pause_s(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, ProviderError) and error.retry_after_s is not None:
@@ -266,22 +234,11 @@ class RetryingLLMProvider(Backend):
         # At random, so that turns that failed together do not come back together.
         return longest * (1 - self._jitter() / 2)
 
-    def _pause(self, seconds: float) -> None:
-        self._sleep(seconds)
-        if self._stop.is_set():
-            raise Unavailable("not called again: the engine is stopping")
-
 
 def _add_usage(reply: Reply, other: Reply) -> Reply:
     """Return a reply with the usage of another reply added."""
-    return reply._replace(
-        input_tokens=_add_counts(reply.input_tokens, other.input_tokens),
-        output_tokens=_add_counts(reply.output_tokens, other.output_tokens),
-    )
-
-
-def _add_counts(first: int | None, second: int | None) -> int | None:
-    return first if first is None or second is None else first + second
+    counts = {key: (getattr(reply, key), getattr(other, key)) for key in ("input_tokens", "output_tokens")}
+    return reply._replace(**{key: sum(pair) for key, pair in counts.items() if None not in pair})
 
 
 # --- the smallest request with one part -----------------------------------------------------------

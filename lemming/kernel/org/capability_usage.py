@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.resume import Agent, AgentCredits, Take
 from lemming.kernel.org.schedule import Wake
-from lemming.kernel.org.settings_blocks import parse_capability_block
 from lemming.kernel.plugins.capability_loader import find_capability, get_capability, missing_reason
 from lemming.kernel.plugins.capability_table import (
     DECISION_RULES,
@@ -80,15 +81,22 @@ def resolve_turn_policy(agent: Agent, config: Config) -> TurnPolicy:
 
 def parse_org_settings(capability: Any, config: Config) -> Any:
     """Return a capability's block of `config/org.json` as its class, or None without a block. Raises `ConfigError`."""
-    return parse_capability_block(
-        capability.name, capability.org_settings_type, config.org.capabilities, paths.ORG_FILE
-    )
+    return _parse_block(capability.name, capability.org_settings_type, config.org.capabilities, paths.ORG_FILE)
 
 
 def parse_agent_settings(capability: Any, agent: Agent) -> Any:
     """Return a capability's block of a resume as its class, or None without a block. Raises `ConfigError`."""
     file = paths.resume_file(agent.name)
-    return parse_capability_block(capability.name, capability.agent_settings_type, agent.capabilities, file)
+    return _parse_block(capability.name, capability.agent_settings_type, agent.capabilities, file)
+
+
+def _parse_block(name: str, kind: type[Any], blocks: Mapping[str, dict[str, Any]], file: str) -> Any:
+    if name not in blocks:
+        return None
+    try:
+        return to_value(kind, blocks[name])
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"capabilities.{name}: {error}", where=file) from error
 
 
 def resolve_credits(config: Config, agent_name: str, resume: AgentCredits) -> AgentCredits:

@@ -38,11 +38,6 @@ class FilesInUse:
         """Return True if this process, or the last tick, relies on a settings file."""
         return file in (self._recorded if self.names is None else self.names)
 
-    def refuse_absence(self, file: str) -> None:
-        """Raise `ConfigError` if a missing settings file is one that the organisation relies on."""
-        if self.has(file):
-            raise missing_file(file)
-
     @cached_property
     def _recorded(self) -> frozenset[str]:
         return load_recorded_settings(self._org)

@@ -241,18 +241,12 @@ def preview_config(base_path: str | os.PathLike[str], file: str, raw: bytes) -> 
     Raises `ConfigError` with every problem of all three files.
     """
     org = Organisation.from_path(base_path)
-    results = [
-        _parse_settings(file, raw) if settings_file == file else _load_file(org, settings_file)
-        for settings_file in FILE_TYPES
-    ]
-    return _build_config(results)
-
-
-def _parse_settings(file: str, raw: bytes) -> _FileResult:
+    results = {settings_file: _load_file(org, settings_file) for settings_file in FILE_TYPES}
     try:
-        return _decode(file, raw)
+        results[file] = _decode(file, raw)
     except ConfigError as error:
-        return error
+        results[file] = error
+    return _build_config([*results.values()])
 
 
 class _ConfigCache:
@@ -294,10 +288,12 @@ def _build_config(results: Sequence[_FileResult]) -> Config:
     org, models, allocations = (result.value if isinstance(result, Document) else None for result in results)
     org = org or OrgSettings()
     file_problems = [problem for result in results if isinstance(result, ConfigError) for problem in result.problems]
-    problems = (*file_problems, *_validate_executor(org), *_validate_timezone(org))
+    problems = [*file_problems, *_validate_executor(org)]
+    if org.timezone is not None and (error := zone_error(org.timezone)):
+        problems.append(Problem(error[0], paths.ORG_FILE, pointer="/timezone", hint=error[1]))
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
-        raise ConfigError(str(errors[0]), problems=problems)
+        raise ConfigError(str(errors[0]), problems=tuple(problems))
     # at once: whatever the options name is a secret before the first call could tell it
     for entry in (models or {}).values():
         register_secret_variables(entry.options, paths.MODELS_FILE)
@@ -319,11 +315,6 @@ def _validate_executor(settings: OrgSettings) -> Iterator[Problem]:
         yield Problem("must be a scheduler's address", paths.ORG_FILE, pointer="/executor_address", hint=hint)
     elif settings.executor in provided("executors") and not settings.executor_address:
         yield Problem('"executor": "dask" needs a cluster', paths.ORG_FILE, pointer="/executor_address", hint=hint)
-
-
-def _validate_timezone(settings: OrgSettings) -> Iterator[Problem]:
-    if settings.timezone is not None and (error := zone_error(settings.timezone)):
-        yield Problem(error[0], paths.ORG_FILE, pointer="/timezone", hint=error[1])
 
 
 if not TYPE_CHECKING:

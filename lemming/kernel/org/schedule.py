@@ -5,9 +5,9 @@ Formulas: architecture guide, "Scheduling & Execution". Cron expressions are int
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal
 
 from lemming.kernel.base.times import zone_error
 from lemming.kernel.files.fast_decoder import make_field
@@ -56,23 +56,6 @@ def find_time_problems(schedule: AgentSchedule) -> Iterator[tuple[str, str, str]
         yield "timezone", *error
 
 
-class HasSchedule(Protocol):
-    """An object with a name and a schedule, as an `Agent`."""
-
-    @property
-    def name(self) -> str:
-        """The agent's name."""
-        ...
-
-    @property
-    def schedule(self) -> AgentSchedule:
-        """The agent's schedule."""
-        ...
-
-
-A = TypeVar("A", bound=HasSchedule)
-
-
 def is_due(schedule: AgentSchedule, tick: int) -> bool:
     """Return True if the schedule fires at this tick.
 
@@ -91,18 +74,12 @@ def next_due(schedule: AgentSchedule, tick: int) -> int:
     return tick + (-(tick + schedule.phase_offset)) % schedule.run_every_n_ticks
 
 
-def fire_point(agent: HasSchedule | AgentSchedule) -> float:
-    """Return the position inside a tick, in [0, 1), at which an agent, or an agent with this schedule, fires.
+def fire_point(schedule: AgentSchedule) -> float:
+    """Return the position inside a tick, in [0, 1), at which an agent with this schedule fires.
 
     Formula: architecture guide, "Fire Point Calculation".
 
     >>> [fire_point(AgentSchedule(run_every_n_ticks=4, phase_offset=n)) for n in range(4)]
     [0.0, 0.75, 0.5, 0.25]
     """
-    schedule = agent if isinstance(agent, AgentSchedule) else agent.schedule
     return ((-schedule.phase_offset) % schedule.run_every_n_ticks) / schedule.run_every_n_ticks
-
-
-def sort_by_fire_point(agents: Iterable[A]) -> list[A]:
-    """Return the agents in turn order: ascending (fire point, name)."""
-    return sorted(agents, key=lambda agent: (fire_point(agent), agent.name))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from lemming.kernel.base.entry_kinds import FindingKind
-from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.fast_decoder import make_field
-from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.org.schedule import Wake
 
 
@@ -66,13 +62,3 @@ class FindingSettings:
     no_progress: int = make_field(
         10, "Number of turns in a row that cost credits and produce nothing.", ge=2, le=10_000
     )
-
-
-def parse_capability_block(name: str, kind: type[Any], blocks: Mapping[str, dict[str, Any]], file: str) -> Any:
-    """Return a capability's settings block as a value of the class, or None. Raises `ConfigError`."""
-    if name not in blocks:
-        return None
-    try:
-        return to_value(kind, blocks[name])
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"capabilities.{name}: {error}", where=file) from error

@@ -118,19 +118,13 @@ def collect_items(kind: Kind, plugins: tuple[str, ...] | None, make: Callable[[M
     """
     cached: V | None = _offered.get((kind, plugins))
     if cached is None:
-        _offered[kind, plugins] = cached = make(_collect_values(kind, plugins))
+        visible = _registrations
+        if plugins is not None:  # these take precedence over registrations for everybody
+            installed = _related_modules(_installed)
+            for_all = (item for item in _registrations if item.plugin == EVERYBODY or item.origin[0] in installed)
+            visible = [*for_all, *_plugin_registrations(plugins)]
+        _offered[kind, plugins] = cached = make({item.name: item.value for item in visible if item.kind == kind})
     return cached
-
-
-def _collect_values(kind: Kind, plugins: tuple[str, ...] | None) -> dict[str, Any]:
-    """Return the registered values by name. Own plugins take precedence over registrations for everybody."""
-    if plugins is None:
-        return {registration.name: registration.value for registration in _registrations if registration.kind == kind}
-    installed = _related_modules(_installed)
-    for_all = [visible for visible in _registrations if visible.plugin == EVERYBODY or visible.origin[0] in installed]
-    return {
-        visible.name: visible.value for visible in (*for_all, *_plugin_registrations(plugins)) if visible.kind == kind
-    }
 
 
 def find_unimported(modules: Sequence[str]) -> list[str]:
@@ -214,7 +208,12 @@ def _import_plugin(name: str, plugin: str, load: Callable[[], Any], module: str)
     token = _loading.set(plugin)
     try:
         load()
-        _register_functions(module)
+        # `@tool` functions of the module, and those that it imports from its own package.
+        top = module.partition(".")[0]
+        for value in list(vars(sys.modules[module]).values()) if module in sys.modules else ():
+            declaration = vars(value).get(MARK) if inspect.isfunction(value) else None
+            if declaration is not None and value.__module__.partition(".")[0] == top:
+                declaration.register(value)
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
@@ -228,15 +227,6 @@ def _import_plugin(name: str, plugin: str, load: Callable[[], Any], module: str)
     finally:
         _loading.reset(token)
         _offered.clear()
-
-
-def _register_functions(module: str) -> None:
-    """Register a module's `@tool` functions, including imports from its own package."""
-    top = module.partition(".")[0]
-    for value in list(vars(sys.modules[module]).values()) if module in sys.modules else ():
-        declaration = vars(value).get(MARK) if inspect.isfunction(value) else None
-        if declaration is not None and value.__module__.partition(".")[0] == top:
-            declaration.register(value)
 
 
 T = TypeVar("T")

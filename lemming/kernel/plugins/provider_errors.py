@@ -33,6 +33,10 @@ _NOT_CONNECTED = {
     "ConnectError", "ConnectTimeout", "ConnectionRefusedError", "ClientConnectorError", "NewConnectionError",
     "ConnectTimeoutError", "gaierror",
 }  # fmt: skip
+_ERROR_CLASSES: dict[int, type[ProviderError]] = {
+    401: AuthenticationFailed, 402: AuthenticationFailed, 403: AuthenticationFailed, 404: UnknownModel,
+    408: Unavailable, 409: Unavailable, 425: Unavailable, 429: RateLimited,
+}  # fmt: skip
 _GATEWAY_TIMEOUTS = (408, 504, 524)
 _MISTAKES = (NotImplementedError, RecursionError)
 
@@ -50,7 +54,8 @@ def to_provider_error(error: BaseException, name: str) -> ProviderError:
     message, location = f"{name} failed: {describe_exception(error)}", locate_error(error)
     classes = {kind.__name__ for kind in type(error).__mro__}
     if (status := _http_status(error)) is not None:
-        return mark_billing_by_status(_error_class(status)(message, where=location), status)
+        kind = _ERROR_CLASSES.get(status, Unavailable if status >= 500 else RequestRejected)
+        return mark_billing_by_status(kind(message, where=location), status)
     if classes & _TOO_LATE:
         return TimedOut(message, where=location)
     is_about_a_file = isinstance(error, OSError) and error.filename is not None  # then no server was asked
@@ -125,11 +130,3 @@ def _http_status(error: BaseException) -> int | None:
         *map(attributes.get, ("status_code", "status", "code")),
     )
     return next((status for status in candidates if isinstance(status, int) and 400 <= status < 600), None)
-
-
-def _error_class(status: int) -> type[ProviderError]:
-    kinds: dict[int, type[ProviderError]] = {
-        401: AuthenticationFailed, 402: AuthenticationFailed, 403: AuthenticationFailed, 404: UnknownModel,
-        408: Unavailable, 409: Unavailable, 425: Unavailable, 429: RateLimited,
-    }  # fmt: skip
-    return kinds.get(status, Unavailable if status >= 500 else RequestRejected)

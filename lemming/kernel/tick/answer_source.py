@@ -42,7 +42,7 @@ from lemming.kernel.journal.journal_records import (
 from lemming.kernel.llm.call_cost import check_credits, compute_usage
 from lemming.kernel.llm.model_call import make_interrupted_error
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.providers import Finish, Message, Reply, Request
+from lemming.kernel.providers import Finish, Message, Reply
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.model_requests import ModelRequests, build_request, complete_with_fallbacks, require_not_paused
 from lemming.kernel.tick.recorded_answers import (
@@ -94,6 +94,7 @@ class JournaledAnswers:
         self._get_tick, self._active, self._spent = get_tick, active, inputs.state.consumed_credits
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._first_number = inputs.turn * NUMBERS_PER_TURN  # the turn numbers its calls from 0, the tick from here
+        self._urgent_entries: UrgentEntries | None = None
         self._requests: ModelRequests | None = None  # nothing checks the requests of most turns
         if inputs.task or inputs.given or active:
             self._requests = ModelRequests(
@@ -135,15 +136,12 @@ class JournaledAnswers:
 
     def take_urgent(self, call: int, trust_label: str) -> Mapping[str, str]:
         """Return lines with the urgent entries to show before model call number `call`, recorded or found now."""
-        return self._urgent_entries.take_lines(
-            self._first_number + call, trust_label, is_answered=self.has_answer(call)
-        )
+        if self._urgent_entries is None:
+            from lemming.kernel.tick.urgent_entries import UrgentEntries  # turns of one step have none
 
-    @cached_property
-    def _urgent_entries(self) -> UrgentEntries:
-        from lemming.kernel.tick.urgent_entries import UrgentEntries  # turns of one step have none
-
-        return UrgentEntries(self._runtime, self._journal, self._snapshot, self._inputs)
+            self._urgent_entries = UrgentEntries(self._runtime, self._journal, self._snapshot, self._inputs)
+        number, is_answered = self._first_number + call, self.has_answer(call)
+        return self._urgent_entries.take_lines(number, trust_label, is_answered=is_answered)
 
     def start_calls(
         self, first: int, calls: Sequence[ToolCall], at: str, staged: Callable[[], dict[str, FileEffect]]
@@ -293,7 +291,8 @@ class JournaledAnswers:
         if usage.cost_usd is not None:
             optional["cost_usd"] = usage.cost_usd
         if self._requests:
-            optional |= self._gate_verdicts() if self._requests.verdicts else {}
+            verdicts = [verdict.as_json() for verdict in self._requests.verdicts]
+            optional |= {"verdicts": verdicts} if verdicts else {}
             optional |= self._requests.write_off(call)
         if reply.calls or reply.thinking or reply.kept:
             native_values = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
@@ -319,14 +318,15 @@ class JournaledAnswers:
         inputs = self._inputs
         request = build_request(inputs, entry, call, messages, schema)
         if self._deadline is not NEVER:
-            request = self._limit_deadline(request)
+            if (remaining_s := self._deadline.remaining()) <= 0:
+                raise self._deadline_error()
+            request = request._replace(deadline_s=min(request.deadline_s, remaining_s), turn_s=remaining_s)
         if self._requests:
             self._requests.require_payment(entry, request, self._spent)
         else:
             check_credits(entry, inputs.allocation, self._spent)
         if self._runtime.has_observers and not key:
-            event = ModelAsked(agent=self._name, call=call, deadline_s=request.deadline_s)
-            self._runtime.notify(event)
+            self._runtime.notify(ModelAsked(agent=self._name, call=call, deadline_s=request.deadline_s))
         if self._requests:
             request = self._requests.admit(key or inputs.agent.model.key, entry, request, self._spent)
         elif self._runtime.is_live:
@@ -356,22 +356,17 @@ class JournaledAnswers:
             self._deadline.extend(self._deadline.elapsed() - elapsed_s)
         return reply
 
-    def _limit_deadline(self, request: Request) -> Request:
-        """Return the request with the time left for the turn. Raises `TurnTooLong` if no time is left."""
-        if (remaining_s := self._deadline.remaining()) <= 0:
-            raise self._deadline_error()
-        return request._replace(deadline_s=min(request.deadline_s, remaining_s), turn_s=remaining_s)
-
     def _deadline_error(self, earlier: tuple[LemmingError, ...] = ()) -> TurnTooLong:
         error = TurnTooLong(f"the turn's time, {self._inputs.agent.turn.deadline_s:g} s, is over")
         error.earlier = earlier
         return error
 
     def _failure_record(self, call: int, error: LemmingError, took_ms: int = 0) -> ModelFailed:
-        optional_fields = self._gate_verdicts(error.verdicts)
-        optional_fields |= to_attempt_fields(self._runtime.base, self._inputs, call, error.earlier)
+        inputs, current = self._inputs, self._requests.verdicts if self._requests else ()
+        verdicts = [verdict.as_json() for verdict in current] or [*error.verdicts]
+        optional_fields: dict[str, Any] = {"verdicts": verdicts} if verdicts else {}
+        optional_fields |= to_attempt_fields(self._runtime.base, inputs, call, error.earlier)
         optional_fields |= self._requests.write_off(call) if self._requests else {}
-        inputs = self._inputs
         is_for_request = inputs.task or inputs.open_requests or inputs.said_requests
         optional_fields |= {"at": self._runtime.now()} if is_for_request and is_final(error) else {}
         return ModelFailed(
@@ -383,11 +378,6 @@ class JournaledAnswers:
             duration_ms=took_ms,
             **optional_fields,
         )
-
-    def _gate_verdicts(self, recorded: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-        current = self._requests.verdicts if self._requests else ()
-        verdicts = [verdict.as_json() for verdict in current] or [*recorded]
-        return {"verdicts": verdicts} if verdicts else {}
 
     def _sync_records(self) -> None:
         if self._settings.durability == "turn":

@@ -75,10 +75,7 @@ _Step = tuple[FrameType, int]
 
 
 def _blame_capability(steps: list[_Step]) -> str:
-    """Return the external capability to blame for the error, with the line; empty for none.
-
-    Frames of code called by the capability count, except frames of the engine.
-    """
+    """Return the external capability whose code, or code called by it, raised the error, with the line; else empty."""
     for step in reversed(steps):
         module = _frame_module(step[0])
         if names := module_registrations("capability", module):

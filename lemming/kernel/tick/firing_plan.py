@@ -96,10 +96,9 @@ def make_plan(
 ) -> TickPlan:
     """Return the plan of a tick for the surveyed agents.
 
-    Agents in `resting` take no turn, by decision of capabilities (`tick.tick_hooks`); a non-empty value is an
-    error text.
+    `skipped_agents` take no turn, by decision of capabilities (`tick.tick_hooks`); a non-empty value is an error text.
     """
-    skipped = {**_paused_agents(survey, config), **dict.fromkeys(survey.find_people(config), FOR_A_PERSON)}
+    skipped = {**find_paused_agents(survey, config), **dict.fromkeys(survey.find_people(config), FOR_A_PERSON)}
     if config.has_channels:
         skipped |= dict.fromkeys(survey.find_channels(config), FOR_A_CHANNEL)
     due = {
@@ -111,18 +110,12 @@ def make_plan(
     due.difference_update(skipped_agents)
     faulty = {name: error_text for name, error_text in skipped_agents.items() if error_text}
     due.difference_update(skipped)
-    order = [name for name in survey.turn_order if name in due] if due else []
-    without_not_due_check = due | skipped.keys() | faulty.keys()
-    not_due = (
-        [name for name in survey.agents if name not in without_not_due_check]
-        if without_not_due_check
-        else list(survey.agents)
-    )
+    excluded = due | skipped.keys() | faulty.keys()
     broken = {**{name: str(error) for name, error in survey.broken.items()}, **faulty}
     return TickPlan(
         tick=tick,
-        order=order,
-        not_due=not_due,
+        order=[name for name in survey.turn_order if name in due] if due else [],
+        not_due=[name for name in survey.agents if name not in excluded],
         skipped=dict(sorted(skipped.items())),
         broken=broken,
         at=at,
@@ -130,7 +123,7 @@ def make_plan(
     )
 
 
-def _paused_agents(survey: Survey, config: Config) -> dict[str, str]:
+def find_paused_agents(survey: Survey, config: Config) -> dict[str, str]:
     """Return the paused agents, each with the text shown to a person."""
     if config.org.paused:
         return dict.fromkeys(survey.agents, f"the organisation is {format_pause(config.org.paused)}")

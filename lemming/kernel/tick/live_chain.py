@@ -35,7 +35,11 @@ class LiveChain(EffectChain):
     def __init__(self, phase: LivePhase, capabilities: Iterable[Capability]) -> None:
         self._phase, capabilities = phase, [*capabilities]
         self._by_results = {item.name for item in capabilities if item.decides_by_results}
-        interceptors = [_make_interceptor(phase, capability) for capability in capabilities]
+        interceptors = []
+        for item in capabilities:
+            turn = TurnView(item.name, phase, phase.inputs.given.get(item.name, {}))
+            intercept = partial(item.intercept, turn=turn)
+            interceptors.append(Interceptor(item.name, item.handles, item.facts, intercept, item.may_ask))
         super().__init__([*interceptors, _NOBODY_ASKS], _perform, self._note_grant)
 
     @staticmethod
@@ -80,15 +84,6 @@ def _perform(effect: Effect) -> Any:
     return effect.result if isinstance(effect, CheckResult) else Rejected(f"{type(effect).__name__} is no effect here")
 
 
-def _make_interceptor(phase: LivePhase, capability: Capability) -> Interceptor:
-    turn = TurnView(capability.name, phase, phase.inputs.given.get(capability.name, {}))
-    intercept = partial(capability.intercept, turn=turn)
-    return Interceptor(capability.name, capability.handles, capability.facts, intercept, capability.may_ask)
-
-
-_HANDLED = (*LIVE_EFFECTS, AskPerson)
-
-
 def _refuse_question(effect: AskPerson) -> Rejected:
     return Rejected(f"REFUSED: a gate asks about it ({effect.asked_by}), and nothing here asks anybody")
 
@@ -107,7 +102,7 @@ def make_live_chain(phase: LivePhase, active: Iterable[Capability], plugins: Seq
     by_name = {item.name: item for item in active if item.name in snapshots or item.joins_later}
     by_name |= {name: get_capability(name, plugins) for name in snapshots if name not in by_name}
     capabilities = [by_name[name] for name in sort_capabilities(by_name, plugins)] if by_name else []
-    if not any(effect in _HANDLED for item in capabilities for effect in item.handles):
+    if not any(effect in (*LIVE_EFFECTS, AskPerson) for item in capabilities for effect in item.handles):
         return None
     return LiveChain(phase, _writers_first(capabilities))
 

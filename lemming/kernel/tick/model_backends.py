@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import MonotonicClock
@@ -23,25 +23,6 @@ if TYPE_CHECKING:
     from lemming.kernel.llm.circuit_breaker import Circuits
     from lemming.kernel.llm.rate_limit import RateLimiter
     from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
-
-
-class RemoteExecutor(Protocol):
-    """Makes model calls on other machines, at an `executor_address`."""
-
-    address: str
-
-    def wrap_provider(
-        self, inner: LLMProvider, name: str, options: dict[str, Any], *, base: Path, plugins: list[str]
-    ) -> LLMProvider:
-        """Return a provider that runs the calls of `inner` remotely.
-
-        `name` and `options` are those of `inner`.
-        """
-        ...
-
-    def close(self) -> None:
-        """Disconnect from the workers and cancel running calls."""
-        ...
 
 
 @dataclass
@@ -64,7 +45,7 @@ class Backends:
     _circuits: Circuits | None = None
     _servers: Any = None
     _paces: dict[str, RateLimiter] = field(default_factory=dict)
-    _executor: RemoteExecutor | None = None
+    _executor: Any = None  # makes calls on other machines, at the `executor_address`
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def complete(
@@ -75,11 +56,7 @@ class Backends:
         before_retry: Callable[[ProviderError], None] | None = None,
         on_start: Callable[[Request], None] | None = None,
     ) -> Reply:
-        """Call an entry's model with retries, a deadline and a circuit breaker.
-
-        `on_delta` receives the text of the answer as the text arrives; `before_retry` checks a failed call
-        before each retry; `on_start` announces a call that may act outside.
-        """
+        """Call an entry's model with retries, a deadline and a circuit breaker (`RetryingLLMProvider.complete`)."""
         return self._get_provider(entry).complete(request, on_delta, before_retry, on_start)
 
     def make_provider(self, entry: ModelEntry) -> LLMProvider:
@@ -120,20 +97,6 @@ class Backends:
             return entry.concurrency_limit
         return self._get_provider_by_key(entry).limits.max_concurrent
 
-    def _get_pace(self, name: str) -> RateLimiter:
-        from lemming.kernel.llm.rate_limit import RateLimiter
-
-        return self._paces.setdefault(name, RateLimiter(name, clock=self.monotonic, pause=self.pause))
-
-    def _max_parallel_calls(self, entry: ModelEntry, provider: LLMProvider) -> int | None:
-        """Return the limit of an entry or its backend; a higher `max_parallel` of the user overrides the
-        backend's limit.
-        """
-        max_calls = provider.max_concurrent
-        if entry.concurrency_limit or max_calls is None or max_calls == 1:
-            return entry.concurrency_limit or max_calls
-        return max(max_calls, self.settings.max_parallel or 0)
-
     def close(self) -> None:
         """Disconnect from the remote executor, if any."""
         if self._executor is not None:
@@ -141,11 +104,9 @@ class Backends:
 
     def _get_provider(self, entry: ModelEntry) -> RetryingLLMProvider:
         latest = self._latest
-        if latest and latest[0] is entry and latest[1] is self.settings:  # the usual case: agents share one model
-            return latest[2]
-        provider = self._get_provider_by_key(entry)
-        self._latest = entry, self.settings, provider
-        return provider
+        if latest is None or latest[0] is not entry or latest[1] is not self.settings:  # else agents share one model
+            latest = self._latest = entry, self.settings, self._get_provider_by_key(entry)
+        return latest[2]
 
     def _get_provider_by_key(self, entry: ModelEntry) -> RetryingLLMProvider:
         limits = entry.concurrency_limit, entry.requests_per_minute, entry.tokens_per_minute
@@ -167,7 +128,7 @@ class Backends:
 
     def _make_retrying_provider(self, entry: ModelEntry) -> RetryingLLMProvider:
         from lemming.kernel.llm.circuit_breaker import Circuits, circuit_name
-        from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits
+        from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits, RateLimiter
         from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
 
         if self._circuits is None:
@@ -176,11 +137,19 @@ class Backends:
         if provider.remark:
             self.tell(Problem(provider.remark, paths.MODELS_FILE, severity="warning"))
         name = circuit_name(entry.provider, entry.options)
-        limits = Limits(self._max_parallel_calls(entry, provider), entry.requests_per_minute, entry.tokens_per_minute)
-        # Models of one server share its pace: they share the account that is limited.
-        pace = self._get_pace(name) if limits != NO_LIMITS else None
+        max_calls = entry.concurrency_limit or provider.max_concurrent
+        if not entry.concurrency_limit and max_calls is not None and max_calls > 1:
+            max_calls = max(max_calls, self.settings.max_parallel or 0)  # the user knows more than the backend
+        limits, pace = Limits(max_calls, entry.requests_per_minute, entry.tokens_per_minute), None
+        if limits != NO_LIMITS:  # models of one server share its pace: they share the account that is limited
+            pace = self._paces.setdefault(name, RateLimiter(name, clock=self.monotonic, pause=self.pause))
         if self.settings.executor in provided("executors") and provider.can_be_down:  # a recording is read here
-            provider = self._wrap_for_executor(provider, entry)
+            settings = self.settings
+            if self._executor is None or self._executor.address != settings.executor_address:
+                self.close()
+                self._executor = load_provided("executors", settings.executor)(settings.executor_address)
+            names = {"base": self.base, "plugins": settings.plugins}
+            provider = self._executor.wrap_provider(provider, entry.provider, entry.options, **names)
             name = f"{name} by {self.settings.executor_address}"  # workers may reach servers that this machine cannot
         circuit = self._circuits.get_circuit(name) if provider.can_be_down else None
         return RetryingLLMProvider(
@@ -205,13 +174,3 @@ class Backends:
                     self.base, self.clock, self.tell
                 )
             return self._servers.get_profile(circuit_name(entry.provider, entry.options))
-
-    def _wrap_for_executor(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
-        settings = self.settings
-        if self._executor is None or self._executor.address != settings.executor_address:
-            self.close()
-            executor: RemoteExecutor = load_provided("executors", settings.executor)(settings.executor_address)
-            self._executor = executor
-        return self._executor.wrap_provider(
-            provider, entry.provider, entry.options, base=self.base, plugins=settings.plugins
-        )

@@ -44,6 +44,7 @@ def build_request(
 ) -> Request:
     """Return model request number `call` of a turn; `schema` as in `lemming.kernel.turn.strategy.Ask`."""
     name, temperature = inputs.agent.name, inputs.agent.model.temperature
+    digest = blake2b(f"{name}/{inputs.tick}/{call}".encode(), digest_size=4).digest()
     # True if the agent's own model accepts one: the turn may omit it.
     takes_schema = inputs.form.takes_schema if inputs.form else inputs.schema is not None
     return Request(
@@ -52,7 +53,7 @@ def build_request(
         temperature=entry.temperature if temperature is None else temperature,
         schema=inputs.schema if schema is None else (schema or None) if takes_schema else None,
         max_output_tokens=entry.max_output_tokens,
-        seed=_call_seed(name, inputs.tick, call),
+        seed=int.from_bytes(digest, "big") >> 1,  # in [0, 2^31), derived only from agent, tick and call number
         deadline_s=entry.deadline_s,
         agent=name,
         tick=inputs.tick,
@@ -93,11 +94,10 @@ class ModelRequests:
     def count_spending(self) -> Callable[[], WriteOff]:
         """Reserve the highest cost of each call of a model from now on; return what is reserved at any time."""
         self._counts_models = True
-        if self._reservations is None:
-            self._reservations = Reservations(self._journal, self._inputs)
+        if (reservations := self._reservations) is None:
+            reservations = self._reservations = Reservations(self._journal, self._inputs)
             for record in self._answers.values():
-                self._reservations.settle(record)
-        reservations = self._reservations
+                reservations.settle(record)
         return lambda: reservations.reserved
 
     def require_payment(self, entry: ModelEntry, request: Request, used: float) -> None:
@@ -126,14 +126,12 @@ class ModelRequests:
             return request
         if not self._counts_models or key in self._snapshot.config.models:
             self._reservations.reserve(key, entry, request)
-        # On the disk before the call goes out: if the engine dies in it, the next run counts what it may
-        # cost.
+        # On the disk before the call goes out: if the engine dies in it, the next run counts what it may cost.
         self._sync_records()
 
         def before_retry(error: ProviderError) -> None:
             if error.may_be_paid:
-                # The turn waits meanwhile, so others may work; what they spend counts against the same
-                # limits.
+                # The turn waits meanwhile, so others may work; what they spend counts against the same limits.
                 with self._runtime.turn_lock:
                     self.require_payment(entry, request, used)
                     self.admit(key, entry, request, used)
@@ -196,15 +194,9 @@ def _to_error(outcome: Outcome) -> LimitReached:
     if isinstance(outcome, Rejected):
         # A final rejection ends the whole request, not only the turn.
         return (RequestOverLimit if outcome.is_final else LimitReached)(outcome.reason)
-    return LimitReached(
-        outcome.reason if isinstance(outcome, Deferred) else "no person can be asked about a model call"
-    )
-
-
-def _call_seed(agent: str, tick: int, call: int) -> int:
-    """Return a seed in [0, 2^31), derived only from agent, tick and call number."""
-    digest = blake2b(f"{agent}/{tick}/{call}".encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "big") >> 1
+    if isinstance(outcome, Deferred):
+        return LimitReached(outcome.reason)
+    return LimitReached("no person can be asked about a model call")
 
 
 class Reservations:
@@ -233,10 +225,8 @@ class Reservations:
         if entry.provider in NO_MODELS:
             return
         tokens_in = max_input_tokens(request)
-        max_cost, dollars = (
-            cost_bound(entry, tokens_in),
-            request.max_cost_usd or entry.max_cost_usd or max_dollars(entry, tokens_in),
-        )
+        max_cost = cost_bound(entry, tokens_in)
+        dollars = request.max_cost_usd or entry.max_cost_usd or max_dollars(entry, tokens_in)
         amounts: dict[str, Any] = {
             "credits": min(float(max_cost.credits), MAX_AMOUNT),
             "cost_usd": None if dollars is None else min(dollars, MAX_AMOUNT),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,10 +55,7 @@ class CallOutcome(NamedTuple):
 
 
 def can_run_in_parallel(tool: Tool | None, *, is_traced: bool) -> bool:
-    """Return True if a call can run in parallel with others.
-
-    `is_traced`: a taint tracker labels the results, and a label must be known before the call can write.
-    """
+    """Return True if a call can run in parallel with others. `is_traced`: labels must be known before a call can write."""
     if tool is None or not (tool.parallel and tool.repeatable):
         return False
     return not is_traced or tool.tool_class == "read" or isinstance(tool, EngineTool)
@@ -96,12 +94,10 @@ class ParallelCalls:
                 self.cancel()
 
     def _run_worker(self) -> None:
-        while True:
-            try:
-                make = self._queue.popleft()
-            except IndexError:
-                return
-            make()
+        with suppress(IndexError):
+            while True:
+                run = self._queue.popleft()
+                run()
 
     def _run_call(self, index: int, decided: DecidedCall, future: Future[CallOutcome]) -> None:
         began = time.perf_counter()
@@ -112,10 +108,9 @@ class ParallelCalls:
             future.set_exception(error)
 
     def take_outcome(self, index: int, call: ToolCall) -> CallOutcome | None:
-        """Wait for a started call and return its outcome; return None if the call was not started.
+        """Wait for a started call and return its outcome, or None for another call. Raises the tool's error.
 
-        A call changed since the start is made again: a gate sees the judge's verdict first. Raises the tool's
-        error.
+        A call changed since the start is made again: a gate sees the judge's verdict first.
         """
         started_call, decided, future = self._started.pop(index, (None, None, None))
         if started_call != call:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,12 +29,9 @@ from lemming.kernel.journal.journal_records import ModelStarted
 from lemming.kernel.journal.prompt_store import PromptWriter
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.logging_config import EngineLog
-from lemming.kernel.org.changing import load_recorded_settings
 from lemming.kernel.org.config import Config, OrgSettings, hold_settings, reload_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import load_provided
-from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins, load_plugins
 from lemming.kernel.providers import Reply, Request, provider_names
 from lemming.kernel.tick.error_boundary import EngineStopped
@@ -53,14 +50,7 @@ if TYPE_CHECKING:
     from lemming.kernel.turn.live_phase import CallBatcher
     from lemming.kernel.turn.turn_values import CheckFinding
 
-TOOLS_UNCHANGED = "the earlier tools stay in use until the file is fixed"
-SETTINGS_UNCHANGED = "the earlier settings stay in use until the file is fixed"
 _SETTINGS_RESTORED = Problem("the settings are readable again and in use from now on", severity="note")
-
-
-def _no_observers(_: Runtime, __: Config) -> list[Observer]:
-    """Return no observers."""
-    return []
 
 
 @dataclass
@@ -98,7 +88,7 @@ class Runtime:
     pause: Callable[[float], object] | None = None
     journaled_settings: Set[str] | None = None  # settings files named by the newest journal, once read
     before_retry: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
-    build_observers: Callable[[Runtime, Config], list[Observer]] = _no_observers
+    build_observers: Callable[[Runtime, Config], list[Observer]] = lambda _, __: []
     _settings_observers: tuple[Observer, ...] = ()
     _config: Config | None = None
     _config_problem: str = ""
@@ -150,8 +140,7 @@ class Runtime:
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()
         for problem in refresh_tools(config.org, self.org):
-            hint = f"{problem.hint}; {TOOLS_UNCHANGED}".removeprefix("; ")
-            self.report_problem(replace(problem, hint=hint))
+            self.report_problem(_add_hint(problem, "the earlier tools stay in use until the file is fixed"))
         self.backends.settings = config.org
         self._settings_observers = tuple(self.build_observers(self, config))
         return config
@@ -171,23 +160,12 @@ class Runtime:
                 problems = [problem for problem in error.problems if problem.severity == "error"]
                 self._config_file = problems[0].file
                 for problem in problems:
-                    hint = f"{problem.hint}; {SETTINGS_UNCHANGED}".removeprefix("; ")
-                    self._emit_problem(replace(problem, hint=hint))
+                    self._emit_problem(_add_hint(problem, "the earlier settings stay in use until the file is fixed"))
             return self._config
         if self._config_problem:
             self._emit_problem(replace(_SETTINGS_RESTORED, file=self._config_file))
         self._config, self._config_problem = config, ""
         return config
-
-    def can_be_quiet(self, config: Config, ticks: list[int]) -> bool:
-        """Return False if a tick without turns needs a journal, because the newest lacks a settings file.
-
-        A pause seen only by quiet ticks must hold in the next process, whatever happens to its file. `ticks`
-        have a journal; before the first journal nothing can be lost.
-        """
-        if ticks and config.digests and self.journaled_settings is None:
-            self.journaled_settings = load_recorded_settings(self.org)
-        return not ticks or not config.digests.keys() - (self.journaled_settings or set())
 
     def close(self) -> None:
         """Disconnect from the cluster, if any, and close resources kept open for the organisation."""
@@ -231,16 +209,16 @@ class Runtime:
 
         `before_retry` is called before each retry, after the check of the turn's limits.
         """
-        on_delta = partial(self._notify_delta, request) if self.is_streaming else None
-        check = self.before_retry.get(request.agent) if self.before_retry else None
-        if check is None or before_again is None:
-            return self.backends.complete(entry, request, on_delta, check or before_again, self._announce_call)
-        checks = check, before_again
+
+        def notify_delta(text: str) -> None:
+            self.notify(ModelWrote(agent=request.agent, call=request.step, text=text))
 
         def run_checks(error: ProviderError) -> None:
-            for run_check in checks:
-                run_check(error)
+            for check in checks:
+                check(error)
 
+        on_delta = notify_delta if self.is_streaming else None
+        checks = [check for check in (self.before_retry.get(request.agent), before_again) if check]
         return self.backends.complete(entry, request, on_delta, run_checks, self._announce_call)
 
     def _announce_call(self, request: Request) -> None:
@@ -249,41 +227,11 @@ class Runtime:
             self.journal.append(ModelStarted(agent=request.agent, call=request.step))
             self.journal.sync_agent(request.agent)
 
-    def _notify_delta(self, request: Request, text: str) -> None:
-        self.notify(ModelWrote(agent=request.agent, call=request.step, text=text))
-
     @cached_property
     def backends(self) -> Backends:
         """The model backends of the organisation."""
         stop, monotonic, pause = self.stop, self.monotonic, self.pause
         return Backends(self.base, self.clock, stop, self.report_problem, monotonic=monotonic, pause=pause)
-
-    def start_calls(self, journal: Journal) -> None:
-        """Take the journal of a tick for its model calls, and start batching the calls if the run requests it.
-
-        Batches sent by an earlier attempt are always awaited, because they are paid for. Raises `ConfigError`
-        if the capability is not installed.
-        """
-        recorded_names = (
-            provided("records")[record.kind][0] for record in journal.records if record.kind in provided("records")
-        )
-        capability_name = self.batching_capability or next(recorded_names, "")
-        self.batcher, self.journal = None, journal
-        if not capability_name:
-            return
-        from lemming.kernel.turn.live_phase import BatchContext
-
-        batch_context = BatchContext(
-            make=self.backends.make_provider,
-            live=self.complete_live,
-            journal=journal,
-            clock=self.clock.now,
-            notify=self.notify,
-            stop=self.stop,
-            sends=capability_name == self.batching_capability,
-            sleep=self.stop.wait,
-        )
-        self.batcher = load_provided("call_batchers", capability_name)(batch_context)
 
     def scan_servers(self, snapshot: Snapshot) -> dict[str, Json]:
         """Return the catalogues of the servers that firing agents may call, by capability."""
@@ -320,3 +268,7 @@ class Runtime:
             return call_tool(call.tool, call.args, context, self.stop)
         except WorkAbandoned as error:
             raise EngineStopped from error
+
+
+def _add_hint(problem: Problem, hint: str) -> Problem:
+    return replace(problem, hint=f"{problem.hint}; {hint}".removeprefix("; "))

@@ -120,9 +120,7 @@ class Snapshot:
     @property
     def next_reading(self) -> str:
         """The clock reading from which the next tick starts; empty without clock schedules."""
-        if not uses_clock(self.capability_uses):
-            return ""
-        return next_reading(self.plan)
+        return next_reading(self.plan) if uses_clock(self.capability_uses) else ""
 
     @cached_property
     def mail(self) -> MailView:
@@ -168,17 +166,13 @@ class Snapshot:
             raise self.survey.broken[name]
         raise ConfigError("the agent does not exist any more: it has no resume", where=paths.agent_folder(name))
 
-    def gather_inputs(self, name: str, unwritten: Mapping[str, bytes] = NOTHING) -> GatheredInputs | TurnReason:
-        """Return the inputs of an agent's turn, or the reason for having none; see `gather`."""
+    def gather_inputs(
+        self, name: str, unwritten: Mapping[str, bytes] = NOTHING, turn: FurtherTurn | None = None
+    ) -> GatheredInputs | TurnReason:
+        """Return the inputs of an agent's first or further `turn` in this tick, or the reason for having none."""
         from lemming.kernel.turn.turn_inputs import gather_inputs
 
-        return gather_inputs(self, self.agent(name), self.survey.digests[name], unwritten)
-
-    def gather_next_inputs(self, name: str, turn: FurtherTurn) -> GatheredInputs | TurnReason:
-        """Return the inputs of a further turn of an agent in this tick, or the reason for having none."""
-        from lemming.kernel.turn.turn_inputs import gather_inputs
-
-        return gather_inputs(self, self.agent(name), self.survey.digests[name], NOTHING, turn)
+        return gather_inputs(self, self.agent(name), self.survey.digests[name], unwritten, turn)
 
     def turn_reason(self, name: str) -> TurnReason:
         """Return the reason a due agent would take a turn now or skip it. Raises as `gather_inputs` does."""
@@ -192,14 +186,8 @@ def _entry_order(survey: Survey, config: Config, persons: Sequence[str]) -> Sequ
 
     An answer therefore never precedes its question.
     """
-    channels = survey.find_channels(config) if config.has_channels else []
-    outside = {*persons, *channels}
-    if not outside:
-        return survey.turn_order
-    return [
-        *filter(outside.__contains__, survey.turn_order),
-        *(name for name in survey.turn_order if name not in outside),
-    ]
+    outside = {*persons, *(survey.find_channels(config) if config.has_channels else ())}
+    return sorted(survey.turn_order, key=lambda name: name not in outside) if outside else survey.turn_order
 
 
 def take_snapshot(

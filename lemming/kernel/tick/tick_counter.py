@@ -37,10 +37,7 @@ def load_tick(base_path: str | os.PathLike[str]) -> int:
 
 
 def load_counter(base_path: str | os.PathLike[str]) -> tuple[int, str]:
-    """Return the next tick, and the last recorded clock reading or an empty text.
-
-    Raises as `load_tick` does; an invalid reading counts as empty.
-    """
+    """Return the next tick, and the last valid clock reading or an empty text. Raises as `load_tick` does."""
     base = paths.as_base(base_path)
     try:
         raw_counter = parse(fs.read_bytes(f"{base}/{paths.TICK_FILE}", 4096), allow_bom=True, any_integer=False)

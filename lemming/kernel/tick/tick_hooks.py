@@ -76,10 +76,7 @@ class _UseCache:
 
 
 def get_capability_uses(org: Organisation, survey: Survey, config: Config) -> list[CapabilityUse]:
-    """Return the capabilities in use that take part in ticks, in order.
-
-    The same list is returned while resumes and settings are unchanged.
-    """
+    """Return the capabilities in use that take part in ticks, in order: the same list while nothing changes."""
     cache = org.get_cache(_UseCache)
     if not (cache.cached_for and cache.cached_for[0] is survey and cache.cached_for[1] is config):
         users: dict[str, list[str]] = {}

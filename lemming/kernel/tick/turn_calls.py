@@ -81,27 +81,27 @@ class LiveCalls:
             effect = RunTool(call=parallel_calls[0], tool=tool, context=self._make_context(view(first)))
             if self._chain.decides_by_results(effect):
                 return
-        self._parallel_calls = ParallelCalls(self._runtime, max_parallel, self._run_decided)
+
+        def run_decided(index: int, decided: DecidedCall) -> ToolResult:
+            if self._deadline.has_passed:
+                return self._deadline_result(decided.call)
+            return self._runtime.call_tool(index, decided.call, decided.context)
+
+        self._parallel_calls = ParallelCalls(self._runtime, max_parallel, run_decided)
         for index, call in enumerate(parallel_calls, first):
             decided = self._decide(call, view(index))
             self._parallel_calls.add(index, call, decided)
-            if isinstance(decided, ToolResult):
-                is_last = decided.outcome == "pending" or decided.on_error == "stop"
-            else:
-                is_last = bool(decided.grants)
-            if is_last:
-                break  # it can end the turn, or counts as an approval: later calls are decided once it is recorded
+            # A call that ends the turn, or counts as an approval: later calls are decided once it is recorded.
+            if isinstance(decided, DecidedCall):
+                if decided.grants:
+                    break
+            elif decided.outcome == "pending" or decided.on_error == "stop":
+                break
         self._parallel_calls.start()
 
     def _find_tool(self, call: ToolCall) -> Tool | None:
         """Return the tool of a call, or None if the agent may not call it."""
         return self._toolset.allowed_tools(self._inputs.agent, self._settings).get(call.tool)
-
-    def _run_decided(self, index: int, decided: DecidedCall) -> ToolResult:
-        """Run a call that was decided before, in the time left for the turn."""
-        if self._deadline.has_passed:
-            return self._deadline_result(decided.call)
-        return self._runtime.call_tool(index, decided.call, decided.context)
 
     def _deadline_result(self, call: ToolCall) -> ToolResult:
         limit = self._inputs.agent.turn.deadline_s
@@ -109,10 +109,7 @@ class LiveCalls:
         return ToolResult(False, message, outcome="skipped", on_error="stop")
 
     def _parallel_prefix(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """Return the leading calls that can run in parallel.
-
-        Stops at the first call that cannot, or repeats an earlier call.
-        """
+        """Return the calls that can run in parallel, up to the first that cannot or repeats an earlier call."""
         allowed = self._toolset.allowed_tools(self._inputs.agent, self._settings)
         is_traced = self._chain is not None and StartTool in self._chain
         parallel_calls: list[ToolCall] = []
@@ -144,7 +141,13 @@ class LiveCalls:
     def _announce_and_run(self, call: ToolCall, view: CallView, questions: Sequence[AskPerson]) -> ToolResult:
         """Run a tool. Before a tool with side effects, write the staged files and announce the call."""
         index = view.number
-        self._wait_for_earlier(call)
+        tool = self._find_tool(call)
+        wait = self._phase.tick.wait_for_earlier if self._phase.tick else None
+        if tool is not None and tool.runs_in_order and wait:
+            with self._runtime.release_turn_lock():
+                has_ended = wait(self._name)
+            if not has_ended:
+                raise EngineStopped
         decided = self._decide(call, view, questions)
         if isinstance(decided, ToolResult):
             return decided
@@ -169,17 +172,6 @@ class LiveCalls:
         with self._runtime.release_turn_lock():
             result = self._runtime.call_tool(index, call, context)
         return self._finish(decided, result)
-
-    def _wait_for_earlier(self, call: ToolCall) -> None:
-        """Before a call that runs in turn order, wait for the turns before it. Raises `EngineStopped`."""
-        tool = self._find_tool(call)
-        wait = self._phase.tick.wait_for_earlier if self._phase.tick else None
-        if tool is None or not tool.runs_in_order or wait is None:
-            return
-        with self._runtime.release_turn_lock():
-            has_ended = wait(self._name)
-        if not has_ended:
-            raise EngineStopped
 
     def _decide(self, call: ToolCall, view: CallView, questions: Sequence[AskPerson] = ()) -> DecidedCall | ToolResult:
         """Take a call through its interceptors. Return the call that may run, or the result of a blocked call."""

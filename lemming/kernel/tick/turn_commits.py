@@ -15,13 +15,16 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import DiskError, TurnBroke, error_code
-from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.base.errors import DiskError, Problem, TurnBroke, error_code
+from lemming.kernel.files import fs
+from lemming.kernel.files.effects import FileEffect, apply_effect
 from lemming.kernel.files.safe_folder import Folder
 from lemming.kernel.files.stat_cache import Identity, file_identity, has_stable_mtime
 from lemming.kernel.inboxes.visibility import MailView
@@ -30,29 +33,52 @@ from lemming.kernel.journal.journal_records import TurnAnswered, TurnCommitted, 
 from lemming.kernel.journal.ledger import AgentState, OpenLedger, read_state, require_readable
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.logging_config import EngineLog, LogFile
-from lemming.kernel.memory import MemoryFolders
+from lemming.kernel.memory import MEMORY_LIMIT_BYTES, MemoryFolders
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.tick.visible_memories import SeenMemories, to_memory_warning
 from lemming.kernel.turn.turn_values import TurnOutcome
 
 
-@dataclass(frozen=True)
-class _DeferredCommit:
-    outcome: TurnOutcome
-    is_replay: bool
-    has_warned: bool
+class SeenMemories:
+    """Digests of the memories as a tick's turns saw them: a memory that a person set since is not overwritten.
+
+    For a turn interrupted by a crash they are unknown, and the turn writes its memories unconditionally.
+    """
+
+    def __init__(self) -> None:
+        self.digests: dict[str, Mapping[str, str] | None] = {}  # by agent; None if unknown
+        self._written: dict[str, str] = {}  # digests of writes by turns of this tick
+
+    def has_changed(self, org: Organisation, agent: str, effect: FileEffect, digest: str) -> bool:
+        """Return True if another author has changed an effect's memory file since the turn began."""
+        seen_digests, path = self.digests.get(agent), effect.path
+        if seen_digests is None or effect.root or not path.startswith(f"agents/{agent}/memory/"):
+            return False
+        # The effect's own digest counts too: the same value from another author is no conflict.
+        key = path.rpartition("/")[2].removesuffix(".json")
+        expected = (seen_digests.get(key), self._written.get(path), digest)
+        # The file was read as the turn began: its stamp nearly always shows that it is unchanged.
+        current_digest = org.files.find_unchanged_digest(path)
+        if current_digest and current_digest in expected:
+            return False
+        try:
+            raw = fs.read_bytes(f"{org}/{path}", 2 * MEMORY_LIMIT_BYTES)  # a file holds more than the value
+        except OSError:  # missing or unreadable: applying the effect decides
+            return False
+        return sha256(raw).hexdigest() not in expected
+
+    def record_write(self, path_key: str, digest: str) -> None:
+        """Record a turn's write: all turns of the agent in the tick may overwrite the file."""
+        self._written[path_key] = digest
 
 
 @dataclass
 class Commits:
-    """The committed turns of a tick. `reports` holds the report of each turn by turn key.
+    """The committed turns of a tick, used under the turn lock.
 
-    `states`: each agent's state after its latest turn in the tick.
-
-    Turns call the methods under the turn lock, one turn at a time.
+    `reports`: the report of each turn by turn key. `states`: each agent's state after its latest turn in the tick.
     """
 
     runtime: Runtime
@@ -64,8 +90,8 @@ class Commits:
     reports: dict[str, TurnReport] = field(default_factory=dict)
     states: dict[str, AgentState] = field(default_factory=dict)
     seen_memories: SeenMemories = field(default_factory=SeenMemories)
-    _deferred: list[_DeferredCommit] = field(default_factory=list)
-    _unwritten_files: dict[str, bytes] = field(default_factory=dict)
+    unwritten_files: dict[str, bytes] = field(default_factory=dict)  # content not yet on disk, by `path_key`
+    _deferred: list[tuple[TurnOutcome, bool, bool]] = field(default_factory=list)  # with is_replay, has_warned
     _unwritten_paths: set[str] = field(default_factory=set)
 
     @classmethod
@@ -77,15 +103,10 @@ class Commits:
         self.log, self.agents = (self.runtime.org.get_cache(EngineLog), self.runtime.org.get_cache(AgentHandleCache))
 
     @property
-    def unwritten_files(self) -> Mapping[str, bytes]:
-        """Content of files not yet on disk, by `FileEffect.path_key`."""
-        return self._unwritten_files
-
-    @property
     def unwritten_paths(self) -> Collection[str]:
         """Paths of `unwritten_files` and of their parent folders."""
-        if self._unwritten_files and not self._unwritten_paths:
-            for path in self._unwritten_files:
+        if self.unwritten_files and not self._unwritten_paths:
+            for path in self.unwritten_files:
                 while path and path not in self._unwritten_paths:
                     self._unwritten_paths.add(path)
                     path = path.rpartition("/")[0]
@@ -105,7 +126,7 @@ class Commits:
         `is_replay`: an earlier attempt may have written files. `has_warned`: the prompt warned of the soft
         cap. `memory_digests`: the agent's memories at the start of the turn.
         """
-        self.seen_memories.record_digests(outcome.report.agent, memory_digests)
+        self.seen_memories.digests[outcome.report.agent] = memory_digests
         outcome = _require_readable_state(self.runtime.org, outcome, self.states.get(outcome.report.agent))
         if self.settings.durability != "tick":
             self._commit_outcome(outcome, is_replay=is_replay, has_warned=has_warned)
@@ -113,8 +134,8 @@ class Commits:
         report = outcome.report
         number = {"turn": report.turn} if report.turn else {}
         self.journal.append(TurnAnswered(agent=report.agent, **number))
-        self._deferred.append(_DeferredCommit(outcome, is_replay, has_warned))
-        self._unwritten_files.update({effect.path_key: effect.content for effect in outcome.effects})
+        self._deferred.append((outcome, is_replay, has_warned))
+        self.unwritten_files.update({effect.path_key: effect.content for effect in outcome.effects})
         self._unwritten_paths.clear()
         self._publish_entries(outcome)
         self.reports[report.turn_key] = report
@@ -128,10 +149,10 @@ class Commits:
             self.journal.sync()
             while self._deferred:
                 # Removed after its commit: a turn whose write the disk refuses stays deferred.
-                deferred = self._deferred[0]
-                self._commit_outcome(deferred.outcome, is_replay=deferred.is_replay, has_warned=deferred.has_warned)
+                outcome, is_replay, has_warned = self._deferred[0]
+                self._commit_outcome(outcome, is_replay=is_replay, has_warned=has_warned)
                 del self._deferred[0]
-            self._unwritten_files = {}
+            self.unwritten_files = {}
             self._unwritten_paths.clear()
 
     def rewrite_turn(self, outcome: TurnOutcome) -> None:
@@ -141,10 +162,7 @@ class Commits:
             self._publish_entries(outcome)
 
     def record_end(self, ended: TurnEnded, agent: AgentHandles | None = None) -> None:
-        """Record the end of a turn in journal, reports and logs.
-
-        A turn skipped without news is not logged.
-        """
+        """Record the end of a turn in journal, reports and logs."""
         report = ended.report
         self.journal.append(ended)
         self.reports[report.turn_key] = report
@@ -208,7 +226,7 @@ class Commits:
             digest = digests.get(path_key, "")
             # A value that a person set during the turn stays: the model decided without having seen it.
             if not is_replay and self.seen_memories.has_changed(org, name, effect, digest):
-                self.runtime.report_problem(to_memory_warning(name, effect, self.journal.tick), name)
+                self._report_outside_memory(name, effect)
                 continue
             self.seen_memories.record_write(path_key, digest)
             # An earlier attempt may have written the file: only `apply_effect` checks for that.
@@ -235,8 +253,16 @@ class Commits:
         # Last: a line in the ledger proves that the other files of the turn were written.
         agent.ledger.write(outcome.state)
 
+    def _report_outside_memory(self, agent: str, effect: FileEffect) -> None:
+        key, tick = effect.path.rpartition("/")[2].removesuffix(".json"), self.journal.tick
+        message = (
+            f'{agent} wrote its memory "{key}" in tick {tick}, but it was set from outside during the turn: the outside '
+            "value stays"
+        )
+        hint = f"see what the turn wrote with `lemming tick {tick}`"
+        self.runtime.report_problem(Problem(message, effect.path, hint=hint, severity="warning"), agent)
+
     def _publish_entries(self, outcome: TurnOutcome) -> None:
-        """Make the turn's entries visible to the other agents."""
         self.mail.add(outcome.report.agent, outcome.entries, outcome.report.turn)
 
 
@@ -247,16 +273,19 @@ def _to_write_failure(outcome: TurnOutcome, cause: str) -> TurnOutcome:
 
 
 def _require_readable_state(org: Organisation, outcome: TurnOutcome, earlier: AgentState | None = None) -> TurnOutcome:
-    """Return the outcome, or a failed turn without files if its state could not be read back.
-
-    `earlier`: the state left by the agent's previous turn in the same tick.
-    """
+    """Return the outcome, or a failed turn without files if its state could not be read back."""
     try:
         require_readable(outcome.state)
     except ValueError as error:
         previous_state = earlier or read_state(org, outcome.report.agent, before_tick=outcome.state.tick)
         reason = f"the turn's state for the next turn could not be read back: {error}"
-        state = _keep_readable(outcome.state_if_unwritten(), previous_state)
+        # Unreadable values are replaced by those of the previous state.
+        state, last_state = previous_state.copy(), outcome.state_if_unwritten()
+        for state_field in fields(AgentState):
+            candidate = replace(state, **{state_field.name: getattr(last_state, state_field.name)})
+            with suppress(ValueError):
+                require_readable(candidate)
+                state = candidate
         return _to_failed_outcome(outcome, state, reason, TurnBroke.__name__, files=[], removed=[], memory=[])
     return outcome
 
@@ -266,19 +295,6 @@ def _to_failed_outcome(
 ) -> TurnOutcome:
     failed = {"status": "failed", "reason": reason, "error": error, "entries": [], **cleared_fields}
     return TurnOutcome(TurnReport(**{**vars(outcome.report), **failed}), state, lambda: state)
-
-
-def _keep_readable(state: AgentState, previous_state: AgentState) -> AgentState:
-    """Return the state with unreadable values replaced by those of the previous state."""
-    readable = previous_state.copy()
-    for state_field in fields(AgentState):
-        candidate = replace(readable, **{state_field.name: getattr(state, state_field.name)})
-        try:
-            require_readable(candidate)
-        except ValueError:
-            continue
-        readable = candidate
-    return readable
 
 
 SHARE = 16

@@ -14,7 +14,7 @@ from lemming.kernel.inboxes.entry_index import EntryIndex, EntryNames
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import TurnTold
-from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.forms.form_user_message import describe_entry
@@ -50,17 +50,15 @@ class UrgentEntries:
         if call in self._records:
             return self._records[call].entries
         # The question of an answered call, and of one in a batch that was sent, has no other content any more.
-        if is_answered or (self._runtime.batcher and self._is_submitted(call)):
+        if is_answered or (
+            self._runtime.batcher and any((name, call) in record.submitted_calls for record in self._journal.records)
+        ):
             return {}
         lines = self._runtime.find_urgent(name, call, lambda: self._find_lines(trust_label))
         if not lines:
             return {}
         self._records[call] = self._journal.append(TurnTold(agent=name, call=call, entries={**lines}))
         return self._records[call].entries
-
-    def _is_submitted(self, call: int) -> bool:
-        name = self._inputs.agent.name
-        return any((name, call) in record.submitted_calls for record in self._journal.records)
 
     def _find_lines(self, trust_label: str) -> dict[str, str]:
         shown = {identity for record in self._records.values() for identity in record.entries}
@@ -82,15 +80,19 @@ class UrgentEntries:
             if names is self._listed.get(person):
                 continue
             self._listed[person] = names
-            for name in self._list_unread(person, names):
+            newer = names.all[names.next_index(self._mark.last_seen_tick(person)) :]
+            candidates = {*names.by_hand[-MAX_NEW_NAMES:], *newer[-MAX_NEW_NAMES:]}
+            for name in sorted(name for name in candidates if not self._mark.has_seen(name)):
                 entry = self._index.read(name)
-                if isinstance(entry, OutboxEntry) and _is_urgent(entry, agent) and entry.not_before <= at:
+                # Requests and answers have turns of their own.
+                if (
+                    not isinstance(entry, OutboxEntry)
+                    or entry.kind != "message"
+                    or entry.payload.get(URGENT) is not True
+                ):
+                    continue
+                if agent in entry.targets and entry.not_before <= at:
                     yield entry
-
-    def _list_unread(self, person: str, names: EntryNames) -> list[EntryName]:
-        newer = names.all[names.next_index(self._mark.last_seen_tick(person)) :]
-        candidates = dict.fromkeys([*names.by_hand[-MAX_NEW_NAMES:], *newer[-MAX_NEW_NAMES:]])
-        return sorted(name for name in candidates if not self._mark.has_seen(name))
 
     def _is_allowed(self, entry: OutboxEntry, trust_label: str) -> bool:
         """Return True if a turn that begins now would show the entry unchanged, with no less trust."""
@@ -117,8 +119,3 @@ class UrgentEntries:
         inputs, snapshot = self._inputs, self._snapshot
         context = TurnContext(snapshot, inputs.agent, inputs.model, inputs.state)
         return prepare_context(context, ReaderView(snapshot.mail, inputs.agent, inputs.state.read))
-
-
-def _is_urgent(entry: OutboxEntry, agent: str) -> bool:
-    """Return True for an urgent message to an agent. Requests and answers have turns of their own, and are not read here."""
-    return entry.kind == "message" and entry.payload.get(URGENT) is True and agent in entry.targets

@@ -1,7 +1,7 @@
 """Run the turns of a tick: for each agent, start, resume or skip up to one turn per request.
 
 Turns of an agent run in sequence, each from the state the previous turn left. Turns without a connection run
-concurrently, all from the inputs of the first turn (`lemming.kernel.tick.state_merge`).
+concurrently, all from the inputs of the first turn (`lemming.operations.turns.state_merge`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.llm.call_cost import to_decimal
 from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.tick.error_boundary import EngineStopped, isolate, to_skip_reason
-from lemming.kernel.tick.running_tick import NO_LONGER_ALLOWED, Tick, find_refused_paths, restore_inputs, resume_blocker
 from lemming.kernel.tools import EngineTool, Tool
 from lemming.kernel.turn.turn_inputs import GatheredInputs, begin_turn, from_record
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
@@ -37,6 +36,13 @@ from lemming.operations.misplaced_files import find_misplaced
 from lemming.operations.turns.idle_agents import find_idle_cache
 from lemming.operations.turns.lanes import make_lane_lookup
 from lemming.operations.turns.parallel_turns import TurnProgress, TurnRow, reduce_collections, run_turns
+from lemming.operations.turns.running_tick import (
+    NO_LONGER_ALLOWED,
+    Tick,
+    find_refused_paths,
+    restore_inputs,
+    resume_blocker,
+)
 from lemming.operations.turns.turn_dependencies import TurnWaits, build_dependencies, find_waits, skip_idle
 
 HARMLESS = frozenset({"requests", "answers"})
@@ -276,7 +282,7 @@ class AgentTurns:
         """Start a further turn if a request remains, and return its inputs."""
         self._commits.write_deferred()  # it starts from the files of the turns before it
         next_turn = FurtherTurn(number=turn, served_requests=self._served_requests, state=state)
-        gathered = isolate(lambda: self._snapshot.gather_next_inputs(self._name, next_turn))
+        gathered = isolate(lambda: self._snapshot.gather_inputs(self._name, turn=next_turn))
         if not isinstance(gathered, GatheredInputs):  # the agent's first turn of the next tick reports the problem
             return None
         task = gathered.inputs.task

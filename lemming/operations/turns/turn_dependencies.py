@@ -25,13 +25,13 @@ from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.error_boundary import isolate
-from lemming.kernel.tick.running_tick import Tick
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.tick_hooks import get_capability_uses
 from lemming.kernel.tools import Places
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.descriptions import OptionalReadPath, ReadPath, SharedResource
 from lemming.operations.turns.idle_agents import find_idle_cache
+from lemming.operations.turns.running_tick import Tick
 
 NO_FILES: Mapping[str, str] = {}
 

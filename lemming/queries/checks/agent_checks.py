@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from lemming.kernel.access.allowed_paths import Access, resolve_path
+from lemming.kernel.access.allowed_paths import Access, grant_error, resolve_path
 from lemming.kernel.access.context_files import expand_context
-from lemming.kernel.access.grant_syntax import grant_error
 from lemming.kernel.agents import Agent, suggest_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, Problem, ToolError, UnknownModel

@@ -14,7 +14,7 @@ from operator import is_
 from types import GenericAlias
 from typing import Any, NamedTuple
 
-from lemming.kernel.access.grant_syntax import MEMORY_GRANT, grant_error
+from lemming.kernel.access.allowed_paths import MEMORY_GRANT, grant_error
 from lemming.kernel.agents import RESUME_LIMIT_BYTES, Agent, Survey, suggest_agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem
@@ -77,10 +77,7 @@ def load_validated_survey(base: OrgPath) -> Survey:
 
 
 def require_valid_survey(org: Organisation, config: Config, survey: Survey) -> Survey:
-    """Return the runnable agents, loading installed packages if tools are missing.
-
-    Raises `ConfigError` for invalid settings.
-    """
+    """Return the runnable agents; installed packages are loaded if tools are missing. Raises `ConfigError`."""
     validated = validate_survey(org, config, survey)
     if not validated.is_valid:
         load_installed_plugins()
@@ -98,27 +95,17 @@ class _ValidationCache:
         self._result: ValidatedSurvey | None = None
 
     def validate(self, config: Config, survey: Survey) -> ValidatedSurvey:
-        toolset = load_toolset(self._org, config) if _should_load_toolset(self._org, config, survey) else None
-        capabilities = _plugin_capabilities(config, survey)
+        names_tools = bool(survey.by_tool or survey.extension_keys or config.org.extensions)
+        # No tool file has to be loaded for the names of tools.
+        can_load = self._org.get_cache(OrgToolset).is_loaded if config.org.tool_files else names_tools
+        toolset = load_toolset(self._org, config) if can_load else None
+        names_plugins = config.org.capabilities or survey.has_plugin_capabilities
+        capabilities = plugin_capabilities(config.org.plugins) if names_plugins else NONE_NAMED
         inputs = (config, survey, toolset, capabilities, *_server_catalogues(self._org, config, survey))
         if self._result is None or not all(map(is_, inputs, self._inputs)):
             self._result = _validate(Inventory(self._org, config, survey, toolset, capabilities))
             self._inputs = inputs
         return self._result
-
-
-def _should_load_toolset(org: Organisation, config: Config, survey: Survey) -> bool:
-    """Return True if names of tools are mentioned, and no tool file has to be loaded for them."""
-    if config.org.tool_files:
-        return org.get_cache(OrgToolset).is_loaded
-    return bool(survey.by_tool or survey.extension_keys or config.org.extensions)
-
-
-def _plugin_capabilities(config: Config, survey: Survey) -> Mapping[str, Any]:
-    """Return the external capabilities; none are loaded if no file names any."""
-    if not (config.org.capabilities or survey.has_plugin_capabilities):
-        return NONE_NAMED
-    return plugin_capabilities(config.org.plugins)
 
 
 def _server_catalogues(org: Organisation, config: Config, survey: Survey) -> list[object]:

@@ -5,7 +5,7 @@ docs/TROUBLESHOOTING.md says where to add a check. The scope of a check is its s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -196,12 +196,9 @@ class Inventory:
         entry = self.config.models.get(agent.model.key) if agent else None
         return entry.provider if entry else ""
 
-    def _has_provider_kind(self, name: str, is_kind: object) -> bool:
-        agent = self.survey.agents.get(name)
-        entry = self.config.models.get(agent.model.key) if agent else None
-        return agent is None or (
-            entry is not None and callable(is_kind) and bool(is_kind(entry.provider, self.config.org.plugins))
-        )
+    def _has_provider_kind(self, name: str, is_kind: Callable[[str, Sequence[str]], bool]) -> bool:
+        provider = self.agent_provider(name)
+        return name not in self.survey.agents or bool(provider and is_kind(provider, self.config.org.plugins))
 
     def missing_tool_reason(self, pattern: str) -> tuple[str, str] | None:
         """Return problem and hint for a name or pattern that matches no tool, or None if it can match.
@@ -222,9 +219,5 @@ class Inventory:
 
     def may_match_server_tools(self, patterns: Iterable[str]) -> bool:
         """Return True if the patterns may match server tools, with unknown arguments."""
-        pattern_prefixes = [pattern.split("*")[0] for pattern in patterns]
-        return any(
-            pattern.startswith(prefix) or prefix.startswith(pattern)
-            for pattern in pattern_prefixes
-            for prefix in PREFIXES
-        )
+        starts = [pattern.split("*")[0] for pattern in patterns]
+        return any(start.startswith(prefix) or prefix.startswith(start) for start in starts for prefix in PREFIXES)

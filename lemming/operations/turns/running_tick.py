@@ -52,7 +52,6 @@ from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.recorded_answers import abandon_turn, restore_result
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
-from lemming.kernel.tick.state_merge import join_outcome
 from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tick.validation.checks import TurnSubject, find_check
 from lemming.kernel.tools import get_toolset
@@ -63,6 +62,7 @@ from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import take_turn
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
+from lemming.operations.turns.state_merge import join_outcome
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.live_phase import TickScope
