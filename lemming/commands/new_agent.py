@@ -28,7 +28,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tick.validation.checks import AgentSubject
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
-from lemming.operations.choose_model import append_to_resume
+from lemming.operations.choose_model import append_item
 from lemming.queries.model_readiness import WITH_TOOLS, small_model_warning
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.org_validation import run_capability_check
@@ -143,8 +143,8 @@ def new_agent(
     if {*resume["permissions"].get("read_outboxes", [])} - {"*", name, *survey.agents, *survey.broken}:
         resume["permissions"]["may_be_absent"] = True  # or the agent could not run
     write_new_agent(base, name, resume)
-    changed_files = [append_to_resume(base, item, _READ_OUTBOXES_PATH, name) for item in [*assignees, *askers]]
-    changed_files += [append_to_resume(base, item, ("team", "ask"), name) for item in askers]
+    changed_files = [append_item(base, item, _READ_OUTBOXES_PATH, name) for item in [*assignees, *askers]]
+    changed_files += [append_item(base, item, ("team", "ask"), name) for item in askers]
     for file in filter(None, dict.fromkeys(changed_files)):
         print_data(str(base / file))
 

@@ -50,7 +50,7 @@ from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
 from lemming.libraries.lenient_json import parse_or_default
 from lemming.libraries.outbox_files import write_person_entry
-from lemming.operations.choose_model import append_to_resume, append_to_settings
+from lemming.operations.choose_model import append_item
 from lemming.operations.opening import open_org
 from lemming.queries.model_readiness import WITH_TOOLS, small_model_warning
 from lemming.queries.screens.screen import ScreenResult
@@ -168,9 +168,9 @@ def new(
         hint = f"choose another name, or let an agent call it: lemming tools new {name} --agent AGENT"
         raise UsageError(f"{file} already exists", hint=hint)
     if not any(Path(file).match(pattern) for pattern in config.org.tool_files):
-        append_to_settings(base, ("tool_files",), _TOOL_FILES_PATTERN)
+        append_item(base, None, ("tool_files",), _TOOL_FILES_PATTERN)
     if caller and not any(is_match(name, tool_row) for tool_row in caller.permissions.tools):
-        append_to_resume(base, caller.name, ("permissions", "tools"), name)
+        append_item(base, caller.name, ("permissions", "tools"), name)
     print_json("tool_file", {"file": file, "is_new": is_new, "agent": caller.name if caller else ""})
     print_data(str(Path(base) / file))
     if caller:

@@ -111,19 +111,11 @@ def to_reply(record: ModelReplied | ModelFailed) -> Reply:
         if isinstance(failure, ProviderError):
             failure.is_retryable = False
         raise failure
-    return Reply(
-        text=record.text,
-        input_tokens=record.input_tokens,
-        output_tokens=record.output_tokens,
-        cached_tokens=record.cached_tokens,
-        finish=record.finish,
-        model=record.model,
-        at=record.at,
-        batched=record.batched,
-        key=record.key,
-        calls=tuple(record.calls),
-        thinking=record.thinking,
-        kept=record.kept,
-        written_tokens=record.written_tokens or None,
-        acted=record.acted,
-    )
+    values = {name: getattr(record, name) for name in _SAME_IN_REPLY}
+    return Reply(**values, calls=tuple(record.calls), written_tokens=record.written_tokens or None)
+
+
+_SAME_IN_REPLY = (
+    *("text", "thinking", "finish", "model", "key", "at", "batched", "acted", "kept"),
+    *("input_tokens", "output_tokens", "cached_tokens"),
+)

@@ -119,22 +119,14 @@ def get_builtin_entry(base: OrgPath, key: str) -> dict[str, Any]:
 # --- lists ----------------------------------------------------------------------------------------
 
 
-def append_to_resume(base: OrgPath, agent: str, keys: tuple[str, ...], item: str) -> str:
-    """Append an item to a list of a resume, unless the list contains the item or `*`.
+def append_item(base: OrgPath, agent: str | None, keys: tuple[str, ...], item: str) -> str:
+    """Append an item to a list of a resume, or of `config/org.json` (None), unless the list contains the item or `*`.
 
     Returns: the changed file, or an empty string for no change.
 
     Raises: ConfigError if the resulting resume would be invalid.
     """
-    return _insert_item(base, agent, paths.resume_file(agent), keys, item)
-
-
-def append_to_settings(base: OrgPath, keys: tuple[str, ...], item: str) -> str:
-    """Append an item to a list of `config/org.json`, as `append_to_resume` does."""
-    return _insert_item(base, "", paths.ORG_FILE, keys, item)
-
-
-def _insert_item(base: OrgPath, agent: str, file: str, keys: tuple[str, ...], item: str) -> str:
+    file = paths.ORG_FILE if agent is None else paths.resume_file(agent)
     with edit_file(base, file) as locked_file:
         document: dict[str, Any] = parse(locked_file.raw, allow_bom=True)
         parent = document
