@@ -95,9 +95,7 @@ def pause_looping_agents(runtime: Runtime, report: TickReport) -> None:
 
     The turn's record already contains the pause, so after a crash the rest of the tick repeats the call.
     """
-    for turn in report.turns:
-        if not turn.stopped:
-            continue
+    for turn in (turn for turn in report.turns if turn.stopped):
         reason = f"since tick {report.tick} {BY_LOOP_BREAKER}: {turn.stopped}"
         message = f"{turn.agent} is paused: {turn.stopped}"
         try:

@@ -95,7 +95,7 @@ def _iter_recent_metrics(org: Organisation) -> Iterator[MetricFamily]:
     """Yield quantiles by model and by tool, and counts of outcomes, of the newest ticks."""
     answers: dict[str, list[int]] = defaultdict(list)
     calls: dict[str, list[int]] = defaultdict(list)
-    used, errors, ends = Counter[tuple[str, str]](), Counter[str](), Counter[tuple[str, str]]()
+    used, errors, ends = Counter[tuple[str, ...]](), Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for turn in _load_recent_turns(org):
         for durations_by_name, samples in ((answers, turn.answer_times), (calls, turn.tool_times)):
             for name, duration_ms in samples:
@@ -103,29 +103,23 @@ def _iter_recent_metrics(org: Organisation) -> Iterator[MetricFamily]:
         if turn.report:
             report = TurnReport.from_json(turn.report)
             used.update((use["tool"], use.get("outcome") or "") for use in report.tools)
-            errors.update([error_code(report.error)] if report.error else [])
+            errors.update([(error_code(report.error),)] if report.error else [])
             ends.update([(report.status, report.end or report.status)] if report.status != "skipped" else [])
     span = "in the newest ticks"
     yield _make_summary("lemming_model_call_duration_seconds", f"How long answers took {span}.", "model", answers)
     yield _make_summary("lemming_tool_call_duration_seconds", f"How long calls took {span}.", "tool", calls)
-    yield MetricFamily(
-        "lemming_recent_tool_calls",
-        "gauge",
-        f"Calls of tools and of the team {span}, by how they ended.",
-        [({"tool": tool, "outcome": end}, count) for (tool, end), count in sorted(used.items())],
-    )
-    yield MetricFamily(
-        "lemming_recent_turns",
-        "gauge",
-        f"Turns that were taken {span}, by status and by how they ended (docs/plans.md).",
-        [({"status": status, "end": end}, count) for (status, end), count in sorted(ends.items())],
-    )
-    yield MetricFamily(
-        "lemming_recent_errors",
-        "gauge",
-        f"Turns that an error ended {span}, by its code (docs/TROUBLESHOOTING.md).",
-        [({"code": code}, count) for code, count in sorted(errors.items())],
-    )
+    for name, about, labels, counts in (
+        ("tool_calls", f"Calls of tools and of the team {span}, by how they ended.", ("tool", "outcome"), used),
+        (
+            "turns",
+            f"Turns that were taken {span}, by status and by how they ended (docs/plans.md).",
+            ("status", "end"),
+            ends,
+        ),
+        ("errors", f"Turns that an error ended {span}, by its code (docs/TROUBLESHOOTING.md).", ("code",), errors),
+    ):
+        totals: list[Sample] = [(dict(zip(labels, key, strict=True)), counts[key]) for key in sorted(counts)]
+        yield MetricFamily(f"lemming_recent_{name}", "gauge", about, totals)
 
 
 def _load_recent_turns(org: Organisation) -> Iterator[JournalTurn]:

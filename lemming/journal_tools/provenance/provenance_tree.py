@@ -69,15 +69,14 @@ def build_provenance_turn(write_log: WriteLog, turn: TurnRecord, path: str) -> P
 
 
 def _build_entry_node(write_log: WriteLog, turn: TurnRecord, shown_entry: ShownEntry) -> ProvenanceNode:
-    if shown_entry.author is None or shown_entry.tick is None:
-        path = write_log.find_entry_path(shown_entry.id)
-        match = paths.ENTRY_FILE.match(path.rpartition("/")[2]) if path else None
-        if path is None or match is None:
+    author, tick = shown_entry.author, shown_entry.tick
+    if author is None or tick is None:
+        path = write_log.find_entry_path(shown_entry.id) or ""
+        match = paths.ENTRY_FILE.match(path.rpartition("/")[2])
+        if match is None:
             return ProvenanceNode("entry", shown_entry.id, by="unknown", remark="its file and its journal are missing")
         author, tick = path.split("/")[1], int(match[1])
-    else:
-        author, tick = shown_entry.author, shown_entry.tick
-        path = paths.entry_file(author, tick, shown_entry.id)
+    path = paths.entry_file(author, tick, shown_entry.id)
     write = write_log.find_write(tick, path)
     current_content = load_file(write_log.base, path)
     content = current_content if current_content is not None else (write_log.load_content(write) if write else None)
@@ -91,10 +90,10 @@ def _build_entry_node(write_log: WriteLog, turn: TurnRecord, shown_entry: ShownE
         if current_content is not None and sha256(current_content).hexdigest() != write.digest:
             node.remark = CHANGED
         return node
+    node.remark = PERSON
     lost_ticks_text = write_log.list_lost_ticks(after_tick=tick - 1, before_tick=tick + 1)
-    is_unknown = lost_ticks_text and tick <= turn.tick and not write_log.is_person(author, turn.tick)
-    node.by = "unknown" if is_unknown else "person"
-    node.remark = f"{PERSON}, or {describe_lost_ticks(lost_ticks_text)}" if is_unknown else PERSON
+    if lost_ticks_text and tick <= turn.tick and not write_log.is_person(author, turn.tick):
+        node.by, node.remark = "unknown", f"{PERSON}, or {describe_lost_ticks(lost_ticks_text)}"
     return node
 
 

@@ -230,15 +230,14 @@ def _verify_outboxes(inputs: VerificationInputs) -> Iterator[Problem]:
         for name in parse_file_names(author, names):
             if name.file in facts.files or name.tick in facts.damaged or facts.is_possibly_in_progress(name.file):
                 continue
+            is_error = True
             if name.file in facts.expired:
                 message = "exists, though retention removed it"
             elif name.has_engine_id and name.tick in facts.ticks:
                 message = f"has the id of an entry of tick {name.tick}, but no turn wrote it"
             else:
-                message = "was written by hand, or by a turn whose journal is missing"
-                yield make_mismatch(name.tick, name.file, "unaccounted", message, is_error=False)
-                continue
-            yield make_mismatch(name.tick, name.file, "unaccounted", message)
+                message, is_error = "was written by hand, or by a turn whose journal is missing", False
+            yield make_mismatch(name.tick, name.file, "unaccounted", message, is_error=is_error)
 
 
 def _list_later_entries(base: OrgPath, first: list[int]) -> Iterator[str]:
