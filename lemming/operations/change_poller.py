@@ -80,7 +80,10 @@ class ChangePoller(IntervalTimer):
         if self._detector.find_changes():
             self._idle_agents.clear()
         self._engine_writes.clear()
-        record_write = lambda _, path: self._engine_writes.add(path)  # noqa: E731
+
+        def record_write(_: str, path: str) -> None:
+            self._engine_writes.add(path)
+
         with super().around_tick(), fs.observe_changes(record_write, only=self.runtime.base):
             yield
 

@@ -98,10 +98,10 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
         repairs += map(_make_lost_file_repair, find_lost_files(base, facts))
     repairs += filter(None, (_find_ledger_repair(base, name) for name in _list_agents(base)))
     repairs += _find_leftovers(base)
-    outboxes = _list_agents(base) if with_outboxes else []
-    for problem in (problem for name in outboxes for problem in validate_outbox(base, name)):
-        advice = problem.hint or "repair it, or move it away: no agent sees it"
-        repairs.append(Repair("outbox", problem.where, problem.message, advice))
+    for name in _list_agents(base) if with_outboxes else []:
+        for problem in validate_outbox(base, name):
+            advice = problem.hint or "repair it, or move it away: no agent sees it"
+            repairs.append(Repair("outbox", problem.where, problem.message, advice))
     return repairs + [_make_call_repair(call) for call in find_unknown_calls(base, read_ticks)]
 
 
