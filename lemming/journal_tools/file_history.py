@@ -8,6 +8,7 @@ Content from before the first write in a turn is unknown.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -80,10 +81,10 @@ class FileHistory:
         steps: dict[int, Files] = {self.tick_before_first: {}, **{tick: {} for tick in self.ticks}}
         for tick, files in self.external_arrivals.files.items():
             if tick is not None:
-                # files from before the first tick belong to the beginning, others to the next tick with changes
-                later = [change_tick for change_tick in self.ticks if change_tick >= tick > self.first_tick]
-                last = self.ticks[-1] if self.ticks and tick > self.first_tick else self.tick_before_first
-                steps[later[0] if later else last] |= dict.fromkeys(files, CURRENT_VERSION)
+                change_tick = self.tick_before_first  # files from before the first tick belong to the beginning
+                if self.ticks and tick > self.first_tick:  # others to the next tick with changes
+                    change_tick = self.ticks[min(bisect_left(self.ticks, tick), len(self.ticks) - 1)]
+                steps[change_tick] |= dict.fromkeys(files, CURRENT_VERSION)
         for tick in self.ticks:
             for path, turn in self.file_changes.ticks[tick].changes.items():
                 if not path.startswith("/"):
