@@ -120,9 +120,9 @@ def get_builtin_entry(base: OrgPath, key: str) -> dict[str, Any]:
 
 
 def append_item(base: OrgPath, agent: str | None, keys: tuple[str, ...], item: str) -> str:
-    """Append an item to a list of a resume, or of `config/org.json` (None), unless the list contains the item or `*`.
+    """Append an item to a list of a resume, or of `config/org.json` (None).
 
-    Returns: the changed file, or an empty string for no change.
+    Returns: the changed file, or an empty string if the list contains the item or `*`.
 
     Raises: ConfigError if the resulting resume would be invalid.
     """
