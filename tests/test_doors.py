@@ -46,7 +46,7 @@ WRITES_OUTSIDE = {
     "commands/service.py",  # a unit of systemd, for this machine
 }
 WRITES_PRIVATELY = {
-    "libraries/output_files.py", "dashboard/access_tokens.py", "capabilities/workers/attempts.py",
+    "libraries/output_files.py", "dashboard/page_server.py", "capabilities/workers/attempts.py",
     "capabilities/workers/running/worker_run.py", "read_model/read_model.py",
 }  # fmt: skip
 WRITES_ENTRIES = {

@@ -30,7 +30,7 @@ OURS = {
     "capabilities/trust/origins.py": "a fraction or digits, which have a bound",
     "commands/cost.py": "a fraction, bounded above; a tick of our own journal",
     "dashboard/report_builder.py": "a constant of the page",
-    "dashboard/access_tokens.py": "a port in a file of the user's own",
+    "dashboard/page_server.py": "a port in a file of the user's own",
 }
 """Files there that make an integer of something else, and of what."""
 ADDED = (ast.Add, ast.Sub, ast.Mult, ast.Pow, ast.LShift)

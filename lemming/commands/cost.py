@@ -25,8 +25,7 @@ from lemming.kernel.org.capability_usage import resolve_credits
 from lemming.kernel.org.config import load_config
 from lemming.libraries.settings_edits import edit_file
 from lemming.queries.credit_accounts import load_account
-from lemming.queries.screens.cost_screen import COST, format_amount, total_to_json
-from lemming.queries.screens.credits_screen import CREDITS
+from lemming.queries.screens.cost_screen import COST, CREDITS, format_amount, total_to_json
 from lemming.queries.screens.screen import format_value
 
 CSV_COLUMNS = (
@@ -107,7 +106,7 @@ def grant_credits(
     if resolve_credits(config, name, agent.credits).max_credits is None:
         hint = f'set "credits": {{"max_credits": N}} in agents/{name}/resume.json'
         raise UsageError(f"{name} has no limit", hint=hint)
-    load_account(base, agent, config)  # which raises before anything is written
+    load_account(base, name, config, agent)  # which raises before anything is written
     with edit_file(base, paths.CREDITS_FILE) as edit:  # two grants at once both count
         config = load_config(base)
         old_limit = resolve_credits(config, name, agent.credits).max_credits or 0.0
@@ -118,7 +117,7 @@ def grant_credits(
         document = parse(edit.raw, allow_bom=True)
         stored_limit = int(new_limit) if new_limit == int(new_limit) else new_limit
         edit.publish(dump_pretty({**document, name: {**document.get(name, {}), "max_credits": stored_limit}}))
-    updated = load_account(base, agent, load_config(base))
+    updated = load_account(base, name, load_config(base), agent)
     print_json("credits", CREDITS.to_json(updated))
     before = f"(before: {old_limit:.10g})"
     print_notice(f"{name} may spend {new_limit:.10g} credits {before}; {format_value(updated.left)} left")

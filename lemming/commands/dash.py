@@ -55,8 +55,14 @@ def dash(
     require_server("the dashboard")
     if person is not None:
         require_person(base, person, load_config(base))
-    from lemming.dashboard.access_tokens import StoredToken, load_token, serve_private_page, store_token
-    from lemming.dashboard.page_server import USUAL_PORT, serve_page
+    from lemming.dashboard.page_server import (
+        USUAL_PORT,
+        StoredToken,
+        load_token,
+        serve_page,
+        serve_private_page,
+        store_token,
+    )
 
     saved_token = load_token(base.base) if keep_token else StoredToken("")
     with (

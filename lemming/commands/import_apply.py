@@ -48,10 +48,10 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.libraries.atomic_folder import finish_staging
 from lemming.operations.permission_grants import PermissionGrants
+from lemming.queries.checks.file_checks import find_order_conflicts
 from lemming.queries.model_readiness import check_readiness
 from lemming.queries.org_validation import validate_agents, validate_config
 from lemming.queries.permissions_required import list_required_permissions
-from lemming.queries.structure_validation import find_order_conflicts
 
 _SENTENCE_WIDTH = 300
 _FILE_LIMIT_BYTES = 1 << 20

@@ -19,7 +19,7 @@ from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.memory import list_memories, load_memory
 from lemming.libraries.lenient_json import parse_or_default
 from lemming.libraries.memory_files import delete_memory, save_memory
-from lemming.queries.screens.memory_screen import MEMORY
+from lemming.queries.screens.entries_screen import MEMORY
 
 Key = Annotated[str, argument("KEY", "Key of the memory.")]
 

@@ -29,10 +29,10 @@ from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tick.validation.checks import AgentSubject
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
 from lemming.operations.choose_model import append_item
+from lemming.queries.checks.file_checks import find_order_conflicts
 from lemming.queries.model_readiness import WITH_TOOLS, small_model_warning
 from lemming.queries.next_turn import find_next_turn
 from lemming.queries.org_validation import run_capability_check
-from lemming.queries.structure_validation import find_order_conflicts
 
 
 def new_agent(

@@ -23,8 +23,15 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.queries.model_readiness import small_model_warning
 from lemming.queries.next_turn import find_next_turn
-from lemming.queries.prompt_parts import describe_message, list_parts
-from lemming.queries.sent import CHAT_TEMPLATE, REPLY_FORM, PromptSize, build_first_request, measure_prompt
+from lemming.queries.prompt_parts import (
+    CHAT_TEMPLATE,
+    REPLY_FORM,
+    PromptSize,
+    build_first_request,
+    describe_message,
+    list_parts,
+    measure_prompt,
+)
 from lemming.queries.tick_preview import TickPreview, preview_tick
 
 HOW_TO_RUN = "`lemming run-once --agent {}` runs it now"
@@ -127,7 +134,7 @@ def print_next_tick(base: OrgPath, agents: Sequence[str] = ()) -> None:
         turn_reason = preview.explain_turn(name)
         print_data(style_text(f"=== {name}", "bold"))
         if turn_reason.takes_turn:
-            inputs = preview.build_inputs(name)
+            inputs = preview.build_prompt(name).inputs
             print_json("prompt", prompt_to_json(inputs))
             print_messages(inputs)
         else:

@@ -14,8 +14,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.everyday_times import format_moment, parse_moment
 from lemming.obligations.waiting_items import list_person_inbox, summarize_inbox
 from lemming.operations.turns.turn_dependencies import TurnWaits
-from lemming.queries.forecast import TickForecast, explain_wait, forecast_tick, list_upcoming
-from lemming.queries.screens.coming_screen import COMING
+from lemming.queries.forecast import COMING, TickForecast, explain_wait, forecast_tick, list_upcoming
 from lemming.queries.screens.screen import ScreenResult
 
 NAMES_SHOWN = 6

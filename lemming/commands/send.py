@@ -37,7 +37,7 @@ from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_entries import choose_person, write_urgent_message
 from lemming.queries.next_turn import find_next_turn
-from lemming.queries.views.tick_summaries import find_working_turns
+from lemming.read_model.tick_queries import find_working_turns
 
 _PAYLOAD_LIMIT_BYTES = ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 _MAX_READERS_NAMED = 5

@@ -16,7 +16,7 @@ from lemming.kernel.org.config import load_config
 from lemming.libraries.optional_packages import require_server
 from lemming.operations.permission_grants import PermissionGrants
 from lemming.operations.service_unit import Form, ServiceUnit, is_unit_for_folder, make_service_name, render_unit
-from lemming.queries.channel_states import load_channel_statuses
+from lemming.queries.checks.health_checks import load_channel_statuses
 from lemming.queries.permissions_required import list_required_permissions
 
 _LIMIT_BYTES = 1 << 20

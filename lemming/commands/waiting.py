@@ -27,7 +27,7 @@ from lemming.libraries.outbox_files import read_entry
 from lemming.obligations.ledger_calls import find_pending_call
 from lemming.obligations.pending_approvals import CallPatch, find_call_review
 from lemming.obligations.write_decisions import find_pending_request
-from lemming.queries.screens.waiting_screen import WAITING, list_waiting
+from lemming.queries.screens.requests_screen import WAITING, list_waiting
 
 _MISSING_FILE = "(missing)"
 _MAX_SPACES, _MAX_EMPTY_LINES, _MIN_WIDTH = 60, 3, 20

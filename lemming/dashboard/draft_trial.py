@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lemming.dashboard.file_edits import encode_text
 from lemming.evals.rehearsal.rehearsal import RehearsalOptions, RehearsalResult, find_recorded_span, rehearse
 from lemming.evals.rehearsal.rehearsal_runtime import describe_skipped_calls
 from lemming.kernel.access.workspace_trust import allow_code
@@ -20,7 +19,7 @@ from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.org.config import load_config, preview_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.operations.permission_grants import PermissionGrants
-from lemming.queries.editable_files import SETTINGS_FILES, resolve_editable_file, validate_text
+from lemming.queries.editable_files import SETTINGS_FILES, encode_draft, validate_text
 from lemming.queries.permissions_required import list_required_permissions
 from lemming.queries.sentences import describe_payload, entry_text
 from lemming.queries.views.changes_view import require_fast_history
@@ -41,7 +40,7 @@ def try_text(org: Organisation, file: str, text: str, *, is_dry: bool, longest_s
     Raises: UsageError for a file that cannot be tried, a text with an error, or a past spread over very many
     journals; NotTrusted if a required permission is missing.
     """
-    file, raw = resolve_editable_file(org, file), encode_text(text)
+    file, raw = encode_draft(org, file, text)
     for problem in validate_text(org, file, raw):
         if problem.severity == "error":
             raise UsageError(f"the draft is not valid: {problem.message}", hint=problem.hint)

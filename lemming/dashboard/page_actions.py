@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
-from lemming.dashboard.file_edits import fork_to_sibling, save_file
+from lemming.journal_tools.fork import fork
+from lemming.journal_tools.journal_history import open_past
 from lemming.kernel.access.workspace_trust import guard_code
 from lemming.kernel.base.errors import NotTrusted, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import require_fact
+from lemming.libraries.settings_edits import lock_folders
 from lemming.obligations.answer_fields import get_answer_schema, parse_field
 from lemming.obligations.current_requests import find_request, load_requests
 from lemming.obligations.ledger_calls import find_blocking_requests
@@ -27,8 +33,10 @@ from lemming.obligations.request_entries import (
     write_urgent_message,
 )
 from lemming.obligations.write_decisions import decide, find_pending_request
+from lemming.queries.editable_files import encode_draft, load_raw_text, validate_text
 
 Json = dict[str, Any]
+_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 DECISIONS = ("approve", "deny", "answer")
 
 
@@ -151,14 +159,38 @@ def _send_request(org: Organisation, arguments: Json, person: str | None) -> Out
 
 
 def _save_file(org: Organisation, arguments: Json, _: str | None) -> Json:
-    """Save a file edited on the page, unless the text has errors or the file has changed in the meantime."""
-    text, former = _get_text(arguments, "text"), _get_text(arguments, "was")
-    return save_file(org, _require_text(arguments, "file"), text, was=former)
+    """Write a file edited on the page byte for byte, and return the problems found by `validate`.
+
+    `was` is the SHA-256 of the file when typing began. Nothing is written if the file has changed since
+    (`is_saved` is false, `is_stale` is true), or if the text has an error.
+    """
+    text, former_digest = _get_text(arguments, "text"), _get_text(arguments, "was")
+    file, raw = encode_draft(org, _require_text(arguments, "file"), text)
+    problems = validate_text(org, file, raw)
+    facts = {"is_saved": False, "is_stale": False, "problems": [problem.as_json() for problem in problems]}
+    if any(problem.severity == "error" for problem in problems):
+        return {**facts, "sha256": former_digest}
+    with lock_folders(org, [file]):
+        current_digest = sha256(load_raw_text(org, file)).hexdigest()
+        if current_digest != former_digest:
+            return {**facts, "is_stale": True, "sha256": current_digest}
+        fs.write_atomic(org.base, file, raw)
+    return {**facts, "is_saved": True, "sha256": sha256(raw).hexdigest()}
 
 
 def _fork_org(org: Organisation, arguments: Json, _: str | None) -> Json:
-    """Fork the organisation at a tick into a sibling folder."""
-    return fork_to_sibling(org, _require_text(arguments, "at"), _require_text(arguments, "folder"))
+    """Fork the organisation at a tick into a new sibling folder."""
+    at, folder = _require_text(arguments, "at"), _require_text(arguments, "folder")
+    if not _FOLDER.match(folder):
+        hint = "use letters, digits, - _ and ., for example what-if"
+        raise UsageError(f'"{folder[:80]}" is not a valid name for a folder', hint=hint)
+    target = Path(org.base).resolve().parent / folder
+    if target.exists():
+        raise UsageError(f"{folder} already exists", hint="choose another name")
+    past = open_past(org.base)
+    state = past.resolve_state(at)
+    fork(past, state, target, [])
+    return {"folder": str(target), "at": state.tick, "next_tick": state.tick + 1, "remark": past.reliability_note}
 
 
 def _try_file(org: Organisation, arguments: Json, _: str | None) -> Json:

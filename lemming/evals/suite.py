@@ -23,8 +23,7 @@ from lemming.journal_tools.verify.state_root import load_state_root
 from lemming.kernel.base.errors import LemmingError, NotTrusted, UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import OrgPath
-from lemming.queries.case_format import Case
-from lemming.queries.case_validation import load_case
+from lemming.queries.case_format import Case, load_case
 
 Z = 1.959963984540054  # for 95 %
 

@@ -21,7 +21,6 @@ from lemming.kernel.plugins.provider_errors import describe_exception, locate_er
 from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.preparation import CapabilityStatus
-from lemming.kernel.turn.turn_hooks import Capability
 
 T = TypeVar("T")
 
@@ -29,10 +28,11 @@ T = TypeVar("T")
 def list_capability_names(config: Config, agents: Iterable[Agent]) -> list[str]:
     """Return the names of shipped capabilities and of capabilities named in settings or resumes."""
     named = dict.fromkeys(name for agent in agents for name in sorted(agent.capabilities))
-    listed_sources = (
-        source for source in provided("tool_sources") if source not in PREFIXES and getattr(config.org, source)
-    )
-    sources = {provided("tool_sources")[source][0]: None for source in listed_sources}
+    sources = {
+        capability: None
+        for source, (capability, _) in provided("tool_sources").items()
+        if source not in PREFIXES and getattr(config.org, source)
+    }
     return [*{**SHIPPED, **sources, **config.org.capabilities, **named}]
 
 
@@ -40,8 +40,15 @@ def collect_capability_status(base: OrgPath, config: Config, survey: Survey) -> 
     """Return the status lines of the capabilities in use, by capability name, without empty entries."""
     users = map_users(config, survey)
     org = Organisation.from_path(base)
-    status_by_name = {name: _load_status_lines(org, config, name, users[name]) for name in sorted(users)}
-    return {name: lines for name, lines in status_by_name.items() if lines}
+    status_by_name = {}
+    for name in sorted(users):
+        lines = call_status_lines(org, config, name, users[name])
+        if not isinstance(lines, list):
+            text = f"no status: {lines.message}" if isinstance(lines, ConfigError) else f"broke: {lines}"
+            lines = [CapabilityStatus("", text)]
+        if lines:
+            status_by_name[name] = lines
+    return status_by_name
 
 
 def map_users(config: Config, survey: Survey) -> dict[str, dict[str, Agent]]:
@@ -57,23 +64,9 @@ def call_status_lines(
     org: Organisation, config: Config, name: str, agents: dict[str, Agent]
 ) -> list[CapabilityStatus] | ConfigError | str:
     """Return the status lines of a capability, or its error if unavailable, or a description of its failure."""
-
-    def call_hook(capability: Capability) -> list[CapabilityStatus]:
-        at = timestamp(SystemClock().now())
-        return [*OrgQuery(CapabilityStatus, org, agents, config, _ReadableStates(org, agents), at).ask(capability)]
-
-    return isolate_capability(lambda: call_hook(get_capability(name, config.org.plugins)))
-
-
-def _load_status_lines(
-    org: Organisation, config: Config, name: str, agents: dict[str, Agent]
-) -> list[CapabilityStatus]:
-    result = call_status_lines(org, config, name, agents)
-    if isinstance(result, list):
-        return result
-    if isinstance(result, ConfigError):
-        return [CapabilityStatus("", f"no status: {result.message}")]
-    return [CapabilityStatus("", f"broke: {result}")]
+    at = timestamp(SystemClock().now())
+    query = OrgQuery(CapabilityStatus, org, agents, config, _ReadableStates(org, agents), at)
+    return isolate_capability(lambda: [*query.ask(get_capability(name, config.org.plugins))])
 
 
 class _ReadableStates(Mapping[str, AgentState]):

@@ -6,7 +6,8 @@ and sums of turn costs are exact for every grouping.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from decimal import Decimal, localcontext
@@ -26,13 +27,7 @@ from lemming.kernel.llm.call_cost import to_decimal
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import JUDGES
-from lemming.read_model.tick_facts import (
-    CallCost,
-    JournalTick,
-    JournalTurn,
-    LedgerCosts,
-    ModelKeys,
-)
+from lemming.read_model.tick_facts import CallCost, JournalTick, JournalTurn, LedgerCosts, ModelKeys
 from lemming.read_model.tick_queries import load_ticks
 
 By = Literal["agent", "model", "request", "tick", "day"]
@@ -192,7 +187,11 @@ class _RemovedCostCache:
 
     def get_costs(self) -> Mapping[str, Cost]:
         oldest = journal_ticks(self._org)[:1]
-        states = {name: _load_state_if_valid(self._org, name) for name in list_ledger_agents(self._org)}
+        states = dict[str, AgentState | None]()
+        for name in list_ledger_agents(self._org):
+            states[name] = None
+            with suppress(CorruptState):
+                states[name] = read_state(self._org, name)
         ledgers = {name: _from_state(state) if state else None for name, state in states.items()}
         is_unchanged = oldest == self._oldest and ledgers.keys() == self._ledgers.keys()
         if not is_unchanged or any(_has_restarted(previous, ledgers[name]) for name, previous in self._ledgers.items()):
@@ -200,13 +199,6 @@ class _RemovedCostCache:
                 self._costs = _aggregate_costs(self._org, CostReport("agent"), 0, states).removed
         self._oldest, self._ledgers = oldest, ledgers
         return self._costs
-
-
-def _load_state_if_valid(org: Organisation, name: str) -> AgentState | None:
-    try:
-        return read_state(org, name)
-    except CorruptState:
-        return None
 
 
 def _has_restarted(previous: Cost | None, current: Cost | None) -> bool:
@@ -233,12 +225,12 @@ def _aggregate_costs(
     remainders = dict(ledgers)
     for lifetime in _group_lifetimes(turns, ledgers):
         if lifetime.owner:
-            remainders[lifetime.owner] = _sum_costs(
-                (turn.cost for turn in lifetime.turns), remainders[lifetime.owner], Cost.subtract
-            )
+            costs_of_turns = (turn.cost for turn in lifetime.turns)
+            remainders[lifetime.owner] = reduce(Cost.subtract, costs_of_turns, remainders[lifetime.owner])
         for turn in lifetime.turns:
             if turn.tick >= since:
-                _add_to_rows(costs, turn, lifetime.owner, time_zone)
+                for name, cost in _list_rows(costs.by, turn, lifetime.owner, time_zone):
+                    costs.rows[name] = costs.rows.get(name, NOTHING).add(cost)
                 if not lifetime.owner:
                     costs.removed[turn.agent] = costs.removed.get(turn.agent, NOTHING).add(turn.cost)
     if not since:
@@ -279,15 +271,13 @@ def _build_turn(tick: JournalTick, turn_facts: JournalTurn) -> _TurnCost:
     priced = [index for index, call in enumerate(calls) if call.cost_usd is not None]
     if priced:
         priced_dollars = sum(call.cost_usd for call in calls if call.cost_usd is not None)
-        growth = to_decimal(min((state.cost_usd or 0.0) + priced_dollars, MAX_AMOUNT)) - (
-            ledger_before.cost_usd or ZERO
-        )
+        dollars_after = to_decimal(min((state.cost_usd or 0.0) + priced_dollars, MAX_AMOUNT))
+        growth = dollars_after - (ledger_before.cost_usd or ZERO)
         other_dollars = sum((call_costs[index].cost_usd or ZERO for index in priced[:-1]), ZERO)
         call_costs[priced[-1]] = call_costs[priced[-1]]._replace(cost_usd=growth - other_dollars)
-    ledger_after = _sum_costs(call_costs, ledger_before)
-    keys = (call.model for call in calls)
-    call_list, agent = [*zip(keys, call_costs, strict=True)], turn_facts.agent
-    return _TurnCost(agent, tick.tick, tick.at, turn_facts.request, ledger_before, ledger_after, call_list)
+    costs = [(call.model, cost) for call, cost in zip(calls, call_costs, strict=True)]
+    ledger_after, agent = _sum_costs(call_costs, ledger_before), turn_facts.agent
+    return _TurnCost(agent, tick.tick, tick.at, turn_facts.request, ledger_before, ledger_after, costs)
 
 
 def _group_lifetimes(turns: list[_TurnCost], ledgers: Mapping[str, Cost]) -> list[_AgentLifetime]:
@@ -320,22 +310,20 @@ def _has_decreased(current: Cost, previous: Cost) -> bool:
     return any(current_amount < previous_amount for current_amount, previous_amount in amounts)
 
 
-def _add_to_rows(costs: CostReport, turn: _TurnCost, owner: str, time_zone: tzinfo) -> None:
-    """Add the cost of a turn to its rows."""
-    match costs.by:
-        case "agent":
-            rows = [(owner or f"{turn.agent}{REMOVED}", turn.cost)]
+def _list_rows(by: By, turn: _TurnCost, owner: str, time_zone: tzinfo) -> list[tuple[str, Cost]]:
+    """Return the rows that count a turn, each with the turn's part of it."""
+    match by:
         case "model":
-            rows = [(key, cost) for key, cost in turn.calls]
+            return turn.calls
+        case "agent":
+            name = owner or f"{turn.agent}{REMOVED}"
         case "request":
-            rows = [(turn.request, turn.cost)]
+            name = turn.request
         case "tick":
-            rows = [(str(turn.tick), turn.cost)]
+            name = str(turn.tick)
         case "day":
-            day = parse_timestamp(turn.at).astimezone(time_zone).strftime("%Y-%m-%d")
-            rows = [(day, turn.cost)]
-    for row, cost in rows:
-        costs.rows[row] = costs.rows.get(row, NOTHING).add(cost)
+            name = parse_timestamp(turn.at).astimezone(time_zone).strftime("%Y-%m-%d")
+    return [(name, turn.cost)]
 
 
 def _from_state(state: AgentState | LedgerCosts) -> Cost:
@@ -350,10 +338,9 @@ def _from_state(state: AgentState | LedgerCosts) -> Cost:
 
 def _from_call(call: CallCost) -> Cost:
     dollars = None if call.cost_usd is None else to_decimal(call.cost_usd)
-    is_unpriced = int(dollars is None)
     tokens = call.input_tokens, call.output_tokens, call.cached_tokens, call.input_tokens
-    return Cost(0, 1, to_decimal(call.credits), dollars, is_unpriced, *tokens)
+    return Cost(0, 1, to_decimal(call.credits), dollars, int(dollars is None), *tokens)
 
 
-def _sum_costs(costs: Iterable[Cost], initial: Cost = NOTHING, add: Callable[[Cost, Cost], Cost] = Cost.add) -> Cost:
-    return reduce(add, costs, initial)
+def _sum_costs(costs: Iterable[Cost], initial: Cost = NOTHING) -> Cost:
+    return reduce(Cost.add, costs, initial)

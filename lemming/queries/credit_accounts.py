@@ -19,7 +19,6 @@ from lemming.kernel.tick.validation.agent_validation import load_validated_surve
 from lemming.queries.cost_report import list_ledger_agents, load_removed_costs
 from lemming.queries.next_turn import NextTurn, find_next_turn
 
-_AMOUNTS = ("turns", "used_up", "passed_on", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens")
 AgentPresence = Literal["present", "broken", "removed", "retired"]
 
 
@@ -54,9 +53,27 @@ class Account:
         return vars(self)
 
 
-def load_account(base: OrgPath, agent: Agent, config: Config) -> Account:
-    """Return the account of an agent; raise `CorruptState` for a damaged ledger."""
-    return _build_account(base, agent.name, config, "present", agent.credits)
+def load_account(base: OrgPath, name: str, config: Config, agent: Agent | None) -> Account:
+    """Return the account of an agent that has a folder; `agent` is None for a broken resume.
+
+    Raises `CorruptState` for a damaged ledger.
+    """
+    resume_credits = agent.credits if agent else AgentCredits()
+    state, allowed = read_state(base, name), resolve_credits(config, name, resume_credits)
+    limit, is_overridden = allowed.max_credits, agent and has_credit_override(config, name, resume_credits)
+    amounts = ("turns", "passed_on", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens")
+    return Account(
+        agent=name,
+        standing="present" if agent else "broken",
+        spent=state.credits,
+        judged=state.aside.get(JUDGES, 0.0),
+        max_credits=limit,
+        overrides=resume_credits.max_credits if is_overridden else None,
+        soft_cap=allowed.soft_cap,
+        left=None if limit is None else max(limit - state.consumed_credits, 0.0),
+        used_up=state.consumed_credits,
+        **{key: getattr(state, key) for key in amounts},
+    )
 
 
 def find_presence(survey: Survey, config: Config, name: str) -> AgentPresence:
@@ -64,33 +81,6 @@ def find_presence(survey: Survey, config: Config, name: str) -> AgentPresence:
     if (agent := survey.agents.get(name)) is None:
         return "broken"
     return "present" if config.has_model_turns(agent) else "retired"
-
-
-def load_account_by_ledger(base: OrgPath, survey: Survey, config: Config, name: str) -> Account:
-    """Return the account of an agent that has a folder, even with a broken resume."""
-    if agent := survey.agents.get(name):
-        return load_account(base, agent, config)
-    return _build_account(base, name, config, "broken", AgentCredits())
-
-
-def _build_account(
-    base: OrgPath, name: str, config: Config, presence: AgentPresence, resume_credits: AgentCredits
-) -> Account:
-    state, allowed = read_state(base, name), resolve_credits(config, name, resume_credits)
-    limit = allowed.max_credits
-    is_limit_overridden = presence == "present" and has_credit_override(config, name, resume_credits)
-    return Account(
-        agent=name,
-        standing=presence,
-        spent=state.credits,
-        judged=state.aside.get(JUDGES, 0.0),
-        max_credits=limit,
-        overrides=resume_credits.max_credits if is_limit_overridden else None,
-        soft_cap=allowed.soft_cap,
-        left=None if limit is None else max(limit - state.consumed_credits, 0.0),
-        used_up=state.consumed_credits,
-        **{key: getattr(state, key) for key in _AMOUNTS if key != "used_up"},
-    )
 
 
 def load_accounts(
@@ -105,7 +95,7 @@ def load_accounts(
     for name in list_ledger_agents(base):
         if only in (None, name):
             try:
-                account = load_account_by_ledger(base, survey, config, name)
+                account = load_account(base, name, config, survey.agents.get(name))
             except CorruptState as error:
                 damaged.append(error)
                 continue
@@ -168,7 +158,7 @@ def load_agent_details(base: OrgPath, agent: Agent, config: Config) -> AgentDeta
     readers = sorted(reader.name for reader in agents if reader.may_read(agent.name))
     upcoming = find_next_turn(base, agent, config, load_tick(base))
     state = read_state(base, agent.name)
-    return AgentDetails(agent, readers, state, load_account(base, agent, config), upcoming)
+    return AgentDetails(agent, readers, state, load_account(base, agent.name, config, agent), upcoming)
 
 
 def has_credit_override(config: Config, agent_name: str, resume: AgentCredits) -> bool:

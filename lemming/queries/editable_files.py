@@ -36,6 +36,15 @@ def resolve_editable_file(base: OrgPath, file: str) -> str:
     return file
 
 
+def encode_draft(base: OrgPath, file: str, text: str) -> tuple[str, bytes]:
+    """Return the path and the bytes of an edited file. Raises `UsageError` for other files and for lone surrogates."""
+    file = resolve_editable_file(base, file)
+    try:
+        return file, text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"not valid text (at character {error.start})") from error
+
+
 def load_raw_text(base: OrgPath, file: str) -> bytes:
     """Return the bytes of an editable file, or empty bytes if the file is missing. Raises `ConfigError`."""
     try:
@@ -65,20 +74,13 @@ def load_editable_file(base: OrgPath, file: str) -> dict[str, Any]:
 def validate_text(base: OrgPath, file: str, raw: bytes) -> list[Problem]:
     """Return the problems `validate` would report for a file with these bytes."""
     if file in SETTINGS_FILES.values():
-        return [*_validate_settings(base, file, raw)]
-    name = PurePosixPath(file).parent.name
+        problems = _validate_with_settings(base, file, raw)  # problems of other broken files are skipped
+        return [locate_problem(problem, base, raw) for problem in problems if problem.file == file]
     try:
-        document, config = decode_resume(name, raw), load_inspection_settings(base)
+        document, config = decode_resume(PurePosixPath(file).parent.name, raw), load_inspection_settings(base)
     except ConfigError as error:
         return [*error.problems]
-    problems = validate_resume(base, document.value, config, raw)
-    return [*document.warnings, *problems]
-
-
-def _validate_settings(base: OrgPath, file: str, raw: bytes) -> Iterator[Problem]:
-    """Yield the problems of this settings file only; problems of other broken files are skipped."""
-    problems = (problem for problem in _validate_with_settings(base, file, raw) if problem.file == file)
-    yield from (locate_problem(problem, base, raw) for problem in problems)
+    return [*document.warnings, *validate_resume(base, document.value, config, raw)]
 
 
 def _validate_with_settings(base: OrgPath, file: str, raw: bytes) -> Iterator[Problem]:

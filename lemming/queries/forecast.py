@@ -24,6 +24,7 @@ from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_u
 from lemming.kernel.tools import get_toolset
 from lemming.kernel.turn.descriptions import OrgQuery, SharedResource, TickView
 from lemming.kernel.turn.preparation_chain import active_capabilities
+from lemming.libraries.everyday_times import format_moment, format_remaining_time
 from lemming.operations.clock_schedules import UpcomingEvent, iter_upcoming
 from lemming.operations.turns.turn_dependencies import (
     TurnDependencies,
@@ -33,6 +34,7 @@ from lemming.operations.turns.turn_dependencies import (
     paths_overlap,
 )
 from lemming.queries.next_turn import find_next_turn
+from lemming.queries.screens.screen import Column, Screen
 from lemming.queries.tick_preview import TickPreview, preview_tick
 
 MAX_EVENTS_PER_SCHEDULE = 200
@@ -41,19 +43,13 @@ MAX_EVENTS_PER_SCHEDULE = 200
 def list_upcoming(org: Organisation, config: Config, until: datetime) -> list[UpcomingEvent]:
     """Return upcoming events until a time, in order, at most `MAX_EVENTS_PER_SCHEDULE` from each schedule."""
     current_time, survey = SystemClock().now(), survey_agents(org)
-    clock = org, survey, config, current_time, until
-    events = [*_iter_scheduled_events(*clock), *_iter_delayed_entries(*clock)]
-    return sorted(events, key=lambda event: (event.at, event.agent, event.description))
-
-
-def _iter_scheduled_events(
-    org: Organisation, survey: Survey, config: Config, current_time: datetime, until: datetime
-) -> Iterator[UpcomingEvent]:
+    events = [*_iter_delayed_entries(org, survey, config, current_time, until)]
     if uses := get_capability_uses(org, survey, config):
         tick, since = load_counter(org)
         view = TickView(org, config, survey, tick, timestamp(current_time), since)
-        for events in (series for use in uses for series in iter_upcoming(use, view, current_time)):
-            yield from takewhile(lambda event: event.at <= until, islice(events, MAX_EVENTS_PER_SCHEDULE))
+        for series in (series for use in uses for series in iter_upcoming(use, view, current_time)):
+            events += takewhile(lambda event: event.at <= until, islice(series, MAX_EVENTS_PER_SCHEDULE))
+    return sorted(events, key=lambda event: (event.at, event.agent, event.description))
 
 
 def _iter_delayed_entries(
@@ -63,14 +59,11 @@ def _iter_delayed_entries(
     for author in survey.agents:
         for name in index.list_outbox(author).by_hand:
             due_time = index.reveal_time(name)
-            if timestamp(current_time) < due_time <= timestamp(until) and isinstance(
-                entry := index.read(name), OutboxEntry
-            ):
+            is_upcoming = timestamp(current_time) < due_time <= timestamp(until)
+            if is_upcoming and isinstance(entry := index.read(name), OutboxEntry):
                 recipients = ", ".join(sorted(entry.targets)) or "all"
-                text = entry.payload.get("text", "")
-                yield UpcomingEvent(
-                    parse_timestamp(due_time).astimezone(local_zone), recipients, f"an entry of {author}: {text}"
-                )
+                text, at = entry.payload.get("text", ""), parse_timestamp(due_time).astimezone(local_zone)
+                yield UpcomingEvent(at, recipients, f"an entry of {author}: {text}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,12 +89,12 @@ class TickForecast:
 
     def as_json(self) -> dict[str, Any]:
         """Return the forecast as JSON values."""
-        plan, waits = self.plan, self.waits
+        plan = self.plan
         order = [
             {
                 "agent": name,
                 "fire_point": self.points.get(name),
-                "waits_for": plan.order[:rank] if waits[name].everyone else sorted(waits[name].names),
+                "waits_for": plan.order[:rank] if self.waits[name].everyone else sorted(self.waits[name].names),
                 "why": self.reasons[name].code,
                 "reason": self.reasons[name].text,
                 "note": self.notes.get(name, ""),
@@ -122,9 +115,8 @@ def forecast_tick(org: Organisation, config: Config, tick: int) -> TickForecast:
     else:
         current_time = timestamp(SystemClock().now())
         view = TickView(org, config, survey, tick, current_time, current_time)
-        plan = make_plan(
-            tick, survey, config, skipped_agents=find_skipped_agents(get_capability_uses(org, survey, config), view)
-        )
+        skipped_agents = find_skipped_agents(get_capability_uses(org, survey, config), view)
+        plan = make_plan(tick, survey, config, skipped_agents=skipped_agents)
         reasons = plan.turn_reasons
     agents = survey.agents
     return TickForecast(
@@ -169,7 +161,7 @@ def explain_wait(org: Organisation, config: Config, first_name: str, second_name
     if first_name == second_name:
         raise UsageError("expected two agents, got the same one twice", hint="name two agents")
     earlier, later = sort_by_fire_point([agents[first_name], agents[second_name]])
-    return (later.name, earlier.name, explain_dependency(later, earlier, _build_connections(org, config, survey)))
+    return later.name, earlier.name, explain_dependency(later, earlier, _build_connections(org, config, survey))
 
 
 def _build_connections(org: Organisation, config: Config, survey: Survey) -> TurnDependencies:
@@ -184,7 +176,8 @@ def find_longest_chain(order: list[str], waits: Mapping[str, TurnWaits]) -> list
     longest: list[str] = []
     chains: dict[str, list[str]] = {}
     for name in order:
-        predecessor_chains = [longest] if waits[name].everyone else [chains[other] for other in waits[name].names]
+        predecessors = sorted(waits[name].names)
+        predecessor_chains = [longest] if waits[name].everyone else [chains[other] for other in predecessors]
         chains[name] = [*max(predecessor_chains, key=len, default=[]), name]
         longest = max(longest, chains[name], key=len)
     return longest
@@ -196,11 +189,11 @@ def explain_dependency(later: Agent, earlier: Agent, connections: TurnDependenci
     if connections.settings.visibility == "order" and later.may_read(earlier.name):
         permission = earlier.name if earlier.name in later.permissions.read_outboxes else "*"
         reasons.append(f'{later.name} may read its outbox: permissions.read_outboxes has "{permission}"')
-    earlier_footprint, later_footprint = (connections.footprint(earlier.name), connections.footprint(later.name))
+    before, after = connections.footprint(earlier.name), connections.footprint(later.name)
     for later_paths, earlier_paths, relation in (
-        (later_footprint.reads, earlier_footprint.writes, "may read what it changes"),
-        (later_footprint.writes, earlier_footprint.writes, "may change what it changes"),
-        (later_footprint.writes, earlier_footprint.reads, "may change what it reads"),
+        (after.reads, before.writes, "may read what it changes"),
+        (after.writes, before.writes, "may change what it changes"),
+        (after.writes, before.reads, "may change what it reads"),
     ):
         reasons += [
             f"{later.name} {relation}: {later_paths[later_path]}; {earlier.name}: {earlier_paths[earlier_path]}"
@@ -213,3 +206,19 @@ def explain_dependency(later: Agent, earlier: Agent, connections: TurnDependenci
         if not resource.bound.isdisjoint(names) and resource.counted >= {*names}:
             reasons.append(f"{later.name} and {earlier.name} share {resource.name}")
     return reasons
+
+
+COMING = Screen(
+    "coming",
+    kind="coming",
+    title="Coming by the clock",
+    columns=(
+        Column(
+            "at", "AT", "Time of the turn, job or entry.", value=lambda event: timestamp(event.at),
+            text=lambda event: format_moment(event.at),
+        ),
+        Column("", "IN", "Time until then.", text=lambda event: format_remaining_time(event.at, SystemClock().now())),
+        Column("agent", "AGENT", "Agent that it is for.", shown="agent"),
+        Column("what", "WHAT", "What happens then.", path="description"),
+    ),
+)  # fmt: skip

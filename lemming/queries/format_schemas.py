@@ -60,11 +60,9 @@ def _memory_schema() -> Schema:
 
 def _store_schema() -> Schema:
     schema = _memory_schema()
-    extra_keys = {
-        "agent": {"type": "string", "description": "Who wrote it last."},
-        "tick": {"type": "integer", "minimum": 0, "description": "In which tick that was."},
-    }
-    return {**schema, "properties": {**schema["properties"], **extra_keys}}
+    schema["properties"]["agent"] = {"type": "string", "description": "Who wrote it last."}
+    schema["properties"]["tick"] = {"type": "integer", "minimum": 0, "description": "In which tick that was."}
+    return schema
 
 
 def _trust_label_schema() -> Schema:
@@ -116,11 +114,9 @@ def _journal_schema() -> Schema:
 
 
 def _output_schema() -> Schema:
-    from lemming.queries.output_schemas import (
-        build_output_schema,  # with it come the capabilities that have something to show
-    )
+    from lemming.queries.output_schemas import list_output_schemas  # with it come the capabilities that show something
 
-    return build_output_schema()
+    return {"description": "One line of --json.", "oneOf": [schema for _, schema in list_output_schemas()]}
 
 
 def _record_schema(kind: type[Record], fields: Schema) -> Schema:
@@ -182,17 +178,15 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
 
 def _file_schema(kind: Any) -> Schema:
     """Return the schema of a file that people edit; the file may name its own schema."""
-    foreign_keys = {
-        "patternProperties": {f"^{FOREIGN_PREFIX}": {"description": "For other programs; LeMMing keeps it."}}
-    }
-    return {**_add_schema_key(_close_schema(_plain_schema(kind))), **foreign_keys}
+    foreign_keys = {f"^{FOREIGN_PREFIX}": {"description": "For other programs; LeMMing keeps it."}}
+    return {**_add_schema_key(_close_schema(_plain_schema(kind))), "patternProperties": foreign_keys}
 
 
 def _table_schema(kind: Any, about: str) -> Schema:
-    definitions = {"line": {**_close_schema(_plain_schema(kind)), "description": about}}
-    inner = definitions["line"].pop("$defs", {})
+    line = {**_close_schema(_plain_schema(kind)), "description": about}
+    definitions = {"line": line, **line.pop("$defs", {})}
     schema: Schema = {"type": "object", "additionalProperties": {"$ref": "#/$defs/line"}, "properties": {}}
-    return {**_add_schema_key(schema), "$defs": {**definitions, **inner}}
+    return {**_add_schema_key(schema), "$defs": definitions}
 
 
 def _plain_schema(kind: Any) -> Schema:

@@ -14,7 +14,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_view import RequestView
-from lemming.queries.views.moments import find_entry
+from lemming.queries.views.feed_view import find_entry
 
 Json = dict[str, Any]
 
@@ -110,6 +110,10 @@ def _describe_turn(org: Organisation, turn: TurnRecord, call: ToolUse) -> Json:
     snapshot: Json = next((values for values in snapshots if "harness" in values), {})
     reported = turn.report.model if turn.report else ""
     model = next((model_call.model for model_call in reversed(turn.calls)), "") or reported
+    request_id = turn.report.request if turn.report else ""
+    requests = load_requests(org).requests
+    request: RequestView | None = requests.by_identity.get(request_id)
+    first = requests.get_root(request) if request else None
     return {
         "tick": tick,
         "harness": f"{snapshot.get('harness', '')} {snapshot.get('version', '')}".strip(),
@@ -118,14 +122,8 @@ def _describe_turn(org: Organisation, turn: TurnRecord, call: ToolUse) -> Json:
         "approved_by": note.by if note else "",
         "approval": note.entry if note else "",
         "is_edited": bool(decision and decision.payload.get("args")),
-        **_describe_request(org, turn.report.request if turn.report else ""),
+        "request": request_id,
+        "asked_by": first.asker if first else request_id.partition("/")[0],
+        "first_request": first.identity if first else request_id,
+        "text": first.text if first else "",
     }
-
-
-def _describe_request(org: Organisation, identity: str) -> Json:
-    requests = load_requests(org).requests
-    request: RequestView | None = requests.by_identity.get(identity)
-    if request is None:
-        return {"request": identity, "asked_by": identity.partition("/")[0], "first_request": identity}
-    first = requests.get_root(request)
-    return {"request": identity, "asked_by": first.asker, "first_request": first.identity, "text": first.text}

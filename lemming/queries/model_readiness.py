@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import LemmingError
@@ -62,9 +61,19 @@ def check_readiness(entry: ModelEntry, base: Path | None, plugins: Sequence[str]
         return Readiness(True, f"answers are read from {entry.options['file']}")
     if entry.provider in provided("harness_providers"):
         return Readiness(*require_fact("workers.check_worker_model")(entry, base or Path()))
-    hosted_checks = dict.fromkeys((*_KEY_VARIABLES, *SERVERS), _check_hosted_model)
-    checks = {"local": _check_local_model, "cli": _check_cli_model, "ollama": _check_ollama_model, **hosted_checks}
-    return checks.get(entry.provider, _check_plugin_model)(entry)
+    if entry.provider == "ollama":
+        host = str(entry.options.get("host") or os.environ.get("OLLAMA_HOST") or _OLLAMA_ADDRESS)
+        return Readiness(None, f"asks the Ollama server at {strip_userinfo(host)}")
+    if entry.provider == "cli":
+        program = str((entry.options.get("command") or [""])[0])
+        if shutil.which(program):
+            return Readiness(True, f"runs {program}")
+        return Readiness(False, f"program {program!r} does not exist", "install it, or correct options.command")
+    if entry.provider == "local":
+        return _check_local_model(entry)
+    if entry.provider in (*_KEY_VARIABLES, *SERVERS):
+        return _check_hosted_model(entry)
+    return Readiness(None, f"no check of provider {entry.provider}")
 
 
 def check_served_model(server: KeylessServer, served: ServedModels, model: str) -> Readiness:
@@ -78,17 +87,15 @@ def check_served_model(server: KeylessServer, served: ServedModels, model: str) 
         return Readiness(True, f"{address} serves {served.names[0]}{context}")
     if model in served.names or (server.kind == "ollama" and f"{model}:latest" in served.names):
         return Readiness(True, f"served at {address}{context}")
+    fix = "load it there, or correct the model in config/models.json"
+    fix = f"ollama pull {model}" if server.kind == "ollama" else fix
     if not served.names:
-        return Readiness(False, f"{address} serves no model", _suggest_fix(server.kind, model))
+        return Readiness(False, f"{address} serves no model", fix)
     shown_names = ", ".join(served.names[:_MAX_NAMES_SHOWN])
     left = len(served.names) - _MAX_NAMES_SHOWN
     remaining_count = f" and {left} more" if left > 0 else ""
-    fix = did_you_mean(model, list(served.names)) or _suggest_fix(server.kind, model)
-    return Readiness(False, f'"{model}" is not served at {address}, which serves {shown_names}{remaining_count}', fix)
-
-
-def _suggest_fix(kind: str, model: str) -> str:
-    return f"ollama pull {model}" if kind == "ollama" else "load it there, or correct the model in config/models.json"
+    remark = f'"{model}" is not served at {address}, which serves {shown_names}{remaining_count}'
+    return Readiness(False, remark, did_you_mean(model, list(served.names)) or fix)
 
 
 def describe_limitations(entry: ModelEntry) -> str:
@@ -141,19 +148,6 @@ def _check_hosted_model(entry: ModelEntry) -> Readiness:
     return Readiness(False, f"{key} is not set", f"export {key}=...")
 
 
-def _check_ollama_model(entry: ModelEntry) -> Readiness:
-    host = str(entry.options.get("host") or os.environ.get("OLLAMA_HOST") or _OLLAMA_ADDRESS)
-    return Readiness(None, f"asks the Ollama server at {strip_userinfo(host)}")
-
-
-def _check_cli_model(entry: ModelEntry) -> Readiness:
-    command: list[Any] = entry.options.get("command") or [""]
-    program = str(command[0])
-    if shutil.which(program):
-        return Readiness(True, f"runs {program}")
-    return Readiness(False, f"program {program!r} does not exist", "install it, or correct options.command")
-
-
 def _check_channel(entry: ModelEntry) -> Readiness:
     """Return the readiness of a channel: every environment variable in its options must be set."""
     variables = [str(value) for key, value in entry.options.items() if key.endswith("_env") and value]
@@ -163,16 +157,11 @@ def _check_channel(entry: ModelEntry) -> Readiness:
     return Readiness(True, "a channel: `lemming channels` shows what comes and goes")
 
 
-def _check_plugin_model(entry: ModelEntry) -> Readiness:
-    return Readiness(None, f"no check of provider {entry.provider}")
-
-
 def small_model_warning(agent: Agent, config: Config) -> str:
     """Return a warning if a model is too small for the tools granted in a resume, else an empty text."""
     entry = config.models.get(agent.model.key)
-    if entry is None or not agent.permissions.tools:
-        return ""
-    if (entry.provider, entry.model) != ("local", LOCAL_MODEL):
+    is_too_small = entry is not None and (entry.provider, entry.model) == ("local", LOCAL_MODEL)
+    if not (is_too_small and agent.permissions.tools):
         return ""
     tools = ", ".join(agent.permissions.tools)
     return f'model "{agent.model.key}" is {LOCAL_MODEL}, which is too small to call tools: {tools}'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,12 +14,12 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.tick_counter import load_counter
-from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses
+from lemming.kernel.tick.tick_hooks import get_capability_uses
 from lemming.libraries.everyday_times import format_moment, format_remaining_time
 from lemming.operations.clock_schedules import iter_upcoming
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.descriptions import TickView
+    pass
 
 
 class NextTurn(NamedTuple):
@@ -65,11 +64,6 @@ def find_next_turn(base: OrgPath, agent: Agent, config: Config, tick: int, *, si
     with contextlib.suppress(ConfigError):
         all_uses = get_capability_uses(org, survey, config)
         uses = [use._replace(agents=[agent.name]) for use in all_uses if agent.name in use.agents]
-        return NextTurn(current_time, at=next_event_time(uses, view, start))
+        first_events = (next(events, None) for use in uses for events in iter_upcoming(use, view, start))
+        return NextTurn(current_time, at=min((event.at for event in first_events if event), default=None))
     return NextTurn(current_time)
-
-
-def next_event_time(uses: Iterable[CapabilityUse], view: TickView, start: datetime) -> datetime | None:
-    """Return the time of the first upcoming event, or None. Raises `ConfigError`."""
-    first_events = (next(events, None) for use in uses for events in iter_upcoming(use, view, start))
-    return min((event.at for event in first_events if event), default=None)

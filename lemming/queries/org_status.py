@@ -146,6 +146,11 @@ def load_org_status(
     issues += [make_issue(agent_status.agent, agent_status.problem) for agent_status in unreported]
     subjects = {issue.about for issue in issues}
     agent_statuses = [replace(status, has_issue=status.agent in subjects) for status in agent_statuses]
+    capability_status = {}
+    if config.org.capabilities or survey.has_plugin_capabilities:
+        from lemming.queries.capability_status import collect_capability_status  # with it comes all that takes turns
+
+        capability_status = collect_capability_status(base, config, survey)
     return OrgStatus(
         **{**vars(status), "issues": issues},
         base=base,
@@ -153,16 +158,8 @@ def load_org_status(
         agent_statuses=agent_statuses,
         waiting=list_person_inbox(base),
         misplaced=list(find_all_misplaced(Path(base), [*survey.agents, *survey.broken], tick)),
-        capability_status=_load_capability_status(base, config, survey),
+        capability_status=capability_status,
     )
-
-
-def _load_capability_status(base: OrgPath, config: Config, survey: Survey) -> dict[str, list[CapabilityStatus]]:
-    if not (config.org.capabilities or survey.has_plugin_capabilities):
-        return {}
-    from lemming.queries.capability_status import collect_capability_status  # with it comes all that takes turns
-
-    return collect_capability_status(base, config, survey)
 
 
 def _build_agent_statuses(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[AgentStatus]:

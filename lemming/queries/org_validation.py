@@ -24,16 +24,10 @@ from lemming.kernel.plugins.plugin_registry import find_unimported
 from lemming.kernel.providers import make_provider
 from lemming.kernel.tick.validation.agent_validation import locate_problem, validate_survey
 from lemming.kernel.tick.validation.checks import AgentSubject, Check, CheckSubject, Scope, find_check
-from lemming.queries.capability_status import (
-    call_status_lines,
-    isolate_capability,
-    list_capability_names,
-    map_users,
-)
-from lemming.queries.checks.agent_checks import AGENT_CHECKS, DEFAULT_PROMPT_FORM
+from lemming.queries.capability_status import call_status_lines, isolate_capability, list_capability_names, map_users
+from lemming.queries.checks.agent_checks import AGENT_CHECKS, DEFAULT_PROMPT_FORM, find_unloaded_files
 from lemming.queries.credit_accounts import has_credit_override
 from lemming.queries.model_readiness import find_plaintext_secret
-from lemming.queries.tool_sources import find_unloaded_files
 
 VALUE_PROVIDERS = ("plan", "clock")
 """Providers that read no prose: in a prompt that is not `values` each of their turns fails."""
@@ -81,17 +75,14 @@ def find_settings_problems(subject: CheckSubject) -> Iterator[Problem]:
             hint = "use https, or a tunnel to this machine"
             yield make_warning(message, f"/{key}/options", hint, paths.MODELS_FILE)
     for key, command in (("on_failure", config.org.on_failure), ("on_waiting", config.org.on_waiting)):
-        if command and not _is_program(base, command[0]):
+        program = command[0] if command else ""
+        is_there = os.access(base / program, os.X_OK) if "/" in program else shutil.which(program)
+        if command and not is_there:
             hint = "write a list of texts: a program on PATH or an absolute path, then its arguments"
-            yield make_warning(f'program "{command[0]}" does not exist here', f"/{key}/0", hint, paths.ORG_FILE)
+            yield make_warning(f'program "{program}" does not exist here', f"/{key}/0", hint, paths.ORG_FILE)
     yield from validate_survey(base, config, survey_agents(base)).settings_problems
     yield from _validate_allocations(base, config)
     yield from find_unloaded_files(base)
-
-
-def _is_program(base: OrgPath, program: str) -> bool:
-    """Return True if the program is on PATH, or exists at this path relative to the folder."""
-    return os.access(base / program, os.X_OK) if "/" in program else bool(shutil.which(program))
 
 
 def _validate_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
@@ -162,11 +153,17 @@ def _drop_reported(problems: Iterable[Problem], error: ConfigError | None) -> It
 
 
 def run_capability_check(name: str, scope: Scope, subject: CheckSubject) -> Iterator[Problem]:
-    """Yield problems found by a capability in a subject; a broken capability is a problem, too."""
+    """Yield problems found by a capability in a subject; a broken capability is a problem, too.
+
+    A plugin's capability gets the agents that use it, a shipped one all: keys and files may be there without a use.
+    """
+    agent, config = subject.agent, subject.config
 
     def find() -> list[Problem]:
-        check = find_check(name, scope, subject.config.org.plugins)
-        problems = check(subject) if check and _is_concerned(name, subject) else ()
+        check, is_concerned = find_check(name, scope, config.org.plugins), agent is None or name in SHIPPED
+        if agent and not is_concerned:
+            is_concerned = config.has_model_turns(agent) and name in find_used_capabilities(agent, config)
+        problems = check(subject) if check and is_concerned else ()
         return [replace(problem, file=problem.file or subject.file) for problem in problems]
 
     result = isolate_capability(find)
@@ -174,16 +171,6 @@ def run_capability_check(name: str, scope: Scope, subject: CheckSubject) -> Iter
         yield from result
     elif isinstance(result, str):  # otherwise its absence is reported elsewhere
         yield _broken_capability(name, result, subject.file)
-
-
-def _is_concerned(name: str, subject: CheckSubject) -> bool:
-    """Return True unless the subject is an agent without a use of the plugin's capability.
-
-    A shipped capability gets every agent: keys and files may be there without a use.
-    """
-    agent, config = subject.agent, subject.config
-    is_user = agent and config.has_model_turns(agent) and name in find_used_capabilities(agent, config)
-    return agent is None or name in SHIPPED or bool(is_user)
 
 
 def _broken_capability(name: str, text: str, file: str, severity: str = "error") -> Problem:

@@ -28,10 +28,6 @@ def _make_list_type(item_type: Any) -> Any:
     return GenericAlias(list, (item_type,))
 
 
-def _make_optional_type(value_type: Any) -> Any:
-    return NotRequired[value_type]
-
-
 Json = dict[str, Any]
 Names = list[str]
 Text = str | None
@@ -42,6 +38,7 @@ _IN_JSON: Any = {Decimal: float, Decimal | None: Number}
 _COST: Any = {key: _IN_JSON.get(kind, kind) for key, kind in get_type_hints(Cost).items()}
 _COST["cached_share"] = Number
 _PLANNED: Any = {"not_due": Names, "skipped": dict[str, str], "broken": dict[str, str]}
+_LOST: Any = _make_typed_dict(calls=int, credits=float, cost_usd=Number, tokens=int)
 _TOTALS = _make_typed_dict(done=int, waiting=int, skipped=int, failed=int, entries=int, **_SPENT)
 _TURN = _make_typed_dict(
     agent=str, status=str, end=str, reason=str, error=str, attempts=int, stops=int, request=str,
@@ -62,7 +59,7 @@ OUTPUT_TYPES: Mapping[str, Any] = {
     ),
     "cost_total": _make_typed_dict(
         by=str, before=_make_typed_dict(**_COST), before_tick=int | None, judged_credits=NotRequired[float],
-        lost=_make_optional_type(_make_typed_dict(calls=int, credits=float, cost_usd=Number, tokens=int)),
+        lost=NotRequired[_LOST],
         removed=_make_typed_dict(**_COST),
         under_way=_make_typed_dict(**_COST), damaged=list[int], **_COST,
     ),
@@ -81,16 +78,12 @@ OUTPUT_TYPES: Mapping[str, Any] = {
 
 
 def list_output_schemas() -> list[tuple[str, Schema]]:
-    """Return the schemas of the objects, each with its `type`: those of declared screens come from their columns."""
+    """Return the schemas of lines, each with its `type`: those of declared screens come from their columns."""
     schemas = [(kind, type_schema(form)) for kind, form in OUTPUT_TYPES.items()]
-    screens = [(screen.kind, screen.schema()) for screen in (*iter_screens(), NODES) if not screen.inside]
-    return schemas + [pair for index, pair in enumerate(screens) if pair not in screens[:index]]
-
-
-def build_output_schema() -> Schema:
-    """Return the schema of a line of `--json` output of a read-only command."""
-    lines = [_line_schema(kind, schema) for kind, schema in list_output_schemas()]
-    return {"description": "One line of --json.", "oneOf": lines}
+    for screen in (*iter_screens(), NODES):
+        if not screen.inside and (pair := (screen.kind, screen.schema())) not in schemas:
+            schemas.append(pair)
+    return [(kind, _line_schema(kind, schema)) for kind, schema in schemas]
 
 
 def _line_schema(kind: str, schema: Schema) -> Schema:

@@ -50,11 +50,9 @@ def list_required_permissions(
         *_list_folder_permissions(base, agents),
     ):
         earlier = permissions.get(permission.does, permission)
-        permissions[permission.does] = RequiredPermission(
-            permission.does,
-            {**earlier.bound_to, **permission.bound_to},
-            earlier.needs_agreement or permission.needs_agreement,
-        )
+        bound_to = {**earlier.bound_to, **permission.bound_to}
+        is_needed = earlier.needs_agreement or permission.needs_agreement
+        permissions[permission.does] = RequiredPermission(permission.does, bound_to, is_needed)
     return list(permissions.values())
 
 
@@ -65,9 +63,8 @@ def _list_owner_permissions(base: OrgPath) -> Iterator[RequiredPermission]:
         name = f"user {owner}"
         with contextlib.suppress(KeyError):
             name = pwd.getpwuid(owner).pw_name
-        yield RequiredPermission(
-            f"does what {name}, who owns the folder, has written into it, with your rights", needs_agreement=True
-        )
+        does = f"does what {name}, who owns the folder, has written into it, with your rights"
+        yield RequiredPermission(does, needs_agreement=True)
 
 
 def _list_settings_permissions(base: OrgPath, config: Config, agents: Iterable[Agent]) -> Iterator[RequiredPermission]:
@@ -77,11 +74,8 @@ def _list_settings_permissions(base: OrgPath, config: Config, agents: Iterable[A
             yield code_permission(f"imports the Python module {name}", digest_plugin(base, name))
     for key, event in (("on_failure", "fails"), ("on_waiting", "waits for a person")):
         if command := getattr(settings, key):
-            setting = f"{paths.ORG_FILE} {key}"
-            yield code_permission(
-                f"runs the program: {' '.join(command)}, when something {event}",
-                digest_command(base, setting, command, command, base),
-            )
+            digest = digest_command(base, f"{paths.ORG_FILE} {key}", command, command, base)
+            yield code_permission(f"runs the program: {' '.join(command)}, when something {event}", digest)
     if not settings.extensions.keys().isdisjoint(("http", "shell")):  # otherwise no shipped tool has side effects
         for agent in agents:
             for tool in iter_shipped_tools(agent.permissions.tools):
@@ -113,13 +107,10 @@ def _find_used_capabilities(config: Config, agents: Sequence[Agent], servers: Co
     for agent in agents:
         yield from find_key_owners(declared_keys("resume"), agent.extensions)
         yield from find_member_capabilities(agent)
+    tools = [tool for agent in agents for tool in agent.permissions.tools]
     for source, (name, _) in provided("tool_sources").items():
-        if source not in PREFIXES:
-            is_used = bool(getattr(config.org, source))
-        else:
-            tools = (tool for agent in agents for tool in agent.permissions.tools)
-            is_used = bool(servers) or any(tool.startswith(source) for tool in tools)
-        if is_used:
+        is_granted = source in PREFIXES and (servers or any(tool.startswith(source) for tool in tools))
+        if is_granted or (source not in PREFIXES and getattr(config.org, source)):
             yield name
 
 
@@ -137,9 +128,8 @@ def _list_model_permissions(entry: ModelEntry) -> Iterator[RequiredPermission]:
             usual_keys.add(server.key_env)
     display_address = strip_userinfo(str(address or "")).partition("?")[0]
     if address and not is_this_machine(str(address)):
-        yield RequiredPermission(
-            f"sends prompts{f', and what the variable {key_variable} holds,' if key_variable else ''} to {display_address}"
-        )
+        key_text = f", and what the variable {key_variable} holds," if key_variable else ""
+        yield RequiredPermission(f"sends prompts{key_text} to {display_address}")
     elif key_variable not in usual_keys:
         yield RequiredPermission(f"sends what the variable {key_variable} holds to {display_address or entry.provider}")
 
@@ -169,6 +159,5 @@ def _list_folder_permissions(base: OrgPath, agents: Iterable[Agent]) -> Iterator
         for does, folders in (("read", files.allow_read), ("write", files.allow_write)):
             for folder in folders:
                 if os.path.isabs(folder) and not Path(folder).resolve().is_relative_to(Path(base).resolve()):
-                    yield RequiredPermission(
-                        f"lets {agent.name} {does} below {folder}", needs_agreement=does == "write"
-                    )
+                    sentence = f"lets {agent.name} {does} below {folder}"
+                    yield RequiredPermission(sentence, needs_agreement=does == "write")

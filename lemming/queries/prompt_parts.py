@@ -1,4 +1,7 @@
-"""Splits a prompt into parts: instructions, reply format, tools, and content from other authors.
+"""The request of a turn's first call, an estimate of its tokens, and its parts by author.
+
+The request takes the path of a real call up to the connection: content from files is added, fields
+unsupported by the server are removed, and tools are described in text for backends without tool calls.
 
 A part of the user message is the difference between the full message and the message built without a kind of content.
 """
@@ -6,17 +9,111 @@ A part of the user message is the difference between the full message and the me
 from __future__ import annotations
 
 import re
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.inboxes.inbox import NO_INBOX
+from lemming.kernel.llm.call_cost import estimate_prompt_tokens, estimate_tokens
+from lemming.kernel.llm.model_call import describe_tool_calls
+from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.providers import LLMProvider, Request
+from lemming.kernel.tick.live_chain import make_live_chain
+from lemming.kernel.tick.model_backends import Backends
+from lemming.kernel.tick.model_requests import build_request
+from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.turn.live_phase import LivePhase, SendRequest
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_prompt import make_user_message
 from lemming.kernel.turn.turn_values import TurnInputs
-from lemming.queries.sent import REPLY_FORM, PromptPart, SentPrompt
 from lemming.queries.tick_preview import PreparedPrompt
+
+MESSAGE_FIELDS = ("messages", "input", "system", "instructions", "model", "stream")
+"""Fields of a body that contain the messages, or nothing of the prompt."""
+
+
+REPLY_FORM, CHAT_TEMPLATE = "reply form", "frame"
+"""Parts without an author: the reply's form, and additions of a model's chat template."""
+
+
+class PromptPart(NamedTuple):
+    """A part of a prompt, named after its content."""
+
+    name: str
+    text: str
+
+
+class SentPrompt(NamedTuple):
+    """The request of a turn's first call, its provider, and the `body` sent, or None if not a JSON object."""
+
+    request: Request
+    provider: LLMProvider
+    body: Mapping[str, Any] | None
+
+    @property
+    def extra_fields(self) -> dict[str, Any]:
+        """The fields sent besides the messages, in the server's format: tools, schema, limits."""
+        if self.body is None:
+            tools = [tool for message in self.request.messages for tool in message.get("tools", ())]
+            schema = {"schema": self.request.schema} if self.request.schema else {}
+            return {**({"tools": tools} if tools else {}), **schema}
+        return {key: value for key, value in self.body.items() if key not in MESSAGE_FIELDS}
+
+
+class PromptSize(NamedTuple):
+    """The estimated tokens of a prompt, in total and by part."""
+
+    tokens: int
+    parts: Mapping[str, int]
+
+    @property
+    def boilerplate(self) -> float:
+        """The share of the reply form and the chat template in the prompt, from 0 to 1."""
+        return sum(self.parts.get(name, 0) for name in (REPLY_FORM, CHAT_TEMPLATE)) / max(self.tokens, 1)
+
+
+def build_first_request(snapshot: Snapshot, inputs: TurnInputs) -> SentPrompt:
+    """Return the request of a turn's first call, without sending it."""
+    entry = inputs.model
+    backends = Backends(snapshot.org.base, SystemClock(), threading.Event(), lambda _: None, snapshot.config.org)
+    provider = backends.make_provider(entry)
+    request = build_request(inputs, entry, 0, inputs.first_messages, None)
+    if inputs.given:
+        request = complete_request(request, entry, inputs, snapshot.org.base)
+    if provider.leaves_out:
+        request = backends.adapt_request(entry, request)
+    if not provider.takes_tools:
+        request = describe_tool_calls(request)
+    return SentPrompt(request, provider, provider.to_body(request))
+
+
+def measure_prompt(sent: SentPrompt, parts: Sequence[PromptPart]) -> PromptSize:
+    """Return an estimate of the tokens of a prompt."""
+    tokens = Counter[str]()
+    for part in parts:
+        if count := estimate_tokens(part.text):
+            tokens[part.name] += count
+    total = max(estimate_prompt_tokens(sent.request.messages), tokens.total())
+    if frame := total - tokens.total():
+        tokens[CHAT_TEMPLATE] = frame
+    return PromptSize(total, tokens)
+
+
+def complete_request(request: Request, entry: ModelEntry, inputs: TurnInputs, base: OrgPath) -> Request:
+    """Return a request of a turn as it would be sent. Nothing is sent, and no limit counts it."""
+    phase = LivePhase(inputs, base)
+    chain = make_live_chain(phase, (), None)
+    if chain is None:
+        return request
+    effect = SendRequest(key=inputs.agent.model.key, entry=entry, request=request, number=request.step)
+    agreed = chain.advance(chain.begin(effect), SendRequest)
+    return agreed.request if isinstance(agreed, SendRequest) else request
+
 
 _MARK = re.compile(r"\b[0-9a-f]{32}\b")
 _TOOL_LINE = re.compile(r"(?:  - )?([\w.-]+)(?:\(|: )")
@@ -25,22 +122,23 @@ _TOOL_LINE = re.compile(r"(?:  - )?([\w.-]+)(?:\(|: )")
 
 def list_parts(prompted: PreparedPrompt, sent: SentPrompt) -> list[PromptPart]:
     """Return the parts of the prompt of a turn's first call, in the order of sending."""
-    dialogue = len(prompted.inputs.dialogue)
-    return [*_split_system_prompt(prompted, sent), *_split_messages(prompted, sent, dialogue)]
-
-
-def _split_system_prompt(prompted: PreparedPrompt, sent: SentPrompt) -> Iterator[PromptPart]:
-    """Yield the instructions, the reply format and the tools, as sent by the backend or written in the prompt."""
     instructions = "\n\n".join([prompted.inputs.agent.instructions, *prompted.added_sections])
+    parts = list[PromptPart]()
     for message in sent.request.messages:
         if message["role"] != "system":
             continue
         text_before, instruction_text, text_after = message["content"].partition(instructions)
         lines = f"{text_before}{text_after}".split("\n")
         tools = [line for line in lines if _is_tool_line(line, prompted.inputs)]
-        yield PromptPart("instructions", instruction_text)
-        yield PromptPart(REPLY_FORM, "\n".join(line for line in lines if line not in tools))
-        yield PromptPart("tools", "\n".join([*tools, *map(to_line, message.get("tools", ()))]))
+        parts.append(PromptPart("instructions", instruction_text))
+        parts.append(PromptPart(REPLY_FORM, "\n".join(line for line in lines if line not in tools)))
+        parts.append(PromptPart("tools", "\n".join([*tools, *map(to_line, message.get("tools", ()))])))
+    messages = [message for message in sent.request.messages if message["role"] != "system"]
+    own_count = len(messages) - len(prompted.inputs.dialogue)  # the last messages are from earlier turns
+    parts += [PromptPart("examples", message["content"]) for message in messages[: max(own_count - 1, 0)]]
+    for message in messages[:own_count][-1:]:
+        parts += _split_user_message(prompted, message["content"])
+    return parts + [PromptPart("conversation", describe_message(message)) for message in messages[own_count:]]
 
 
 def _is_tool_line(line: str, inputs: TurnInputs) -> bool:
@@ -53,19 +151,6 @@ def _is_tool_line(line: str, inputs: TurnInputs) -> bool:
     return line.startswith("  - ")
 
 
-def _split_messages(prompted: PreparedPrompt, sent: SentPrompt, dialogue: int) -> Iterator[PromptPart]:
-    """Yield the parts of the other messages; `dialogue` is the number of final messages from earlier turns."""
-    messages = [message for message in sent.request.messages if message["role"] != "system"]
-    conversation = messages[len(messages) - dialogue :]
-    messages = messages[: len(messages) - dialogue]
-    for message in messages[:-1]:
-        yield PromptPart("examples", message["content"])
-    for message in messages[-1:]:
-        yield from _split_user_message(prompted, message["content"])
-    for message in conversation:
-        yield PromptPart("conversation", describe_message(message))
-
-
 def _split_user_message(prompted: PreparedPrompt, text: str) -> Iterator[PromptPart]:
     """Yield the parts of the user message."""
     inputs, prompt_input = prompted.inputs, prompted.prompt_input
@@ -74,14 +159,13 @@ def _split_user_message(prompted: PreparedPrompt, text: str) -> Iterator[PromptP
         return
     lines = text.split("\n")
     all_lines = _remove_marks(lines)
+    rest = prompt_input
     for name, remove in _REMOVERS.items():
         other_lines = _remove_marks(make_user_message(remove(prompt_input), inputs.form, inputs.model))
         first, last = _find_changed_range(all_lines, other_lines)
         yield PromptPart(name, "\n".join(lines[first:last]))
-    format_lines = (
-        [] if inputs.form else make_user_message(_remove_all_content(prompt_input), inputs.form, inputs.model)
-    )
-    yield PromptPart(REPLY_FORM, "\n".join(format_lines))
+        rest = remove(rest)
+    yield PromptPart(REPLY_FORM, "" if inputs.form else "\n".join(make_user_message(rest, inputs.form, inputs.model)))
 
 
 def _remove_marks(lines: Iterable[str]) -> list[str]:
@@ -117,12 +201,6 @@ _REMOVERS: Mapping[str, Callable[[PromptInput], PromptInput]] = {
     "request": lambda prompt_input: _replace_task_fields(prompt_input, request=None),
 }
 """The removal of one kind of content from a prompt input, by its name."""
-
-
-def _remove_all_content(prompt_input: PromptInput) -> PromptInput:
-    for remove in _REMOVERS.values():
-        prompt_input = remove(prompt_input)
-    return prompt_input
 
 
 def describe_message(message: Mapping[str, Any]) -> str:

@@ -67,16 +67,12 @@ def _describe_non_tool_call(tool: str, args: Mapping[str, Any]) -> str:
     if tool == "show":
         return f"read an entry of {str(args.get('entry', '')).partition('/')[0]}"
     if tool == "spend":
-        amounts = [_format_amount(key, value) for key, value in args.items() if key != "of"]
+        texts = ((key, f"{value:,g}" if isinstance(value, (int, float)) else value) for key, value in args.items())
+        amounts = [f"${text}" if key == "dollars" else f"{text} {key}" for key, text in texts if key != "of"]
         return f"spend {' and '.join(amounts)} more than its limit" if amounts else "spend more than its limit"
     payload = args.get("payload")
     readers = sorted(parse_references(payload.get("target"))) if isinstance(payload, Mapping) else []
     return f"send a {args.get('kind', 'message')} to {' and '.join(readers) or 'all its readers'}"
-
-
-def _format_amount(unit: str, value: object) -> str:
-    number = f"{value:,g}" if isinstance(value, (int, float)) else str(value)
-    return f"${number}" if unit == "dollars" else f"{number} {unit}"
 
 
 def _describe_generic_call(tool: str, names: Mapping[str, str]) -> str:
@@ -173,14 +169,12 @@ def summarize_report(report: Mapping[str, Any], *, with_entries: bool = True) ->
     paths = (str(file["path"] if isinstance(file, dict) else file) for file in report.get("files") or ())
     files = [path.rpartition("/")[2] for path in paths if "/outbox/" not in path and "/memory/" not in path]
     parts = [f"wrote {format_count(entries, 'entry', 'entries')}"] if entries else []
-    parts += [f"{use['tool']}{'' if use['success'] else _format_failure(use)}" for use in tools]
+    for use in tools:
+        failure = " (waiting)" if use.get("outcome") in ("pending", "deferred") else " (refused or failed)"
+        parts.append(f"{use['tool']}{'' if use['success'] else failure}")
     parts += [f"wrote {', '.join(files)}"] if files else []
     parts += [f"remembered {', '.join(report['memory'])}"] if report.get("memory") else []
     return "; ".join([*parts, *(report.get("remarks") or ())])
-
-
-def _format_failure(use: Mapping[str, Any]) -> str:
-    return " (waiting)" if use.get("outcome") in ("pending", "deferred") else " (refused or failed)"
 
 
 def describe_payload(payload: Mapping[str, Any]) -> str:

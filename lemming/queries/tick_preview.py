@@ -100,10 +100,6 @@ class TickPreview:
         is_unknown = any(can_be_unimported(capability_name, config.org.plugins) for capability_name in capability_names)
         return TurnReason("due", str(reason)) if is_unknown else to_skip_reason(reason)
 
-    def build_inputs(self, name: str) -> TurnInputs:
-        """Return the inputs of a turn the agent would take now. Raises the errors of `build_prompt`."""
-        return self.build_prompt(name).inputs
-
     def build_prompt(self, name: str) -> PreparedPrompt:
         """Return an agent's prompt with its sources, even if the agent would skip the turn.
 

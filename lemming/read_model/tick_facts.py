@@ -160,6 +160,31 @@ class JournalTick:
         """The keys of the tick's turns in order, including turns not yet begun."""
         return [key for name in self.order for key in list_turn_keys(name, self.turns) or [name]]
 
+    @property
+    def begun(self) -> int:
+        """The number of agents whose turn has begun."""
+        return len(self.shown)
+
+    @property
+    def shown(self) -> dict[str, list[str]]:
+        """Ids of the new entries in each agent's last prompt."""
+        return {turn.agent: turn.new_entries for turn in self.turns.values() if turn.is_started}
+
+    @property
+    def wrote(self) -> dict[str, tuple[str, str]]:
+        """Author and kind of each entry written in the tick, by id."""
+        return {
+            entry["id"]: (turn.agent, entry["kind"])
+            for turn in self.turns.values()
+            for entry in (turn.report or {}).get("entries", ())
+        }
+
+    @property
+    def spent(self) -> dict[str, Json]:
+        """Reports of finished turns that called a model, by agent: of several turns of an agent, the last."""
+        reports = {turn.agent: turn.report for turn in self.turns.values() if turn.report}
+        return {agent: report for agent, report in reports.items() if report.get("calls")}
+
 
 def load_tick_facts(base: OrgPath, tick: int) -> JournalTick:
     """Return the facts of a tick from its journal. Raises: CorruptState for an unreadable journal or line."""

@@ -10,7 +10,7 @@ from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.read_model.read_model import ReadModel
-from lemming.read_model.tick_facts import JournalTick
+from lemming.read_model.tick_facts import JournalTick, JournalTurn
 from lemming.read_model.tick_rows import restore_tick, restore_turn
 
 
@@ -47,6 +47,12 @@ def load_newest_ticks(base: OrgPath, count: int, *, before: int | None = None) -
     with _model(base).hold():
         numbers = list_newest_ticks(base, count, before=before)
         return load_ticks(base, numbers[0], numbers[-1]) if numbers else []
+
+
+def find_working_turns(base: OrgPath, tick: int) -> dict[str, JournalTurn]:
+    """Return the turns of a tick that have begun and not ended, by agent."""
+    turns = [turn for facts in load_ticks(base, tick, tick) for turn in facts.turns.values()]
+    return {turn.agent: turn for turn in turns if turn.report is None}
 
 
 class TickRow(NamedTuple):

@@ -18,7 +18,7 @@ from lemming.commands.terminal import one_line, output_mode
 from lemming.engine import run_once
 from lemming.kernel.org.organisation import Organisation
 from lemming.queries.format_schemas import get_schema
-from lemming.queries.screens.credits_screen import CREDITS
+from lemming.queries.screens.cost_screen import CREDITS
 from lemming.queries.screens.screen import Column, Screen
 from lemming.queries.screens.screen_registry import iter_screens, load_screen
 from lemming.queries.views.screen_view import table_to_json

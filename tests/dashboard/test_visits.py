@@ -15,8 +15,7 @@ import pytest
 from in_browser import opened_until_lost
 from terminal import Lemming
 
-from lemming.dashboard.access_tokens import StoredToken, load_token, serve_private_page, store_token
-from lemming.dashboard.page_server import serve_page
+from lemming.dashboard.page_server import StoredToken, load_token, serve_page, serve_private_page, store_token
 from lemming.engine import run_once
 from lemming.testing import FrozenClock, make_org, resume
 

@@ -10,7 +10,7 @@ import pytest
 
 from lemming.cli import run
 from lemming.kernel.base.errors import ConfigError
-from lemming.queries.case_validation import load_case
+from lemming.queries.case_format import load_case
 from lemming.testing import make_org, resume
 
 FINE: dict[str, Any] = {"expect": [{"entry": {"author": "ada"}}]}

@@ -21,9 +21,9 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.validation.checks import CheckSubject
 from lemming.libraries.outbox_files import write_person_entry
+from lemming.queries.checks.file_checks import find_structure_problems
 from lemming.queries.findings.finding_rules import CHECKS, apply_rules, find_findings
 from lemming.queries.findings.finding_scan import scan_ticks
-from lemming.queries.structure_validation import find_structure_problems
 from lemming.testing import make_org, resume, say, tree
 
 HEALTHY = [

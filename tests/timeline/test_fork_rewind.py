@@ -20,7 +20,8 @@ from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.journal_sealing import seal_old_journals
 from lemming.operations.opening import open_org
-from lemming.queries.views.tick_summaries import describe_outcome, summarize_newest_ticks
+from lemming.queries.views.agent_view import build_agent_view
+from lemming.read_model.tick_queries import load_newest_ticks
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree, write_script
 
 ON = {"history": "git", "durability": "off"}
@@ -193,13 +194,13 @@ def test_a_screen_that_stays_open_over_a_rewind_shows_the_ticks_taken_since(base
     make(base)
     run(base, 3)
     screen = Organisation(base)
-    assert summarize_newest_ticks(screen, 1, before=4)[0].facts.totals["entries"] == 1
-    assert describe_outcome(screen, 3, "ada")["did"] == "wrote 1 entry"
+    assert load_newest_ticks(screen, 1, before=4)[0].totals["entries"] == 1
+    assert build_agent_view(screen, name="ada")["turns"][0]["did"] == "wrote 1 entry"
     go_back(base, "2")
     write_script(base, [{"reply": {**say("hello"), "outbox_entries": []}}])
     run(base)
-    assert summarize_newest_ticks(screen, 1, before=4)[0].facts.totals["entries"] == 0
-    assert describe_outcome(screen, 3, "ada")["did"] == "wrote nothing"
+    assert load_newest_ticks(screen, 1, before=4)[0].totals["entries"] == 0
+    assert build_agent_view(screen, name="ada")["turns"][0]["did"] == "wrote nothing"
 
 
 def test_what_a_rewind_set_aside_is_not_the_past_any_more(base: Path) -> None:

@@ -20,8 +20,7 @@ from lemming.queries.editable_files import load_raw_text, validate_text
 from lemming.queries.views.agent_view import build_agent_view
 from lemming.queries.views.changes_view import build_past_view
 from lemming.queries.views.header_view import build_header_view, build_status
-from lemming.queries.views.money_view import build_money_view
-from lemming.queries.views.tick_summaries import UNNAMED_MODEL
+from lemming.queries.views.money_view import UNNAMED_MODEL, build_money_view
 from lemming.queries.views.view_registry import build_view
 from lemming.queries.views.why_view import build_why_view
 from lemming.testing import FrozenClock, make_org, resume, say

@@ -14,9 +14,9 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.journal.journal_records import ModelReplied
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.journal_sealing import seal_old_journals
-from lemming.queries.views.tick_summaries import summarize_newest_ticks
 from lemming.queries.views.tick_view import build_tick_view, build_ticks_view, build_timing
 from lemming.queries.views.view_registry import build_view
+from lemming.read_model.tick_queries import load_newest_ticks
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
 
 
@@ -50,34 +50,34 @@ def test_ticks_in_which_nobody_took_a_turn_are_counted_between_the_others(base: 
 
 def test_a_glance_says_what_the_records_say(desk: Path) -> None:
     for number in (1, 2, 3, 4):
-        (glance,), record = summarize_newest_ticks(desk, 1, before=number + 1), load_tick_record(desk, number)
-        assert glance.facts.totals == pytest.approx(record.totals)
+        (glance,), record = load_newest_ticks(desk, 1, before=number + 1), load_tick_record(desk, number)
+        assert glance.totals == pytest.approx(record.totals)
         assert glance.begun == len(record.started)
         assert glance.shown == {name: it.entries for name, it in record.started.items()}
         reports = {name: it.report for name, it in record.ended.items()}
-        assert {n: s.credits for n, s in glance.spent.items()} == {n: r.credits for n, r in reports.items()}
-        assert {n: s.cost_usd for n, s in glance.spent.items()} == {n: r.cost_usd for n, r in reports.items()}
-        assert {n: s.model for n, s in glance.spent.items()} == dict.fromkeys(reports, "m-1")
+        assert {n: s["credits"] for n, s in glance.spent.items()} == {n: r.credits for n, r in reports.items()}
+        assert {n: s["cost_usd"] for n, s in glance.spent.items()} == {n: r.cost_usd for n, r in reports.items()}
+        assert {n: s["model"] for n, s in glance.spent.items()} == dict.fromkeys(reports, "m-1")
         written = {entry["id"]: name for name, r in reports.items() for entry in r.entries}
-        assert {entry: one.author for entry, one in glance.wrote.items()} == written
+        assert {entry: author for entry, (author, _) in glance.wrote.items()} == written
 
 
 def test_words_of_agents_that_look_like_records_are_not_taken_for_any(base: Path) -> None:
     text = '"calls":9,"credits":9.0,"cost_usd":9.0,"input_tokens":9,"output_tokens":9 "at":"2030-01-01"'
     make_org(base, resume("ada"), script=[{"reply": say(text, notes=text)}])
     run_once(base, clock=FrozenClock())
-    (glance,) = summarize_newest_ticks(base, 1, before=2)
-    assert glance.spent["ada"].credits == 1.0
-    assert glance.facts.last_at.startswith("2026-01-01")
+    (glance,) = load_newest_ticks(base, 1, before=2)
+    assert glance.spent["ada"]["credits"] == 1.0
+    assert glance.last_at.startswith("2026-01-01")
 
 
 def test_packed_journals_are_looked_at_like_the_others(base: Path) -> None:
     make_org(base, resume("ada"), org={"durability": "off"})
     for _ in range(105):
         run_once(base, clock=FrozenClock())
-    before = summarize_newest_ticks(Organisation(base), 11, before=106)
+    before = load_newest_ticks(Organisation(base), 11, before=106)
     assert seal_old_journals(base, 106, 1)
-    assert summarize_newest_ticks(Organisation(base), 11, before=106) == before
+    assert load_newest_ticks(Organisation(base), 11, before=106) == before
     older = build_ticks_view(base, before=100, count=3)
     assert [it["tick"] for it in older["ticks"]] == [97, 98, 99]
     assert older["older"]

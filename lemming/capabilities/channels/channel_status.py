@@ -12,7 +12,7 @@ from lemming.kernel.agents import Agent, Survey, suggest_agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.queries.channel_states import ChannelStatus
+from lemming.queries.checks.health_checks import ChannelStatus
 from lemming.queries.screens.screen import Column, Note, Screen, ScreenResult
 from lemming.queries.tick_preview import load_inspection_settings
 

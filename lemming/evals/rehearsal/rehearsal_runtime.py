@@ -41,7 +41,7 @@ from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import finish_turn
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Answer, TurnInputs
-from lemming.queries.sent import complete_request
+from lemming.queries.prompt_parts import complete_request
 
 
 class RecordedPrompts:

@@ -1,4 +1,7 @@
-"""Checks of one agent and its files, beyond names: problems that prevent nothing before its turn."""
+"""Checks of one agent and its files, beyond names: problems that prevent nothing before its turn.
+
+Files of tools are read as text: no code runs.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ from pathlib import Path
 
 from lemming.kernel.access.allowed_paths import Access, grant_error, resolve_path
 from lemming.kernel.access.context_files import expand_context
-from lemming.kernel.agents import Agent, suggest_agent
+from lemming.kernel.agents import Agent, list_agent_folders, suggest_agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.base.problems import make_warning
+from lemming.kernel.files import fs
 from lemming.kernel.memory import load_memories
-from lemming.kernel.org.config import Config
+from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.model_entries import PROVIDERS_WITHOUT_MODEL, ModelEntry
-from lemming.kernel.org.resume import ContextFile, FileAccess
+from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.resume import FileAccess
 from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.plugins.plugin_registry import find_unimported
 from lemming.kernel.providers import is_channel, is_person
@@ -27,7 +32,6 @@ from lemming.kernel.turn.forms.form_choice import CONTRACT_KEYS
 from lemming.kernel.turn.forms.reply_form import MEMORY_WRITE, is_granted
 from lemming.libraries.agent_folders import read_allowed_text
 from lemming.operations.retention import max_retention
-from lemming.queries.tool_sources import explain_unloaded_tool
 
 DEFAULT_PROMPT_FORM = "fit"
 """The prompt of a line that does not say which."""
@@ -42,29 +46,19 @@ def _check_name(subject: AgentSubject) -> Iterator[Problem]:
 
 def _check_model(subject: AgentSubject) -> Iterator[Problem]:
     agent, config = subject.agent, subject.config
-    keys = [("/model/key", agent.model.key)]
-    keys += [(f"/model/fallback/{index}", key) for index, key in enumerate(agent.model.fallback)]
-    for pointer, key in keys:
+    keys = [agent.model.key, *agent.model.fallback]
+    pointers = ["/model/key", *(f"/model/fallback/{index}" for index in range(len(agent.model.fallback)))]
+    for pointer, key in zip(pointers, keys, strict=True):
         try:
             config.model(key)
         except UnknownModel as error:
             yield Problem(error.message, pointer=pointer, hint=f"{error.hint} ({paths.MODELS_FILE})")
-    for index, (message, hint) in _find_useless_fallbacks(agent, config).items():
-        yield Problem(message, pointer=f"/model/fallback/{index}", hint=hint)
-
-
-def _find_useless_fallbacks(agent: Agent, config: Config) -> dict[int, tuple[str, str]]:
-    """Return the useless keys in `model.fallback`, by index, each with the reason and a fix."""
-    reasons: dict[int, tuple[str, str]] = {}
-    previous_keys = [agent.model.key]
-    for index, key in enumerate(agent.model.fallback):
-        if key in previous_keys:
+    for number, key in enumerate(agent.model.fallback, 1):
+        if key in keys[:number]:
             hint = "name each model key once, and not model.key"
-            reasons[index] = f'model key "{key}" has already been tried', hint
+            yield Problem(f'model key "{key}" has already been tried', pointer=pointers[number], hint=hint)
         elif reason := _explain_invalid_fallback(key, agent, config):
-            reasons[index] = (reason, "choose a fallback model that reads the same prompt")
-        previous_keys.append(key)
-    return reasons
+            yield Problem(reason, pointer=pointers[number], hint="choose a fallback model that reads the same prompt")
 
 
 def _explain_invalid_fallback(key: str, agent: Agent, config: Config) -> str:
@@ -76,7 +70,7 @@ def _explain_invalid_fallback(key: str, agent: Agent, config: Config) -> str:
     if not _is_model(entry, config):
         return f'model key "{key}" is not a model, so it is never called'
     if "values" in (entry.prompt, primary_entry.prompt) and entry.prompt != primary_entry.prompt:
-        fallback_form, primary_form = (entry.prompt or DEFAULT_PROMPT_FORM, primary_entry.prompt or DEFAULT_PROMPT_FORM)
+        fallback_form, primary_form = (line.prompt or DEFAULT_PROMPT_FORM for line in (entry, primary_entry))
         return f'prompt of model key "{key}" must be "{primary_form}" as the agent\'s, got "{fallback_form}"'
     return ""
 
@@ -187,17 +181,14 @@ def _explain_useless_grant(agent: Agent, base: Path, folder: str, access: Access
 
 def _check_context(subject: AgentSubject) -> Iterator[Problem]:
     agent, base = subject.agent, Path(subject.org)
+    without_memories = replace(agent.permissions, read_memories=[])
     for index, item in enumerate(agent.context):
         try:
-            for context_file in expand_context(_with_only_context(agent, item), base, {}).context:
+            only_item = replace(agent, context=[item], permissions=without_memories)
+            for context_file in expand_context(only_item, base, {}).context:
                 read_allowed_text(agent, base, context_file.file)
         except ToolError as error:
             yield Problem(f"{error.message}; every turn would fail", pointer=f"/context/{index}/file", hint=error.hint)
-
-
-def _with_only_context(agent: Agent, item: ContextFile) -> Agent:
-    """Return the agent with a single context file, and without memories of other agents."""
-    return replace(agent, context=[item], permissions=replace(agent.permissions, read_memories=[]))
 
 
 AGENT_CHECKS = (
@@ -212,3 +203,58 @@ AGENT_CHECKS = (
     _check_memory,
 )
 """The kernel's checks of one agent and its files, in this order."""
+
+
+_SOURCE_LIMIT_BYTES = 1 << 20
+
+
+def explain_unloaded_tool(base: OrgPath, agent_name: str, tool_name: str) -> tuple[str, str, bool] | None:
+    """Return the reason a tool file is not loaded, the fix, and True if a setting is wrong.
+
+    Returns None if no file in `tools/` seems to contain the tool.
+    """
+    file = _find_source(Path(base), agent_name, tool_name)
+    if not file:
+        return None
+    if any(Path(file).match(pattern) for pattern in load_config(base).org.tool_files):
+        reason = f'tool "{tool_name}" is in {file}, which is not loaded: the workspace is not trusted'
+        return reason, "review it with `lemming trust`, accept it with `lemming trust --yes`", False
+    reason = f'tool "{tool_name}" is in {file}, which no pattern in tool_files matches'
+    return reason, f'add "{Path(file).parent}/*.py" to tool_files in config/org.json', True
+
+
+def find_unloaded_files(base: OrgPath) -> Iterator[Problem]:
+    """Yield a warning for each file with `@tool` in a tool folder without a match in `tool_files`."""
+    patterns = load_config(base).org.tool_files
+    agent_names = filter(paths.AGENT_NAME.match, list_agent_folders(base))
+    for folder in ("tools", *(f"{paths.agent_folder(name)}/tools" for name in agent_names)):
+        for file in (f"{folder}/{name}" for name in _list_python_files(Path(base) / folder)):
+            is_matched = any(Path(file).match(pattern) for pattern in patterns)
+            if not is_matched and "@tool" in _load_source(Path(base) / file):
+                message = "no pattern in tool_files matches the file, so it is not loaded"
+                hint = f'add "{folder}/*.py" to tool_files in config/org.json, or remove the file'
+                yield Problem(message, file, hint=hint, severity="warning")
+
+
+def _find_source(base: Path, agent_name: str, tool_name: str) -> str:
+    for folder in ("tools", f"{paths.agent_folder(agent_name)}/tools"):
+        for name in _list_python_files(base / folder):
+            text = _load_source(base / folder / name)
+            if Path(name).stem == tool_name or f"def {tool_name}(" in text or f'"{tool_name}"' in text:
+                return f"{folder}/{name}"
+    return ""
+
+
+def _load_source(path: Path) -> str:
+    try:
+        return fs.read_bytes(path, _SOURCE_LIMIT_BYTES).decode("utf-8", "replace")
+    except OSError:  # where tools are loaded, that is said
+        return ""
+
+
+def _list_python_files(folder: Path) -> list[str]:
+    try:
+        names = fs.list_names(folder)
+    except OSError:
+        return []
+    return sorted(name for name in names if name.endswith(".py") and not name.startswith("_"))

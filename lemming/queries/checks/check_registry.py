@@ -170,15 +170,16 @@ def run_checks(
     """
     with hold_survey(run.org) if run.has_org_folder else contextlib.nullcontext():
         for check in checks:
+            problems = list[Problem]()
             try:
-                is_skipped = check.is_org_wide and run.agent
-                problems = [] if is_skipped else [*check.find(run.get_subject(check.scope))]
+                if not (check.is_org_wide and run.agent):
+                    problems = [*check.find(run.get_subject(check.scope))]
             except LemmingError as error:
                 if error is run.config_error and check.scope == "settings":
                     problems = [*error.problems] if isinstance(error, ConfigError) else [to_problem(error)]
-                elif errors_as_problems or error is run.config_error:
-                    problems = [to_problem(error)] if errors_as_problems else []
-                else:
+                elif errors_as_problems:
+                    problems = [to_problem(error)]
+                elif error is not run.config_error:
                     raise
             yield check, problems
             if check.stops and any(problem.is_error for problem in problems):

@@ -65,9 +65,8 @@ def _check_embedded_model(run: CheckRun) -> Iterator[Problem]:
 def _check_workers(run: CheckRun) -> Iterator[Problem]:
     """Yield notes only: `validate` and the check of models name what the workers of this organisation lack."""
     describe_machine = find_fact("workers.describe_machine")
-    yield from map(
-        make_note, describe_machine() if describe_machine else ["the capability of workers is not installed"]
-    )
+    notes = describe_machine() if describe_machine else ["the capability of workers is not installed"]
+    yield from map(make_note, notes)
 
 
 def _find_version(package: str) -> str | None:
@@ -85,7 +84,12 @@ def _check_org(run: CheckRun) -> Iterator[Problem]:
 
 
 def _check_privacy(run: CheckRun) -> Iterator[Problem]:
-    if readable_paths := _find_world_readable(Path(run.org)):
+    base = Path(run.org)
+    readable_paths = []
+    if all(_get_mode(folder) & stat.S_IXOTH for folder in (base.resolve(), *base.resolve().parents)):
+        patterns = (*PRIVATE_FOLDERS, *PRIVATE_LEDGERS)
+        readable_paths = [name for name in patterns if any(_is_world_readable(base, path) for path in base.glob(name))]
+    if readable_paths:
         text = f"every user of this machine can read {', '.join(readable_paths)}"
         fix = f"in the organisation's folder: chmod o-rwx {' '.join(readable_paths)}"
         yield make_warning(text, hint=fix)
@@ -93,19 +97,11 @@ def _check_privacy(run: CheckRun) -> Iterator[Problem]:
         yield make_note("journals, ledgers, outboxes and memories are private to this user")
 
 
-def _find_world_readable(base: Path) -> list[str]:
-    """Return the private paths that every user of the machine can reach and read."""
-    if not all(_get_mode(folder) & stat.S_IXOTH for folder in (base.resolve(), *base.resolve().parents)):
-        return []
-    patterns = (*PRIVATE_FOLDERS, *PRIVATE_LEDGERS)
-    return [pattern for pattern in patterns if any(_is_world_readable(base, match) for match in base.glob(pattern))]
-
-
 def _is_world_readable(base: Path, path: Path) -> bool:
+    """Return True for a private path that every user of the machine can reach and read."""
     mode = _get_mode(path)
-    if not mode & (stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH):
-        return False
-    return all(_get_mode(base / folder) & stat.S_IXOTH for folder in path.relative_to(base).parents)
+    is_readable = mode & (stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH)
+    return bool(is_readable) and all(_get_mode(base / name) & stat.S_IXOTH for name in path.relative_to(base).parents)
 
 
 def _get_mode(path: Path) -> int:
@@ -222,9 +218,8 @@ def _check_executor(run: CheckRun) -> Iterator[Problem]:
         return
     address = settings.executor_address
     if not run.connect:  # the answer is unpickled, and so may run any code
-        yield make_note(
-            f"cluster at {address}: not checked; `lemming doctor --connect` checks it, if you trust the cluster"
-        )
+        fix = "`lemming doctor --connect` checks it, if you trust the cluster"
+        yield make_note(f"cluster at {address}: not checked; {fix}")
         return
     connect = load_provided("executors", settings.executor)
     with contextlib.closing(connect(address, connect_s=CONNECT_S)) as cluster:

@@ -1,12 +1,18 @@
-"""Checks of hand-written files, and of predictable failures of these files: the selection of `lemming validate`."""
+"""Checks of hand-written files, and of predictable problems of these files and of agents together.
+
+The selection of `lemming validate`.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate
+from pathlib import PurePosixPath
 
 from lemming.journal_tools.outbox_validation import select_newest, validate_outbox, validate_outbox_files
-from lemming.kernel.agents import suggest_agent
+from lemming.kernel.agents import Agent, suggest_agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, LemmingError, Problem
 from lemming.kernel.base.jsontext import locate
@@ -14,32 +20,36 @@ from lemming.kernel.base.problems import make_warning
 from lemming.kernel.files import fs
 from lemming.kernel.memory import load_memories
 from lemming.kernel.messages import OutboxEntry, parse_file_names
-from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.org.capability_usage import resolve_credits, resolve_turn_policy
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.schedule import fire_point
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.kernel.tick.validation.checks import Check
+from lemming.kernel.tick.validation.checks import Check, CheckSubject
+from lemming.kernel.tools import Tool, get_toolset
 from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.libraries.outbox_files import read_entry
 from lemming.libraries.store_values import validate_store
 from lemming.operations.lock_holder import parse_tick
 from lemming.operations.misplaced_files import future_tick_problems
 from lemming.operations.next_tick import explain_skipped_ticks
-from lemming.queries.case_format import SAME_ORG, Case, case_file, list_case_names
-from lemming.queries.case_validation import load_case
+from lemming.queries.case_format import SAME_ORG, Case, case_file, list_case_names, load_case
 from lemming.queries.checks.check_registry import CheckRun, to_problem
 from lemming.queries.org_validation import find_resume_problems, find_settings_problems
-from lemming.queries.structure_validation import find_structure_problems
 
+MAX_ENTRIES_CHECKED = 3
+"""Maximum entries of an agent that are checked, of its newest tick."""
 _DESCRIPTION_BYTES = 4096
 
 
 def _check_tick_counter(run: CheckRun) -> Iterator[Problem]:
+    last_tick = None  # as the last engine recorded at its exit; None while one runs, and after a killed one
+    with contextlib.suppress(OSError):
+        last_tick = parse_tick(fs.read_bytes(f"{run.org}/{paths.LOCK_FILE}", _DESCRIPTION_BYTES))
     try:
-        problem = explain_skipped_ticks(load_tick(run.org), load_last_tick(run.org))
+        yield from filter(None, [explain_skipped_ticks(load_tick(run.org), last_tick)])
     except CorruptState as error:
         yield to_problem(error)
-        return
-    if problem:
-        yield problem
 
 
 def _check_entries(run: CheckRun) -> Iterator[Problem]:
@@ -72,49 +82,33 @@ def _check_cases(run: CheckRun) -> Iterator[Problem]:
             yield from error.problems
             continue
         yield from document.warnings
-        if document.value.start != SAME_ORG:  # its agents belong to another folder
-            continue
         for pointer, agent in _iter_case_agents(document.value):
-            if agent not in run.agent_folders:
-                line, column = locate(document.raw.decode(), pointer)
-                yield Problem(
-                    f'agent "{agent}" does not exist',
-                    case_file(name),
-                    line,
-                    column,
-                    pointer,
-                    hint=suggest_agent(agent, run.agent_folders),
-                    severity="warning",
-                    code="LMG-301",
-                )
+            is_elsewhere = document.value.start != SAME_ORG  # its agents belong to another folder
+            if agent and agent not in run.agent_folders and not is_elsewhere:
+                place, hint = locate(document.raw.decode(), pointer), suggest_agent(agent, run.agent_folders)
+                message, about = f'agent "{agent}" does not exist', (case_file(name), *place, pointer)
+                yield Problem(message, *about, hint=hint, severity="warning", code="LMG-301")
 
 
 def _iter_case_agents(case: Case) -> Iterator[tuple[str, str]]:
-    """Yield each agent named in a case, with the JSON pointer of the name."""
-    pairs = [(f"/send/{index}/to", message.to) for index, message in enumerate(case.send)]
-    pairs += [(f"/send/{index}/from", message.author) for index, message in enumerate(case.send)]
+    """Yield the names of agents in a case, possibly empty, each with its JSON pointer."""
+    yield from ((f"/send/{index}/to", message.to) for index, message in enumerate(case.send))
+    yield from ((f"/send/{index}/from", message.author) for index, message in enumerate(case.send))
     if case.ask:
-        pairs += [("/ask/to", case.ask.to), ("/ask/from", case.ask.author)]
+        yield from (("/ask/to", case.ask.to), ("/ask/from", case.ask.author))
     for index, expectation in enumerate(case.expect):
-        expect_pointer = f"/expect/{index}"
         if expectation.entry:
-            pairs.append((f"{expect_pointer}/entry/author", expectation.entry.author))
+            yield f"/expect/{index}/entry/author", expectation.entry.author
         if expectation.no_entry:
-            pairs.append((f"{expect_pointer}/no_entry/author", expectation.no_entry.author))
+            yield f"/expect/{index}/no_entry/author", expectation.no_entry.author
         if expectation.tool_called:
-            pairs.append((f"{expect_pointer}/tool_called/agent", expectation.tool_called.agent))
-    yield from ((pointer, agent) for pointer, agent in pairs if agent)
-
-
-MAX_ENTRIES_CHECKED = 3
-"""Maximum entries of an agent that are checked, of its newest tick."""
+            yield f"/expect/{index}/tool_called/agent", expectation.tool_called.agent
 
 
 def _check_targets(run: CheckRun) -> Iterator[Problem]:
     """Yield a warning for each of an agent's newest entries with an unknown target."""
-    survey = run.survey
-    known_agents = [*survey.agents, *survey.broken]
-    for name in survey.agents if run.agent is None else [run.agent]:
+    known_agents = [*run.survey.agents, *run.survey.broken]
+    for name in run.survey.agents if run.agent is None else [run.agent]:
         for entry in _iter_newest_entries(run, name):
             for target, reason in find_unknown_targets(entry, known_agents, ()).items():
                 message, hint = f'{name} wrote to "{target}", but {reason}', "name the other agents in its instructions"
@@ -129,6 +123,126 @@ def _iter_newest_entries(run: CheckRun, author: str) -> Iterator[OutboxEntry]:
         for name in parse_file_names(author, of_tick)[-MAX_ENTRIES_CHECKED:]:
             with contextlib.suppress(ConfigError, FileNotFoundError):
                 yield read_entry(run.org, name)
+
+
+def find_order_conflicts(agents: Mapping[str, Agent], config: Config, names: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence for each agent that reads a later agent in tick order, unless both read each other.
+
+    `names`: the agents to report, as readers or authors. Pairs that read each other are skipped: one of the
+    two always waits.
+    """
+    reported_names = {*names} if config.org.visibility == "order" else set()
+    for name, agent in sorted(agents.items()):
+        for other in agent.permissions.read_outboxes:
+            author = agents.get(other)
+            if author is None or not {name, other} & reported_names or not config.has_model_turns(author):
+                continue
+            is_first = (fire_point(agent.schedule), name) < (fire_point(author.schedule), other)
+            if config.has_model_turns(agent) and is_first and name not in author.permissions.read_outboxes:
+                yield (
+                    f"{name} comes before {other} in a tick, by its name, and reads its entries in the "
+                    "next tick: `lemming agents rename` gives it a later name"
+                )
+
+
+AgentMap = Mapping[str, Agent]
+
+
+def find_structure_problems(subject: CheckSubject) -> Iterator[Problem]:
+    """Yield warnings of agents without readers, endless cycles, files with two writers."""
+    org, config, survey = subject.org, subject.config, survey_agents(subject.org)
+    agents = survey.agents
+    working = {name: agent for name, agent in agents.items() if config.has_model_turns(agent) and not agent.paused}
+    toolset = get_toolset(config.org, org)
+    tools = {
+        name: [
+            tool
+            for tool in toolset.for_agent(name).values()
+            if tool.tool_class != "read" and not tool.refusal_reason(agent, config.org)
+        ]
+        for name, agent in working.items()
+    }
+    problems = [
+        *(_find_unread_agents(agents, working, tools) if survey.find_people(config) else ()),
+        *_find_wake_cycles(working, config),
+        *_find_shared_files(org, config, working, tools),
+    ]
+    yield from (problem for problem in problems if subject.only in (None, problem.file.split("/")[1]))
+
+
+def _find_unread_agents(agents: AgentMap, working: AgentMap, tools: Mapping[str, list[Tool]]) -> Iterator[Problem]:
+    """Yield a warning for each agent whose entries have no reader and whose tools have no effect.
+
+    Only used in organisations with people; elsewhere somebody looks into the outboxes.
+    """
+    for name, agent in working.items():
+        has_effect = any(tool.name in agent.permissions.tools for tool in tools[name])
+        if not has_effect and not any(other.may_read(name) for other in agents.values()):
+            hint = f'add "{name}" to the read_outboxes of its reader, or pause it'
+            yield make_warning(f"no agent reads the entries of {name}", "/name", hint, paths.resume_file(name))
+
+
+def _find_wake_cycles(working: AgentMap, config: Config) -> Iterator[Problem]:
+    """Yield a warning for each group of agents that wake each other in a circle without a limit."""
+    waking = {
+        name: agent
+        for name, agent in working.items()
+        if resolve_turn_policy(agent, config).wake == "changed" and not _is_bounded(agent, config)
+    }
+    while waking:
+        reads = {name: [other for other in waking if agent.may_read(other)] for name, agent in waking.items()}
+        try:
+            TopologicalSorter(reads).prepare()
+        except CycleError as error:
+            *cycle, _ = error.args[1]
+            first = min(cycle)
+            yield make_warning(
+                f"{', '.join(sorted(cycle))} wake each other endlessly, each by its own entries",
+                "/schedule/wake",
+                'set "wake": "addressed" for one of them, or give it max_credits',
+                paths.resume_file(first),
+            )
+            for name in cycle:
+                del waking[name]
+        else:
+            return
+
+
+def _is_bounded(agent: Agent, config: Config) -> bool:
+    """Return True if a limit ends the agent's spending, or the agent runs by the clock."""
+    gates = (gate for settings in (config.org, agent) for gate in settings.extensions.get("gates", ()))
+    has_spending_gate = any(gate.at == "spend" for gate in gates)
+    max_credits = resolve_credits(config, agent.name, agent.credits).max_credits
+    return has_spending_gate or max_credits is not None or agent.schedule.cron is not None
+
+
+def _find_shared_files(
+    org: Organisation, config: Config, working: AgentMap, tools: Mapping[str, list[Tool]]
+) -> Iterator[Problem]:
+    """Yield a warning for each file that an agent is assigned to write and another agent may write, too."""
+    write_paths = {
+        name: sorted(
+            {path for tool in tools[name] if tool.tool_class == "write" for path in tool.write_paths(agent, config.org)}
+        )
+        for name, agent in working.items()
+    }
+    writers: dict[str, list[str]] = {}
+    for name, paths_of_agent in write_paths.items():
+        for path in paths_of_agent:
+            writers.setdefault(path, []).append(name)
+    for writer, paths_of_agent in write_paths.items():
+        conflicts = {
+            (other, path)
+            for path in paths_of_agent
+            if PurePosixPath(path).suffix or (org / path).is_file()
+            for root in accumulate(path.split("/"), "{}/{}".format)
+            for other in writers.get(root, ())
+            if other != writer and (writer < other or path not in write_paths[other])
+        }
+        for other, path in sorted(conflicts):
+            message = f"{other} may also write {path}: the last writer overwrites the other"
+            hint = "let one of them write it and the other ask, or give each its own file"
+            yield make_warning(message, "/permissions/file_access/allow_write", hint, paths.resume_file(writer))
 
 
 FILE_CHECKS = (
@@ -148,15 +262,3 @@ CHECKS = (
           find_structure_problems),
 )  # fmt: skip
 """The selection of `lemming validate`, which also runs the checks of capabilities."""
-
-
-def load_last_tick(base: OrgPath) -> int | None:
-    """Return the next tick as recorded by the last engine at its exit.
-
-    Returns None while an engine runs, after a killed engine, and without a record.
-    """
-    try:
-        raw = fs.read_bytes(f"{base}/{paths.LOCK_FILE}", _DESCRIPTION_BYTES)
-    except OSError:
-        return None
-    return parse_tick(raw)

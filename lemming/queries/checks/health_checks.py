@@ -7,17 +7,20 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from lemming.kernel.agents import Survey
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.problems import make_note
 from lemming.kernel.llm.circuit_breaker import open_circuits
+from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.plugins.capability_loader import require_fact
+from lemming.kernel.plugins.capability_loader import find_fact, require_fact
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.checks import Check
 from lemming.libraries.concurrency.supervised_threads import list_thread_failures
@@ -27,8 +30,39 @@ from lemming.operations.unsuccessful_turns import UnfinishedTurn
 from lemming.queries.checks.check_registry import CheckRun
 from lemming.read_model.journal_ticks import newest_journals
 
-if TYPE_CHECKING:
-    from lemming.queries.channel_states import ChannelStatus
+
+@dataclass(frozen=True)
+class ChannelStatus:
+    """Status of one channel. `arrived`: messages turned into entries. `refused`: rejected messages.
+
+    `delivered`: sent entries. `waiting`: entries still to send. `gave_up`: abandoned entries. `down_since` is
+    empty while the other end is reachable.
+    """
+
+    agent: str
+    provider: str
+    to: str
+    seen_to_by: str
+    arrived: int
+    refused: int
+    delivered: int
+    waiting: int
+    gave_up: int
+    down_since: str = ""
+    down_why: str = ""
+    retry_at: str = ""
+    last_refused: list[dict[str, Any]] = field(default_factory=list)
+    last_given_up: list[dict[str, Any]] = field(default_factory=list)
+    failing: list[dict[str, Any]] = field(default_factory=list)
+    problem: str = ""
+
+
+def load_channel_statuses(base: OrgPath, survey: Survey, config: Config) -> list[ChannelStatus]:
+    """Return the status of each channel, by agent name; none if the capability of channels is not installed."""
+    load_statuses = find_fact("channels.statuses") if config.has_channels else None
+    statuses: list[ChannelStatus] = load_statuses(base, survey, config) if load_statuses else []
+    return statuses
+
 
 FIXES = {
     "AuthenticationFailed": "set the key that config/models.json names, or correct it",
@@ -105,8 +139,9 @@ def _check_agents(run: CheckRun) -> Iterator[Problem]:
     agents, is_healthy = run.valid_survey.agents, True
     for name, turn in sorted(run.stopped_turns.items()):
         if name in agents and not agents[name].paused and not _is_resume_failure(turn):
-            is_healthy = False
-            yield _to_agent_issue(turn)
+            is_healthy, state = False, "failing" if turn.status == "failed" else "cannot run"
+            fix = FIXES.get(turn.error, "read `lemming logs {agent}`").format(agent=name)
+            yield _make_dated_issue(turn, state, turn.reason, fix)
     if is_healthy:
         subject = "every agent that is not broken" if run.valid_survey.broken else "every agent"
         yield make_note(f"the last turn of {subject} succeeded")
@@ -114,24 +149,14 @@ def _check_agents(run: CheckRun) -> Iterator[Problem]:
 
 def _check_broken_resumes(run: CheckRun) -> Iterator[Problem]:
     for name, error in run.valid_survey.broken.items():
-        turn = run.stopped_turns.get(name)
-        turn = (
-            _date_from_resume_failure(turn) if turn and _is_resume_failure(turn) else None
-        )  # otherwise no turn was due since
-        since = f" {_format_start_tick(turn)}" if turn else ""
-        yield make_issue(
-            name,
-            f"out of service{since}: {error}",
-            FIXES["ConfigError"],
-            paths.resume_file(name) if paths.AGENT_NAME.match(name) else "",
-            since=turn.since if turn else "",
-            tick=turn.since_tick if turn else None,
-        )
-
-
-def _date_from_resume_failure(turn: UnfinishedTurn) -> UnfinishedTurn:
-    """Return the stopped turn, dated from the broken resume: earlier turns can have failed for another reason."""
-    return turn if turn.tick == turn.since_tick else replace(turn, since_tick=turn.tick, since="")
+        turn, fix = run.stopped_turns.get(name), FIXES["ConfigError"]
+        file = paths.resume_file(name) if paths.AGENT_NAME.match(name) else ""
+        if turn and _is_resume_failure(turn):
+            if turn.tick != turn.since_tick:  # earlier turns can have failed for another reason
+                turn = replace(turn, since_tick=turn.tick, since="")
+            yield _make_dated_issue(turn, "out of service", str(error), fix, file)
+        else:  # no turn was due since
+            yield make_issue(name, f"out of service: {error}", fix, file)
 
 
 def _is_resume_failure(turn: UnfinishedTurn) -> bool:
@@ -140,20 +165,10 @@ def _is_resume_failure(turn: UnfinishedTurn) -> bool:
     return bool(is_config_error) and turn.reason.startswith(paths.resume_file(turn.agent))
 
 
-def _to_agent_issue(turn: UnfinishedTurn) -> Problem:
-    state = "failing" if turn.status == "failed" else "cannot run"
-    return make_issue(
-        turn.agent,
-        f"{state} {_format_start_tick(turn)}: {turn.reason}",
-        FIXES.get(turn.error, "read `lemming logs {agent}`").format(agent=turn.agent),
-        since=turn.since,
-        tick=turn.since_tick,
-    )
-
-
-def _format_start_tick(turn: UnfinishedTurn) -> str:
+def _make_dated_issue(turn: UnfinishedTurn, state: str, reason: str, fix: str, file: str = "") -> Problem:
     start_time = f" ({turn.since[:19]}Z)" if turn.since else ""
-    return f"since tick {turn.since_tick}{start_time}"
+    text = f"{state} since tick {turn.since_tick}{start_time}: {reason}"
+    return make_issue(turn.agent, text, fix, file, since=turn.since, tick=turn.since_tick)
 
 
 # --- the engine and the machine ------------------------------------------------------------------
@@ -213,8 +228,6 @@ def _check_tick(run: CheckRun) -> Iterator[Problem]:
 def _check_channels(run: CheckRun) -> Iterator[Problem]:
     if not run.config or not run.config.has_channels:
         return
-    from lemming.queries.channel_states import load_channel_statuses  # most organisations have none
-
     states = load_channel_statuses(run.org, run.survey, run.config)
     problems: list[Problem] = [issue for state in states for issue in _find_channel_issues(state)]
     served_agents = [channel.agent for channel in states if channel.seen_to_by == "serve"]
@@ -229,16 +242,17 @@ def _check_channels(run: CheckRun) -> Iterator[Problem]:
 
 
 def _find_channel_issues(channel: ChannelStatus) -> Iterator[Problem]:
-    fix_hint = f"see `lemming channels`; options are in {paths.MODELS_FILE}"
-    issues = []
+    make_channel_issue = partial(make_issue, channel.agent, severity="warning")
+    fix = f"see `lemming channels`; options are in {paths.MODELS_FILE}"
     if channel.problem:
-        issues.append((f"the channel is broken: {channel.problem}", "lemming validate"))
+        yield make_channel_issue(f"the channel is broken: {channel.problem}", "lemming validate")
     if channel.down_since:
-        issues.append((f"the channel has been unreachable since {channel.down_since}: {channel.down_why}", fix_hint))
+        yield make_channel_issue(
+            f"the channel has been unreachable since {channel.down_since}: {channel.down_why}", fix
+        )
     for delivery in channel.failing[:1]:
         failure_text = f"{delivery['entry']} failed {delivery['attempts']} times: {delivery['why']}"
-        issues.append((f"{channel.waiting} waiting to be sent; {failure_text}", fix_hint))
-    yield from (make_issue(channel.agent, text, fix, severity="warning") for text, fix in issues)
+        yield make_channel_issue(f"{channel.waiting} waiting to be sent; {failure_text}", fix)
 
 
 AGENTS = Check("agents", "files", "files", "failing agents and agents out of credits", _check_agents)

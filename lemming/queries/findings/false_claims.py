@@ -46,14 +46,9 @@ def find_false_claims(scan: FindingScan) -> Iterator[Problem]:
                 continue
             for text, entry_file in _iter_sentences(turn):
                 for contradiction, fix in _find_untrue_claims(scan, turn, text, written, called):
-                    yield make_finding(
-                        kind="claims",
-                        agents=(agent,),
-                        message=f"{agent} says {quote_text(text)}, but {contradiction}",
-                        tick=turn.tick,
-                        evidence=(f"{turn.tick}/{agent}", *([entry_file] if entry_file else [])),
-                        hint=fix,
-                    )
+                    message = f"{agent} says {quote_text(text)}, but {contradiction}"
+                    evidence = (f"{turn.tick}/{agent}", *([entry_file] if entry_file else []))
+                    yield make_finding((agent,), message, fix, [turn], evidence=evidence)
 
 
 def _iter_sentences(turn: TurnRecord) -> Iterator[tuple[str, str]]:
@@ -76,26 +71,22 @@ def _find_untrue_claims(
     if claim and not _NEGATION.search(claim[1]):
         name = PurePosixPath(claim[2]).name.lower()
         if name not in written and not _has_file(scan, turn.agent, claim[2]):
-            yield (
-                f"no turn of the agent in these ticks wrote {claim[2]}",
-                f"{show_hint}; check that it has a tool for writing and the permission",
-            )
+            hint = f"{show_hint}; check that it has a tool for writing and the permission"
+            yield f"no turn of the agent in these ticks wrote {claim[2]}", hint
+    resume = turn.started.resume if turn.started else {}
+    callable_tools = [name for name in resume.get("permissions", {}).get("tools", []) if "*" not in name]
     claim = _CALL_CLAIM.match(sentence)
-    if claim and (tool := claim[1].rstrip(".")) in _list_callable_tools(scan, turn) and tool not in called:
-        yield (
-            f"no turn of the agent in these ticks called {tool}",
-            f"{show_hint}; add a judge or use a stronger model",
-        )
+    if claim and (tool := claim[1].rstrip(".")) in callable_tools and tool not in called:
+        hint = f"{show_hint}; add a judge or use a stronger model"
+        yield f"no turn of the agent in these ticks called {tool}", hint
 
 
 def _iter_written_files(turn: TurnRecord) -> Iterator[str]:
     """Yield the names of files that a turn wrote or possibly wrote through a tool call."""
-    if turn.report:
-        for path in (*(file["path"] for file in turn.report.files), *turn.report.written_ahead):
-            yield PurePosixPath(path).name.lower()
-    for tool_use in turn.tools:
-        for path in tool_use.files:
-            yield PurePosixPath(path).name.lower()
+    report = turn.report
+    reported = (*(file["path"] for file in report.files), *report.written_ahead) if report else ()
+    for path in (*reported, *(path for tool_use in turn.tools for path in tool_use.files)):
+        yield PurePosixPath(path).name.lower()
 
 
 def _has_file(scan: FindingScan, agent: str, path: str) -> bool:
@@ -104,10 +95,3 @@ def _has_file(scan: FindingScan, agent: str, path: str) -> bool:
         return True  # beyond the scanned part
     folders = ("", "shared", paths.agent_folder(agent), paths.workspace_folder(agent))
     return any((scan.org / folder / path).exists() for folder in folders)
-
-
-def _list_callable_tools(scan: FindingScan, turn: TurnRecord) -> set[str]:
-    """Return the names of the tools the agent may call."""
-    resume = turn.started.resume if turn.started else {}
-    permitted = resume.get("permissions", {}).get("tools", [])
-    return {name for name in permitted if "*" not in name}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from lemming.kernel.base.entry_kinds import FindingKind
 from lemming.kernel.base.errors import Problem
@@ -19,18 +19,13 @@ Find = Callable[[FindingScan], Iterator[Problem]]
 
 
 def _rule(kind: FindingKind, title: str, meaning: str, exclusions: str, find: Find) -> Check:
-    apply = partial(_apply_rule, kind, find)
+    def apply(scan: FindingScan) -> list[Problem]:
+        """Return the findings of the rule, oldest first, or an empty list if the settings disable the rule."""
+        findings = [] if kind in scan.settings.off else [replace(finding, kind=kind) for finding in find(scan)]
+        return sorted(findings, key=lambda finding: (finding.tick or 0, finding.agents, finding.message))
+
     description = meaning[0].lower() + meaning[1:].rstrip(".")
     return Check(kind, "journals", "behaviour", description, apply, title=title, exclusions=exclusions)
-
-
-def _apply_rule(kind: FindingKind, find: Find, scan: FindingScan) -> list[Problem]:
-    """Return the findings of a rule, oldest first, or an empty list if the settings disable the rule."""
-    return [] if kind in scan.settings.off else sorted(find(scan), key=_sort_key)
-
-
-def _sort_key(finding: Problem) -> tuple[int, Sequence[str], str]:
-    return finding.tick or 0, finding.agents, finding.message
 
 
 CHECKS = (

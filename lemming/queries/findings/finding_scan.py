@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -12,13 +12,11 @@ from itertools import chain
 from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
 from lemming.kernel.agents import Agent, Survey, list_agent_folders, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.entry_kinds import FindingKind
 from lemming.kernel.base.errors import ConfigError, CorruptState, Problem, UsageError
 from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks, make_prompt_reader
 from lemming.kernel.journal.journal_records import ToolFinished, ToolStarted
-from lemming.kernel.journal.prompt_store import PromptReader
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES, decode_entry, parse_file_names
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
@@ -69,9 +67,7 @@ class FindingScan:
 
     def is_complete_from_tick(self, tick: int) -> bool:
         """Return True if every existing journal from `tick` on was read."""
-        return self.first_tick <= tick or not any(
-            tick <= journal_tick < self.first_tick for journal_tick in self._journal_ticks
-        )
+        return self.first_tick <= tick or not any(tick <= number < self.first_tick for number in self._journal_ticks)
 
     @cached_property
     def _journal_ticks(self) -> list[int]:
@@ -141,26 +137,22 @@ def scan_ticks(
     if is_window:
         tick_numbers = started_journals(org.base, config.org.findings.window)
     else:
-        tick_numbers = [
-            journal_tick
-            for journal_tick in drop_unstarted(org.base, journal_ticks(org.base))
-            if (first or 0) <= journal_tick <= (tick if last is None else last)
-        ]
+        started, end = drop_unstarted(org.base, journal_ticks(org.base)), tick if last is None else last
+        tick_numbers = [number for number in started if (first or 0) <= number <= end]
     scan = FindingScan(org=org, survey=survey, config=config, tick=tick, ticks=[], turns=[])
-    prompts, ticks_with_turns = make_prompt_reader(org.base), list[tuple[RecordedTick, list[TurnRecord]]]()
-    remaining_turns = max_turns
+    prompts = make_prompt_reader(org.base)
     for number in reversed(tick_numbers):
         try:
-            ticks_with_turns.append(_scan_tick(org, number, prompts))
+            recorded = load_tick_record(org.base, number, prompts)
+            keys = (key for key in recorded.turn_keys if key in recorded.ended)
+            turns = [_build_turn_from_entries(org, recorded, key) or recorded.find_turn(key) for key in keys]
         except (CorruptState, UsageError):  # damaged, or emptied
             scan.damaged.append(number)
             continue
-        remaining_turns -= len(ticks_with_turns[-1][1])
-        if is_window and remaining_turns <= 0:
+        scan.ticks.insert(0, recorded)
+        scan.turns[:0] = filter(None, turns)
+        if is_window and len(scan.turns) >= max_turns:
             break
-    for recorded, turns in reversed(ticks_with_turns):
-        scan.ticks.append(recorded)
-        scan.turns.extend(turns)
     return scan
 
 
@@ -170,13 +162,6 @@ def _list_outbox_files(org: Organisation, author: str) -> list[str]:
         return fs.list_names(f"{org}/{paths.outbox_folder(author)}")
     except OSError:
         return []
-
-
-def _scan_tick(org: Organisation, tick: int, prompts: PromptReader) -> tuple[RecordedTick, list[TurnRecord]]:
-    recorded = load_tick_record(org.base, tick, prompts)
-    ended = [key for key in recorded.turn_keys if key in recorded.ended]
-    turns = (_build_turn_from_entries(org, recorded, key) or recorded.find_turn(key) for key in ended)
-    return recorded, [turn for turn in turns if turn]
 
 
 def _build_turn_from_entries(org: Organisation, recorded: RecordedTick, key: str) -> TurnRecord | None:
@@ -212,18 +197,23 @@ def _build_turn_from_entries(org: Organisation, recorded: RecordedTick, key: str
 
 
 def make_finding(
-    kind: FindingKind, agents: tuple[str, ...], message: str, tick: int, evidence: tuple[str, ...], hint: str
+    agents: tuple[str, ...],
+    message: str,
+    hint: str,
+    turns: Sequence[TurnRecord] = (),
+    *,
+    tick: int | None = None,
+    evidence: Iterable[str] | None = None,
 ) -> Problem:
-    """Return behaviour that a person should inspect. `tick`: the first scanned tick with the behaviour.
+    """Return behaviour that a person should inspect; its rule gives it a kind.
 
-    `evidence`: turns as TICK/AGENT, and files, in time order; long lists keep the first and the newest items.
+    `tick`: the first scanned tick with the behaviour. `evidence`: turns as TICK/AGENT, the argument form of `lemming why`
+    and `lemming tick`, and files, in time order. Both are by default those of `turns`. Of long lists, the first and the
+    newest items are kept.
     """
-    return Problem(message, hint=hint, severity="warning", kind=kind, agents=agents, tick=tick, evidence=evidence)
-
-
-def format_evidence(turns: Iterable[TurnRecord]) -> tuple[str, ...]:
-    """Return turns as evidence in the form TICK/AGENT, the argument form of `lemming why` and `lemming tick`."""
-    return limit_evidence(f"{turn.tick}/{turn.agent}" for turn in turns)
+    evidence = limit_evidence(evidence or [f"{turn.tick}/{turn.agent}" for turn in turns])
+    tick = turns[0].tick if tick is None else tick
+    return Problem(message, hint=hint, severity="warning", agents=agents, tick=tick, evidence=evidence)
 
 
 def limit_evidence(evidence: Iterable[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from lemming.journal_tools.recorded_tick import TurnRecord
@@ -12,7 +13,7 @@ from lemming.kernel.messages import OutboxEntry, parse_file_names
 from lemming.libraries.wording import format_count
 from lemming.obligations.request_view import Assignment, RequestView
 from lemming.obligations.waiting_items import is_scheduled_later
-from lemming.queries.findings.finding_scan import FindingScan, format_evidence, limit_evidence, make_finding, quote_text
+from lemming.queries.findings.finding_scan import FindingScan, make_finding, quote_text
 
 UNPASSED_REMARKS = ("unverified: ", "let through: ")
 """Opening of the remarks on an entry sent without having passed: with a tag, or without one."""
@@ -26,16 +27,17 @@ def find_dropped_requests(scan: FindingScan) -> Iterator[Problem]:
         for assignment in request.open_assignments:
             if not is_scheduled_later(request) and _is_dropped(scan, request, assignment):
                 yield _dropped_finding(scan, request, assignment)
-        if request.end == "expired" and not request.has_default and _is_recent(scan, request):
-            assignees = tuple(
-                assignment.assignee for assignment in request.assignments if scan.takes_turns(assignment.assignee)
+        is_recent = request.end_tick is not None and request.end_tick >= scan.first_tick
+        assignees = tuple(name for name in (share.assignee for share in request.assignments) if scan.takes_turns(name))
+        if request.end == "expired" and not request.has_default and is_recent and assignees:
+            asked = f"{quote_text(request.text)}, which {request.asker} asked of {', '.join(request.targets)}"
+            yield make_finding(
+                (*assignees, request.asker),
+                f"{asked}, expired in tick {request.end_tick} without an answer",
+                f"see the holder with `lemming requests {request.id}`; set a later deadline, or a default",
+                tick=request.tick,
+                evidence=(request.entry.file,),
             )
-            if assignees:
-                yield _expired_finding(request, assignees)
-
-
-def _is_recent(scan: FindingScan, request: RequestView) -> bool:
-    return request.end_tick is not None and request.end_tick >= scan.first_tick
 
 
 def _is_dropped(scan: FindingScan, request: RequestView, assignment: Assignment) -> bool:
@@ -49,7 +51,8 @@ def _is_dropped(scan: FindingScan, request: RequestView, assignment: Assignment)
     turns = [turn for turn in scan.by_agent.get(assignee, ()) if turn.tick > assignment.since]
     if schedule.cron is not None and len(turns) < 2:
         return False
-    if any(_is_child_open(scan, child) for child in request.children):
+    children = (scan.requests.by_identity.get(child) for child in request.children)
+    if any(child and child.is_open for child in children):
         return False
     if not scan.is_complete_from_tick(scan.tick - limit):
         return False  # it may have been worked on in ticks that were not read
@@ -61,46 +64,18 @@ def _is_dropped(scan: FindingScan, request: RequestView, assignment: Assignment)
     )
 
 
-def _is_child_open(scan: FindingScan, child: str) -> bool:
-    request = scan.requests.by_identity.get(child)
-    return request is not None and request.is_open
-
-
 def _dropped_finding(scan: FindingScan, request: RequestView, assignment: Assignment) -> Problem:
-    assignee = assignment.assignee
+    assignee, is_paused = assignment.assignee, scan.agents[assignment.assignee].paused
     age = format_count(scan.tick - assignment.since, "tick")
-    paused = f"; {assignee} is paused" if scan.agents[assignee].paused else ""
+    message = f"{assignee} has not worked on {quote_text(request.text)}, which {request.asker} asked, for {age}"
+    look = f"see what it does instead with `lemming logs {assignee}`, or end the request with `lemming cancel {request.id}`"
+    fix = f"end the pause with `lemming unpause {assignee}`" if is_paused else look
     return make_finding(
-        kind="dropped",
-        agents=(assignee, request.asker),
-        message=f"{assignee} has not worked on {quote_text(request.text)}, which {request.asker} asked, for "
-        f"{age}{paused}",
+        (assignee, request.asker),
+        f"{message}; {assignee} is paused" if is_paused else message,
+        f"see `lemming requests {request.id}`; {fix}",
         tick=assignment.since,
         evidence=(request.entry.file, *(hop.entry.file for hop in assignment.handoffs)),
-        hint=f"see `lemming requests {request.id}`; {_suggest_fix(scan, request, assignee)}",
-    )
-
-
-def _suggest_fix(scan: FindingScan, request: RequestView, assignee: str) -> str:
-    if scan.agents[assignee].paused:
-        return f"end the pause with `lemming unpause {assignee}`"
-    return (
-        f"see what it does instead with `lemming logs {assignee}`, or end the request with "
-        f"`lemming cancel {request.id}`"
-    )
-
-
-def _expired_finding(request: RequestView, assignees: tuple[str, ...]) -> Problem:
-    return make_finding(
-        kind="dropped",
-        agents=(*assignees, request.asker),
-        message=(
-            f"{quote_text(request.text)}, which {request.asker} asked of "
-            f"{', '.join(request.targets)}, expired in tick {request.end_tick} without an answer"
-        ),
-        tick=request.tick,
-        evidence=(request.entry.file,),
-        hint=(f"see the holder with `lemming requests {request.id}`; set a later deadline, or a default"),
     )
 
 
@@ -114,34 +89,32 @@ def find_unread_entries(scan: FindingScan) -> Iterator[Problem]:
                 if entry.kind != "request" and entry.tick < scan.tick and _has_skipped_entry(scan, reader, entry):
                     waiting.setdefault(reader, []).append(entry)
     for reader, entries in sorted(waiting.items()):
+        count = format_count(len(entries), "entry", "entries")
+        since = f"the oldest of tick {entries[0].tick}, in {scan.settings.unread} turns or more"
         yield make_finding(
-            kind="unread",
-            agents=(reader,),
-            message=f"{reader} has not been shown {format_count(len(entries), 'entry', 'entries')} addressed to "
-            f"it, the oldest of tick {entries[0].tick}, in {scan.settings.unread} turns or more",
+            (reader,),
+            f"{reader} has not been shown {count} addressed to it, {since}",
+            'raise "inbox_limit" or "inbox_chars" in config/org.json, or let it read fewer outboxes',
             tick=entries[0].tick,
-            evidence=limit_evidence(entry.file for entry in entries),
-            hint=('raise "inbox_limit" or "inbox_chars" in config/org.json, or let it read fewer outboxes'),
+            evidence=[entry.file for entry in entries],
         )
 
 
 def _find_removed_entries(scan: FindingScan) -> Iterator[Problem]:
-    missed: dict[str, list[int]] = {}
-    counts: dict[str, int] = {}
+    missed, counts = dict[str, list[int]](), Counter[str]()
     for tick_record in scan.ticks:
-        for reader, count in tick_record.unread.items():
+        counts.update(tick_record.unread)
+        for reader in tick_record.unread:
             missed.setdefault(reader, []).append(tick_record.tick)
-            counts[reader] = counts.get(reader, 0) + count
     for reader, ticks in sorted(missed.items()):
+        verb, pronoun = ("was", "it") if counts[reader] == 1 else ("were", "them")
+        entries = format_count(counts[reader], "entry", "entries")
         yield make_finding(
-            kind="unread",
-            agents=(reader,),
-            message=f"{format_count(counts[reader], 'entry', 'entries')} "
-            f"{'was' if counts[reader] == 1 else 'were'} removed before {reader} was shown "
-            f"{'it' if counts[reader] == 1 else 'them'}",
+            (reader,),
+            f"{entries} {verb} removed before {reader} was shown {pronoun}",
+            'raise "retention_ticks" in config/org.json, or let it take turns more often',
             tick=ticks[0],
-            evidence=limit_evidence(paths.journal_file(tick) for tick in ticks),
-            hint='raise "retention_ticks" in config/org.json, or let it take turns more often',
+            evidence=[paths.journal_file(tick) for tick in ticks],
         )
 
 
@@ -150,8 +123,8 @@ def _has_skipped_entry(scan: FindingScan, reader: str, entry: OutboxEntry) -> bo
     agent = scan.agents.get(reader)
     if agent is None or not scan.takes_turns(reader) or not agent.may_read(entry.agent) or entry.not_before:
         return False
-    turns = [turn for turn in scan.by_agent.get(reader, ()) if turn.tick > entry.tick and _has_read_inbox(turn)]
-    if len(turns) < scan.settings.unread:
+    turns = (turn for turn in scan.by_agent.get(reader, ()) if turn.tick > entry.tick)
+    if sum(turn.status in ("done", "waiting") for turn in turns) < scan.settings.unread:
         return False
     name = parse_file_names(entry.agent, [entry.file.rpartition("/")[2]])[0]
     try:
@@ -160,50 +133,30 @@ def _has_skipped_entry(scan: FindingScan, reader: str, entry: OutboxEntry) -> bo
         return False
 
 
-def _has_read_inbox(turn: TurnRecord) -> bool:
-    return turn.status in ("done", "waiting")
-
-
 def find_unverified_work(scan: FindingScan) -> Iterator[Problem]:
     """Yield agents whose output was delivered without passing its judge, or without a required judgement."""
     failed: dict[str, list[TurnRecord]] = {}
     for turn in scan.turns:
-        judgement = turn.report.judged if turn.report else None
-        if judgement and not judgement["passed"] and _has_unpassed_output(turn):
+        judgement, remarks = (turn.report.judged, turn.report.remarks) if turn.report else (None, [])
+        is_delivered = any(remark.startswith(UNPASSED_REMARKS) for remark in remarks)  # `"then": "fail"` prevents it
+        if judgement and not judgement["passed"] and is_delivered:
             failed.setdefault(turn.agent, []).append(turn)
     for agent, turns in failed.items():
+        count = format_count(len(turns), "turn")
+        reasons = f"see the reasons with `lemming tick {turns[-1].tick}`"
         yield make_finding(
-            kind="unverified",
-            agents=(agent,),
-            message=(
-                f"the entries of {agent} left in {format_count(len(turns), 'turn')} though "
-                f"{_format_judges(turns)} did not pass them"
-            ),
-            tick=turns[0].tick,
-            evidence=format_evidence(turns),
-            hint=(
-                f'see the reasons with `lemming tick {turns[-1].tick}`; set "then": "fail" in '
-                '"verify" to hold such entries back'
-            ),
+            (agent,),
+            f"the entries of {agent} left in {count} though {_format_judges(turns)} did not pass them",
+            f'{reasons}; set "then": "fail" in "verify" to hold such entries back',
+            turns,
         )
     yield from _find_unjudged_answers(scan)
 
 
-def _has_unpassed_output(turn: TurnRecord) -> bool:
-    """Return True if output was delivered without passing its judge; `"then": "fail"` prevents delivery."""
-    remarks = turn.report.remarks if turn.report else []
-    return any(remark.startswith(UNPASSED_REMARKS) for remark in remarks)
-
-
 def _format_judges(turns: list[TurnRecord]) -> str:
-    names = dict.fromkeys(
-        verdict["by"]
-        for turn in turns
-        if turn.report and turn.report.judged
-        for verdict in turn.report.judged["verdicts"]
-        if not verdict["passes"]
-    )
-    return ", ".join(names) or "its judge"
+    judgements = [turn.report.judged for turn in turns if turn.report and turn.report.judged]
+    verdicts = (verdict for judgement in judgements for verdict in judgement["verdicts"])
+    return ", ".join(dict.fromkeys(verdict["by"] for verdict in verdicts if not verdict["passes"])) or "its judge"
 
 
 def _find_unjudged_answers(scan: FindingScan) -> Iterator[Problem]:
@@ -214,17 +167,12 @@ def _find_unjudged_answers(scan: FindingScan) -> Iterator[Problem]:
         for answer in request.answers if rule_keys else ():
             turn = turns.get(answer.identity)
             if turn and turn.report and turn.report.judged is None:
+                answered = f'{turn.agent} answered {quote_text(request.text)}, which has "{rule_keys[0]}"'
+                team = f'put "verify" next to {turn.agent} in the team of {request.asker}'
                 yield make_finding(
-                    kind="unverified",
-                    agents=(turn.agent, request.asker),
-                    message=(
-                        f'{turn.agent} answered {quote_text(request.text)}, which has "{rule_keys[0]}", and '
-                        "no judge saw the answer"
-                    ),
-                    tick=turn.tick,
+                    (turn.agent, request.asker),
+                    f"{answered}, and no judge saw the answer",
+                    f"{team}, or into {paths.resume_file(turn.agent)}: a single entry has no judge",
+                    [turn],
                     evidence=(request.entry.file, answer.file, f"{turn.tick}/{turn.agent}"),
-                    hint=(
-                        f'put "verify" next to {turn.agent} in the team of {request.asker}, or into '
-                        f"{paths.resume_file(turn.agent)}: a single entry has no judge"
-                    ),
                 )

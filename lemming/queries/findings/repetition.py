@@ -12,7 +12,7 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.messages import OutboxEntry
 from lemming.libraries.wording import format_count
-from lemming.queries.findings.finding_scan import FindingScan, format_evidence, make_finding, quote_text
+from lemming.queries.findings.finding_scan import FindingScan, make_finding, quote_text
 
 Action = tuple[str, ...]
 """Something said or done: equal where it is the same, in other words as capitals, spaces and signs go."""
@@ -88,13 +88,12 @@ def find_repetition(scan: FindingScan) -> Iterator[Problem]:
         if action is None or not dense_turns[action]:
             continue
         repeated_turns = [turns[number] for number in dense_turns[action]]
+        count = format_count(len(repeated_turns), "turn")
         yield make_finding(
-            kind="repeats",
-            agents=(agent,),
-            message=f"{agent} {_describe_action(action, repeated_turns[-1])} in {format_count(len(repeated_turns), 'turn')}",
-            tick=repeated_turns[0].tick,
-            evidence=format_evidence(repeated_turns),
-            hint=(f'set "wake": "changed" for {agent}, or add to its instructions what to do when nothing is new'),
+            (agent,),
+            f"{agent} {_describe_action(action, repeated_turns[-1])} in {count}",
+            f'set "wake": "changed" for {agent}, or add to its instructions what to do when nothing is new',
+            repeated_turns,
         )
 
 
@@ -161,16 +160,12 @@ def find_ping_pong(scan: FindingScan) -> Iterator[Problem]:
     for pair_agents, turns in longest.items():
         if len(turns) >= 2 * scan.settings.ping_pong:
             first, second = sorted(pair_agents)
+            count = format_count(len(turns), "time")
             yield make_finding(
-                kind="ping_pong",
-                agents=(first, second),
-                message=(
-                    f"{first} and {second} have answered each other {format_count(len(turns), 'time')} in "
-                    "a row, without any other result"
-                ),
-                tick=turns[0].tick,
-                evidence=format_evidence(turns),
-                hint=('add to their instructions which of them has the last word, and set "wake": "addressed"'),
+                (first, second),
+                f"{first} and {second} have answered each other {count} in a row, without any other result",
+                'add to their instructions which of them has the last word, and set "wake": "addressed"',
+                turns,
             )
 
 
@@ -193,16 +188,16 @@ def find_idle_work(scan: FindingScan) -> Iterator[Problem]:
         runs = [run for run in _find_idle_runs(turns) if run.follows_final_answer]
         run = max(runs, key=lambda run: len(run.turns), default=None)
         if run and run.productive_turn and len(run.turns) >= scan.settings.works_on:
+            answered, count = (
+                f"{agent} answered in tick {run.productive_turn.tick}",
+                format_count(len(run.turns), "turn"),
+            )
             yield make_finding(
-                kind="works_on",
-                agents=(agent,),
-                message=(
-                    f"{agent} answered in tick {run.productive_turn.tick} and then took "
-                    f"{format_count(len(run.turns), 'turn')} that cost credits without a result"
-                ),
+                (agent,),
+                f"{answered} and then took {count} that cost credits without a result",
+                f'set "wake": "addressed" in the schedule of {agent}',
+                [run.productive_turn, *run.turns],
                 tick=run.turns[0].tick,
-                evidence=format_evidence([run.productive_turn, *run.turns]),
-                hint=f'set "wake": "addressed" in the schedule of {agent}',
             )
 
 
@@ -215,18 +210,13 @@ def find_stalled_agents(scan: FindingScan) -> Iterator[Problem]:
         if run.follows_final_answer and "works_on" not in scan.settings.off:
             continue  # which tells of it
         credits = sum(turn.report.credits for turn in run.turns if turn.report)
-        newest_tick = run.turns[-1].tick
+        spent = f"{agent} spent {credits:.10g} credits in {format_count(len(run.turns), 'turn')} in a row"
+        look = f"see the last turn with `lemming tick {run.turns[-1].tick}`"
         yield make_finding(
-            kind="no_progress",
-            agents=(agent,),
-            message=f"{agent} spent {credits:.10g} credits in {format_count(len(run.turns), 'turn')} in a row that "
-            "left no entry, no file and no memory, and learned nothing new",
-            tick=run.turns[0].tick,
-            evidence=format_evidence(run.turns),
-            hint=(
-                f"see the last turn with `lemming tick {newest_tick}`; run `lemming pause {agent}`, "
-                'or set "wake": "changed" in its schedule'
-            ),
+            (agent,),
+            f"{spent} that left no entry, no file and no memory, and learned nothing new",
+            f'{look}; run `lemming pause {agent}`, or set "wake": "changed" in its schedule',
+            run.turns,
         )
 
 

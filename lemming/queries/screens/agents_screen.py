@@ -53,10 +53,6 @@ def describe_interval(schedule: AgentSchedule) -> str:
     return f"{text}, if something changed" if schedule.wake == "changed" else text
 
 
-def _format_readers(row: _AgentRow) -> str:
-    return (", ".join(row.resume.permissions.read_outboxes) if row.resume else "") or "-"
-
-
 def _in_details(key: str, about: str, kind: Any) -> Column:
     """Return a key that only `agents show` prints."""
     return Column(key, about=f"Only in `agents show`: {about}", type=kind, value=lambda _: OMITTED, is_optional=True)
@@ -73,7 +69,10 @@ AGENTS = Screen(
         Column("agent", "AGENT", "Name of the agent.", shown="agent"),
         Column("", "MODEL", "Model key of the resume.", text=lambda row: row.resume.model.key if row.resume else "-"),
         Column("", "SCHEDULE", "When the agent takes turns.", text=_describe_schedule),
-        Column("", "READS", "Agents whose entries it reads.", text=_format_readers),
+        Column(
+            "", "READS", "Agents whose entries it reads.",
+            text=lambda row: (", ".join(row.resume.permissions.read_outboxes) if row.resume else "") or "-",
+        ),
         Column(
             "", "TITLE", "Title of the resume.",
             text=lambda row: row.resume.title if row.resume else f"broken: {row.problem}",

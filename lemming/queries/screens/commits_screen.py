@@ -36,7 +36,7 @@ COMMITS = Screen(
     query=list_commits,
     empty="no commits yet",
     columns=(
-        Column("commit", "COMMIT", "Id of the commit.", value=lambda commit: commit.id, text=lambda commit: commit.short),
+        Column("commit", "COMMIT", "Id of the commit.", path="id", text=lambda commit: commit.short),
         Column("at", "WHEN (UTC)", "Time of the commit.", text=lambda commit: commit.at[:16].replace("T", " ")),
         Column("subject", "CHANGE", "Subject of the commit."),
         Column(

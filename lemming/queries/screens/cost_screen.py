@@ -1,20 +1,32 @@
-"""The screen of costs: spending by agent, model, request, tick or day."""
+"""The screens of spending: by agent, model, request, tick or day, and the credits and limits of agents."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
-from lemming.kernel.agents import Survey, survey_agents
+from lemming.kernel.agents import require_agent_folder, survey_agents
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
-from lemming.kernel.org.config import Config, load_config
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.libraries.wording import format_count
+from lemming.libraries.wording import format_count, format_usd
 from lemming.queries.cost_report import REMOVED, Cost, CostReport, compute_costs
-from lemming.queries.credit_accounts import AgentPresence, find_presence
-from lemming.queries.screens.screen import OMITTED, Column, Note, Parameter, Screen, ScreenResult, Shown
+from lemming.queries.credit_accounts import Account, AgentPresence, find_presence, load_accounts
+from lemming.queries.screens.screen import (
+    OMITTED,
+    AnyAgentName,
+    Column,
+    Note,
+    Parameter,
+    Screen,
+    ScreenResult,
+    Shown,
+    format_value,
+)
 
 GROUPS = ("agent", "model", "request", "tick", "day")
 
@@ -39,19 +51,14 @@ def list_costs(
         hint = did_you_mean(by, GROUPS) or "write --by agent"
         raise UsageError(f'--by must be one of {", ".join(GROUPS)}, got "{by}"', hint=hint)
     report = compute_costs(org, by, since=since)  # type: ignore[arg-type]
-    survey, config = (survey_agents(org), load_config(org)) if by == "agent" else (None, None)
-    rows = [_make_row(name, cost, report, survey, config) for name, cost in report.rows.items()]
-    if by != "agent" and any(report.unrecorded.ledger_amounts):
+    rows = [CostRow(name, cost, report) for name, cost in report.rows.items()]
+    if by == "agent":
+        find = partial(find_presence, survey_agents(org), load_config(org))
+        rows = [row._replace(standing="removed" if row.name.endswith(REMOVED) else find(row.name)) for row in rows]
+    elif any(report.unrecorded.ledger_amounts):
         label = f"before tick {report.first_tick}" if report.is_pruned else "in no journal"
         rows.insert(0, CostRow(label, report.unrecorded, report, is_rest=True))
     return ScreenResult(rows, [*_describe_omissions(report)], total=CostRow("total", report.total, report))
-
-
-def _make_row(name: str, cost: Cost, report: CostReport, survey: Survey | None, config: Config | None) -> CostRow:
-    if survey is None or config is None:
-        return CostRow(name, cost, report)
-    standing = "removed" if name.endswith(REMOVED) else find_presence(survey, config, name)
-    return CostRow(name, cost, report, standing=standing)
 
 
 def total_to_json(report: CostReport) -> dict[str, Any]:
@@ -181,5 +188,64 @@ COST = Screen(
             "cached_share", about="Cached share of the recorded input, from 0 to 1.", type=float | None,
             value=_amount("cached_share"),
         ),
+    ),
+)  # fmt: skip
+
+
+def list_credits(org: OrgPath, agent: AnyAgentName = None) -> ScreenResult:
+    """Show credits spent and limits."""
+    if agent is not None:
+        require_agent_folder(org, agent)
+    accounts, damaged = load_accounts(org, survey_agents(org), load_config(org), only=agent)
+    notes = [_describe_override(account) for account in accounts if account.overrides is not None]
+    return ScreenResult(accounts, notes, errors=damaged)
+
+
+def _describe_override(account: Account) -> Note:
+    limit, resume_limit = format_value(account.max_credits), format_value(account.overrides)
+    file = paths.resume_file(account.agent)
+    return Note(
+        f"{account.agent}: {paths.CREDITS_FILE} says {limit}, not the {resume_limit} of {file}; remove its line there to use "
+        "the resume"
+    )
+
+
+def _format_name(account: Account) -> str:
+    return account.agent if account.standing == "present" else f"{account.agent} ({account.standing})"
+
+
+def _format_limit(account: Account, amount: float | None) -> str:
+    """Format an amount; the limit of an agent with a broken resume is unknown."""
+    return "?" if amount is None and account.standing == "broken" else format_value(amount)
+
+
+CREDITS = Screen(
+    "credits",
+    kind="credits",
+    title="Credits",
+    command="credits show",
+    tool="cost",
+    query=list_credits,
+    row=Account,
+    columns=(
+        Column("agent", "AGENT", "Name of the agent.", text=_format_name, shown="agent"),
+        Column("standing", about="present, broken (its resume cannot be read), removed, or retired (it takes no turns)."),
+        Column("turns", about="Number of completed turns."),
+        Column("spent", "SPENT", "Credits spent."),
+        Column("used_up", about="Credits that count against the limit: those spent, and those transferred."),
+        Column("judged", about="Credits spent on judges; part of `spent`."),
+        Column("max_credits", "MAX", "Credit limit.", text=lambda row: _format_limit(row, row.max_credits)),
+        Column("overrides", about="Limit in the resume, if config/credits.json replaces it."),
+        Column("passed_on", "TRANSFERRED", "Credits transferred to agents that it created.", hides_zeros=True),
+        Column("left", "LEFT", "Credits left.", text=lambda row: _format_limit(row, row.left)),
+        Column("soft_cap", "SOFT CAP", "Credits from which on its prompt asks it to save."),
+        Column(
+            "cost_usd", "COST", "Cost in dollars, as far as prices are known.",
+            text=lambda row: format_usd(row.cost_usd, calls=row.unpriced_calls, unpriced=row.unpriced_calls),
+        ),
+        Column("unpriced_calls", about="Number of model calls without a price."),
+        Column("input_tokens", about="Tokens sent to models."),
+        Column("output_tokens", about="Tokens that models wrote."),
+        Column("", "TOKENS", text=lambda row: f"{row.input_tokens:,} in, {row.output_tokens:,} out"),
     ),
 )  # fmt: skip

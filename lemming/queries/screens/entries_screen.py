@@ -1,4 +1,4 @@
-"""The screens of an agent's entries: those that it wrote, and those that its next turn sees."""
+"""The screens of what an agent wrote, what its next turn sees, and what it remembers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lemming.kernel.inboxes.inbox import Inbox, build_inbox
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.journal.read_cursor import ReadMark
+from lemming.kernel.memory import load_memories
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.outbox_files import read_outbox_entries
-from lemming.libraries.wording import format_count
-from lemming.queries.screens.parameters import AgentName
-from lemming.queries.screens.screen import OMITTED, Column, Note, Parameter, Screen, ScreenResult
+from lemming.libraries.wording import format_count, to_text
+from lemming.queries.screens.screen import OMITTED, AgentName, Column, Note, Parameter, Screen, ScreenResult
 from lemming.queries.sentences import describe_entry
 from lemming.queries.tick_preview import load_inspection_settings, preview_tick
 
@@ -112,16 +112,40 @@ OUTBOX = Screen(
             "is_unread", "", "True for an entry that is new to the reader.", bool, is_optional=True,
             text=lambda row: "*" if row.is_unread else "",
         ),
-        Column("id", about="Id of the entry.", value=lambda row: row.entry.id),
-        Column("tick", "TICK", "Tick of the entry.", int, value=lambda row: row.entry.tick, shown="tick"),
-        Column("agent", "AGENT", "Author of the entry.", value=lambda row: row.entry.agent, shown="agent"),
-        Column("kind", "KIND", "Kind of the entry.", value=lambda row: row.entry.kind),
+        Column("id", about="Id of the entry.", path="entry.id"),
+        Column("tick", "TICK", "Tick of the entry.", int, path="entry.tick", shown="tick"),
+        Column("agent", "AGENT", "Author of the entry.", path="entry.agent", shown="agent"),
+        Column("kind", "KIND", "Kind of the entry.", path="entry.kind"),
         Column(
-            "payload", "TEXT", "Payload of the entry.", dict[str, Any], value=lambda row: row.entry.payload,
-            text=_describe_row, width=2000,
+            "payload", "TEXT", "Payload of the entry.", dict[str, Any], path="entry.payload", text=_describe_row,
+            width=2000,
         ),
-        Column("tags", about="Tags of the entry.", type=list[str], value=lambda row: row.entry.tags),
-        Column("created_at", about="Time of writing.", value=lambda row: row.entry.created_at),
+        Column("tags", about="Tags of the entry.", type=list[str], path="entry.tags"),
+        Column("created_at", about="Time of writing.", path="entry.created_at"),
     ),
 )  # fmt: skip
 INBOX = replace(OUTBOX, name="inbox", title="Inbox", tool="", query=list_inbox, empty="no entries")
+
+
+def list_memories(org: OrgPath, agent: AgentName) -> ScreenResult:
+    """List an agent's memories."""
+    require_agent_folder(org, agent)
+    memories = load_memories(org, agent)
+    rows = [{"agent": agent, "key": key, "value": value} for key, value in memories.values.items()]
+    return ScreenResult(rows, [Note(f"ignored: {problem}", is_warning=True) for problem in memories.problems])
+
+
+MEMORY = Screen(
+    "memory",
+    kind="memory",
+    title="Memory",
+    command="memory list",
+    tool="memory",
+    query=list_memories,
+    empty="no memories",
+    columns=(
+        Column("agent", about="Name of the agent."),
+        Column("key", "KEY", "Key of the memory, and name of its file."),
+        Column("value", "VALUE", "Value of the memory.", Any, text=lambda row: to_text(row["value"])),
+    ),
+)

@@ -13,8 +13,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.wording import format_count
 from lemming.queries.findings.finding_rules import CHECKS, apply_rules
 from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
-from lemming.queries.screens.parameters import AnyAgentName
-from lemming.queries.screens.screen import Column, Note, Parameter, Screen, ScreenResult
+from lemming.queries.screens.screen import AnyAgentName, Column, Note, Parameter, Screen, ScreenResult
 
 KINDS = get_args(FindingKind)
 CHECKS_BY_KIND = {check.name: check for check in CHECKS}
@@ -63,13 +62,10 @@ FINDINGS = Screen(
     is_table=False,
     columns=(
         Column("kind", "KIND", "Kind of the finding.", text=lambda finding: CHECKS_BY_KIND[finding.kind].title),
-        Column("agents", "AGENTS", "Agents that it is about.", list[str], value=lambda finding: list(finding.agents)),
-        Column("text", "FINDING", "What the rule found.", value=lambda finding: finding.message),
-        Column("since_tick", "SINCE", "First scanned tick with it.", int, value=lambda finding: finding.tick, shown="tick"),
-        Column(
-            "evidence", "EVIDENCE", "Turns as TICK/AGENT, and files, in time order.", list[str],
-            value=lambda finding: list(finding.evidence),
-        ),
-        Column("fix", "FIX", "Suggested fix.", value=lambda finding: finding.hint),
+        Column("agents", "AGENTS", "Agents that it is about.", list[str]),
+        Column("text", "FINDING", "What the rule found.", path="message"),
+        Column("since_tick", "SINCE", "First scanned tick with it.", int, path="tick", shown="tick"),
+        Column("evidence", "EVIDENCE", "Turns as TICK/AGENT, and files, in time order.", list[str]),
+        Column("fix", "FIX", "Suggested fix.", path="hint"),
     ),
 )  # fmt: skip

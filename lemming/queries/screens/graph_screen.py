@@ -40,8 +40,8 @@ ARROWS = Screen(
     is_table=False,
     empty="no agent reads another",
     columns=(
-        Column("from", "FROM", "Author or asker.", str, value=lambda arrow: arrow.source, shown="agent"),
-        Column("to", "TO", "Reader or assignee.", str, value=lambda arrow: arrow.target, shown="agent"),
+        Column("from", "FROM", "Author or asker.", path="source", shown="agent"),
+        Column("to", "TO", "Reader or assignee.", path="target", shown="agent"),
         Column("kind", "KIND", "reads, asks or hands.", str),
         Column("traffic", "ENTRIES", "Number of entries sent."),
         Column("is_wide", about="True if the reader reads all agents."),

@@ -40,9 +40,14 @@ def _build_model_row(
     readiness, price = check_readiness(entry, Path(org), config.org.plugins), find_price(entry)
     if answer and readiness.is_ready is None:
         readiness = check_served_model(*answer, entry.model)
-    identity = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": readiness.is_ready}
-    details = {"shutdown": find_shutdown_date(entry) or None, "price": price._asdict() if price else None}
-    return {**identity, "remark": readiness.remark, "fix": readiness.fix, **details}
+    return {
+        "key": key,
+        "provider": entry.provider,
+        "model": entry.model,
+        **vars(readiness),
+        "shutdown": find_shutdown_date(entry) or None,
+        "price": price._asdict() if price else None,
+    }
 
 
 def _format_remark(row: dict[str, Any]) -> str:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter as InspectedParameter
 from inspect import signature
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, get_args, get_type_hints
+from operator import attrgetter
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict, get_args, get_type_hints
 
 from lemming.kernel.base.errors import LemmingError, Problem, UsageError
 from lemming.kernel.base.jsontext import did_you_mean
@@ -37,8 +38,9 @@ class Column:
 
     `key` is empty for a cell without a key; `header` is None for a key without a cell. `about`: the meaning, for the
     schema, the documentation and the page. `type`: the JSON type; by default, the type of the attribute in the screen's
-    `row`, or a text. `value`: function from a row to the JSON value; by default, the attribute or the key of the row.
-    `text`: function from a row to the cell; by default, the value as text. `is_optional`: a row may lack the key
+    `row`, or a text. `path`: the attribute of the row, as "state.turns"; by default, that of the key. `value`: function
+    from a row to the JSON value, in place of the attribute or the key of the row. `text`: function from a row to the
+    cell; by default, the value as text. `is_optional`: a row may lack the key
     (`OMITTED`), and the tables omit the column if all rows do. `hides_zeros`: the tables omit the column while no row
     has an amount. `width`: most characters in a terminal; a last column above 160 continues on the next line. `metric`:
     name of the Prometheus counter with the value.
@@ -48,6 +50,7 @@ class Column:
     header: str | None = None
     about: str = ""
     type: Any = None
+    path: str = ""
     value: Callable[[Any], Any] | None = None
     text: Callable[[Any], str] | None = None
     is_optional: bool = False
@@ -60,7 +63,7 @@ class Column:
         """Return the JSON value of a row."""
         if self.value is not None:
             return self.value(row)
-        return row[self.key] if isinstance(row, Mapping) else getattr(row, self.key)
+        return row[self.key] if isinstance(row, Mapping) else attrgetter(self.path or self.key)(row)
 
     def format(self, row: Any) -> str:
         """Return the cell of a row."""
@@ -185,11 +188,12 @@ class Screen:
 
     def type_of(self, column: Column) -> Any:
         """Return the JSON type of a column."""
-        return column.type or self._types.get(column.key, str)
-
-    @cached_property
-    def _types(self) -> Mapping[str, Any]:
-        return get_type_hints(self.row) if self.row else {}
+        if column.type or not self.row:
+            return column.type or str
+        kind: Any = self.row
+        for name in (column.path or column.key).split("."):
+            kind = get_type_hints(kind).get(name, str)
+        return kind
 
     @cached_property
     def row_type(self) -> Any:
@@ -276,3 +280,7 @@ def is_agent_metavar(metavar: str) -> bool:
     (True, True, False)
     """
     return metavar.strip("[]").partition("|")[0] in ("AGENT", "PERSON")
+
+
+AgentName = Annotated[str, Parameter("AGENT", "Name of the agent.")]
+AnyAgentName = Annotated[str | None, Parameter("AGENT", "Name of an agent; default: all agents.")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
@@ -41,9 +40,8 @@ def _format_turns(status: AgentStatus) -> str:
 
 def _format_credits(status: AgentStatus) -> str:
     limit = "" if status.max_credits is None else f" of {status.max_credits:.10g}"
-    return (
-        f"{status.state.consumed_credits:.10g}{limit if status.model else ' of ?'}"  # a broken resume holds the limit
-    )
+    unknown = "" if status.model else " of ?"  # a broken resume holds the limit
+    return f"{status.state.consumed_credits:.10g}{unknown or limit}"
 
 
 def _format_cost(status: AgentStatus) -> str:
@@ -57,15 +55,6 @@ def _format_state(status: AgentStatus) -> str:
     return "paused" if status.reason_code == "paused" else describe_pending(status.state)
 
 
-def _ledger(key: str) -> Callable[[AgentStatus], Any]:
-    """Return a function that reads an attribute of the agent's ledger."""
-    return lambda status: getattr(status.state, key)
-
-
-def _judged(status: AgentStatus) -> float:
-    return status.state.aside.get(JUDGES, 0.0)
-
-
 STATUS = Screen(
     "status",
     kind="status",
@@ -76,16 +65,10 @@ STATUS = Screen(
     empty="no agents yet: `lemming agents new NAME` creates one",
     columns=(
         Column("agent", "AGENT", "Name of the agent.", shown="agent"),
-        Column(
-            "model_key", "MODEL", "Model key of the resume.", value=lambda status: status.model,
-            text=lambda status: status.model or "-",
-        ),
+        Column("model_key", "MODEL", "Model key of the resume.", path="model", text=lambda status: status.model or "-"),
         Column("next_tick", "NEXT", "Tick of the next turn, or null.", int | None, text=_format_next_turn),
         Column("next_at", about="Time of the next turn, or null without a clock schedule.", type=str | None),
-        Column(
-            "why", about="Code of the reason for a turn, or for none, in the next tick.",
-            value=lambda status: status.reason_code,
-        ),
+        Column("why", about="Code of the reason for a turn, or for none, in the next tick.", type=str, path="reason_code"),
         Column("reason", about="The same reason in words."),
         Column(
             "last_status", "LAST", "Status of the last turn, or null.", str | None,
@@ -100,42 +83,41 @@ STATUS = Screen(
             value=lambda status: status.state.end or None,
         ),
         Column(
-            "turns", "TURNS", "Completed turns of the agent.", int, value=_ledger("turns"), text=_format_turns,
-            metric="lemming_turns_total",
+            "turns", "TURNS", "Completed turns of the agent.", path="state.turns", metric="lemming_turns_total",
+            text=_format_turns,
         ),
         Column(
-            "failed_turns", about="Failed turns of the agent.", type=int, value=_ledger("failed"),
-            metric="lemming_failed_turns_total",
+            "failed_turns", about="Failed turns of the agent.", path="state.failed", metric="lemming_failed_turns_total"
         ),
         Column(
-            "credits", about="Credits the agent has spent.", type=float, value=_ledger("credits"), metric="lemming_credits_total"
+            "credits", about="Credits the agent has spent.", path="state.credits", metric="lemming_credits_total"
         ),
         Column(
-            "used_up", "CREDITS", "Credits that count against the limit.", float, value=_ledger("consumed_credits"),
+            "used_up", "CREDITS", "Credits that count against the limit.", float, path="state.consumed_credits",
             text=_format_credits,
         ),
         Column(
-            "judged_credits", about="Of the credits, those of judges.", type=float, value=_judged,
-            metric="lemming_judging_credits_total",
+            "judged_credits", about="Of the credits, those of judges.", type=float,
+            value=lambda status: status.state.aside.get(JUDGES, 0.0), metric="lemming_judging_credits_total",
         ),
         Column("max_credits", about="Credit limit of the agent, or null."),
         Column(
-            "cost_usd", "COST", "Cost of the agent's calls in dollars, where prices are known.", float | None,
-            value=_ledger("cost_usd"), text=_format_cost, metric="lemming_cost_dollars_total",
+            "cost_usd", "COST", "Cost of the agent's calls in dollars, where prices are known.", path="state.cost_usd",
+            text=_format_cost, metric="lemming_cost_dollars_total",
         ),
         Column(
-            "unpriced_calls", about="Number of model calls without a price.", type=int, value=_ledger("unpriced_calls"),
+            "unpriced_calls", about="Number of model calls without a price.", path="state.unpriced_calls",
             metric="lemming_unpriced_calls_total",
         ),
         Column("waits", "", "The answer or approval that the agent waits for, or empty.", text=_format_state,
                value=lambda status: describe_pending(status.state)),
         Column("problem", about="The reason for which the agent cannot run, or empty."),
         Column(
-            "", about="Credits transferred to agents that it created.", value=_ledger("passed_on"),
+            "", about="Credits transferred to agents that it created.", path="state.passed_on",
             metric="lemming_credits_passed_on_total",
         ),
-        Column("", about="Tokens sent to models.", value=_ledger("input_tokens"), metric="lemming_input_tokens_total"),
-        Column("", about="Tokens that models wrote.", value=_ledger("output_tokens"), metric="lemming_output_tokens_total"),
+        Column("", about="Tokens sent to models.", path="state.input_tokens", metric="lemming_input_tokens_total"),
+        Column("", about="Tokens that models wrote.", path="state.output_tokens", metric="lemming_output_tokens_total"),
     ),
 )  # fmt: skip
 

@@ -70,28 +70,16 @@ TOOLS = Screen(
     title="Tools",
     command="tools list",
     query=list_tools,
+    row=ToolRow,
     columns=(
-        Column("tool", "TOOL", "Name of the tool.", value=lambda row: row.tool.name),
-        Column("class", "CLASS", "Tool class, which gates can ask about.", value=lambda row: row.tool.tool_class),
-        Column("from", "SOURCE", "Place where the tool comes from.", value=lambda row: format_origin(row.tool)),
-        Column(
-            "agents", "AGENTS", "Agents that may call it.", list[str], value=lambda row: row.callers,
-            text=lambda row: ", ".join(row.callers),
-        ),
-        Column("description", "DESCRIPTION", "Description that models read.", value=lambda row: row.tool.description),
-        Column(
-            "repeatable", about="True if a call may be repeated after a crash.", type=bool,
-            value=lambda row: row.tool.repeatable,
-        ),
-        Column(
-            "parallel", about="True if calls of one reply run in parallel.", type=bool, value=lambda row: row.tool.parallel
-        ),
-        Column(
-            "timeout_s", about="Time limit of a call in seconds, or null for the setting.", type=float | None,
-            value=lambda row: row.tool.timeout_s,
-        ),
-        Column(
-            "parameters", about="JSON Schema of the arguments.", type=dict[str, Any], value=lambda row: row.tool.parameters
-        ),
+        Column("tool", "TOOL", "Name of the tool.", path="tool.name"),
+        Column("class", "CLASS", "Tool class, which gates can ask about.", str, path="tool.tool_class"),
+        Column("from", "SOURCE", "Place where the tool comes from.", str, value=lambda row: format_origin(row.tool)),
+        Column("agents", "AGENTS", "Agents that may call it.", path="callers", text=lambda row: ", ".join(row.callers)),
+        Column("description", "DESCRIPTION", "Description that models read.", path="tool.description"),
+        Column("repeatable", about="True if a call may be repeated after a crash.", path="tool.repeatable"),
+        Column("parallel", about="True if calls of one reply run in parallel.", path="tool.parallel"),
+        Column("timeout_s", about="Time limit of a call in seconds, or null for the setting.", path="tool.timeout_s"),
+        Column("parameters", about="JSON Schema of the arguments.", type=dict[str, Any], path="tool.parameters"),
     ),
 )  # fmt: skip

@@ -53,11 +53,10 @@ TRUST = Screen(
         ),
         Column(
             "does", "PERMISSION", "What the organisation does outside its folder.",
-            value=lambda row: row.permission.does, text=lambda row: str(row.missing or row.permission.does), width=400,
+            path="permission.does", text=lambda row: str(row.missing or row.permission.does), width=400,
         ),
         Column(
-            "needs_agreement", about="True if nothing runs before you grant it.", type=bool,
-            value=lambda row: row.permission.needs_agreement,
+            "needs_agreement", about="True if nothing runs before you grant it.", type=bool, path="permission.needs_agreement"
         ),
         Column(
             "changed", about="Files that have changed since your grant.", type=list[str],

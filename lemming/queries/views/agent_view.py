@@ -22,11 +22,13 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.libraries.agent_folders import read_allowed_text
-from lemming.queries.credit_accounts import load_account_by_ledger
+from lemming.libraries.wording import shorten_line
+from lemming.queries.credit_accounts import load_account
 from lemming.queries.editable_files import SETTINGS_FILES, load_editable_file
+from lemming.queries.sentences import summarize_report
 from lemming.queries.tick_preview import load_inspection_settings, preview_tick
 from lemming.queries.views.agents_view import build_agent_row
-from lemming.queries.views.tick_summaries import describe_outcome
+from lemming.read_model.tick_queries import load_turn_report
 
 MAX_FILES_SHOWN, MAX_FILES_COUNTED = 300, 5000
 MAX_VALUE_CHARS = 4000
@@ -43,7 +45,8 @@ def build_agent_view(org: OrgPath, *, name: str, file: str = "", prompt: int = 0
     folders = list_agent_folders(org)
     if name not in folders or not paths.AGENT_NAME.match(name):
         raise UsageError(f'agent "{name[:80]}" does not exist', hint=suggest_agent(name[:80], folders))
-    agent_resume = survey_agents(org).agents.get(name)
+    agent_resume, list_workers = survey_agents(org).agents.get(name), find_fact("workers.running")
+    workers = [worker.as_json() for worker in list_workers(org) if worker.agent == name] if list_workers else []
     return {
         "name": name,
         "title": agent_resume.title if agent_resume else "",
@@ -51,26 +54,20 @@ def build_agent_view(org: OrgPath, *, name: str, file: str = "", prompt: int = 0
         "takes_turns": agent_resume is not None and load_config(org).has_model_turns(agent_resume),
         "now": build_agent_row(org, name),
         "resume": load_editable_file(org, paths.resume_file(name)),
-        "workers": _build_workers_section(org, name),
+        "workers": workers,
         "money": _build_credits_section(org, name),
         "memory": _build_memory_section(org, name),
         "workspace": _build_workspace_section(org, name),
         "file": {"path": file, "text": load_workspace_text(org, name, file)} if file else None,
-        "turns": [{**turn, **describe_outcome(org, turn["tick"], name)} for turn in _iter_recent_turns(org, name)],
+        "turns": [*_iter_recent_turns(org, name)],
         "readers": _build_access_section(org, name),
         "prompt": _build_prompt_section(org, name) if prompt else None,
     }
 
 
-def _build_workers_section(org: Organisation, name: str) -> list[dict[str, Any]]:
-    """Return the running workers of an agent."""
-    list_workers = find_fact("workers.running")
-    return [worker.as_json() for worker in list_workers(org) if worker.agent == name] if list_workers else []
-
-
 def _build_credits_section(org: Organisation, name: str) -> dict[str, Any]:
     try:
-        account = load_account_by_ledger(org, survey_agents(org), load_config(org), name).as_json()
+        account = load_account(org, name, load_config(org), survey_agents(org).agents.get(name)).as_json()
     except LemmingError as error:
         return {**dict.fromkeys(_AMOUNTS), "credits": 0.0, "used_up": 0.0, "turns": 0, "wrong": str(error)}
     return {**{key: account[key] for key in _AMOUNTS}, "credits": account["spent"], "wrong": ""}
@@ -93,21 +90,19 @@ def _build_memory_section(org: Organisation, name: str) -> dict[str, Any]:
     return {"values": values, "problems": [str(problem) for problem in memories.problems]}
 
 
-# --- the workspace ---------------------------------------------------------------------------------------
-
-
 def _build_workspace_section(org: Organisation, name: str) -> dict[str, Any]:
     """Return the workspace files, folder by folder; links are listed and not followed."""
-    files, omitted = list[dict[str, Any]](), 0
+    marks, problem = dict[str, str](), ""
     try:
         for path, mark in islice(_walk_workspace(org, name), MAX_FILES_COUNTED):
-            if len(files) < MAX_FILES_SHOWN:
-                files.append({"path": path, "is_link": mark == "@", "bytes": _file_size(org, name, path)})
-            else:
-                omitted += 1
+            marks[path] = mark
     except ToolError as error:
-        return {"files": files, "left_out": omitted, "wrong": error.message}
-    return {"files": files, "left_out": omitted, "wrong": ""}
+        problem = error.message
+    files = [
+        {"path": path, "is_link": mark == "@", "bytes": _file_size(org, name, path)}
+        for path, mark in islice(marks.items(), MAX_FILES_SHOWN)
+    ]
+    return {"files": files, "left_out": len(marks) - len(files), "wrong": problem}
 
 
 def _walk_workspace(org: Organisation, name: str) -> Iterator[tuple[str, str]]:
@@ -117,11 +112,9 @@ def _walk_workspace(org: Organisation, name: str) -> Iterator[tuple[str, str]]:
         folder_path = resolve_path(_make_reader(name), org.base, folder or ".", "read", caller="workspace")
         for file, mark in sorted(scan_folder(folder_path, {}).items()):
             path = f"{folder}/{file}" if folder else file
-            if not file.isprintable():  # a name that no request can select
-                continue
-            if mark == "/":
+            if mark == "/" and file.isprintable():
                 folders.append(path)
-            else:
+            elif file.isprintable():  # no request can select another name
                 yield path, mark
 
 
@@ -145,11 +138,11 @@ def load_workspace_text(org: Organisation, name: str, file: str) -> str:
         raise UsageError(error.message) from error
 
 
-# --- turns -------------------------------------------------------------------------------------------------
-
-
 def _iter_recent_turns(org: Organisation, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the newest turns from the ledger, newest first; the cost of a turn is the growth of the totals."""
+    """Yield the newest turns from the ledger, newest first; the cost of a turn is the growth of the totals.
+
+    `reason` and `did`, the turn's effects in words, are empty without a journal.
+    """
     try:
         raw = fs.read_tail(f"{org.base}/{paths.ledger_file(name)}", TAIL_BYTES, MAX_TURNS_SHOWN + 1)
     except OSError:
@@ -158,7 +151,8 @@ def _iter_recent_turns(org: Organisation, name: str) -> Iterator[dict[str, Any]]
     for previous, state in reversed([*zip([None, *states], states, strict=False)]):
         if previous is None and len(states) > MAX_TURNS_SHOWN:
             return
-        earlier = previous or AgentState()
+        earlier, report = previous or AgentState(), load_turn_report(org, state.tick, name)
+        did = (shorten_line(summarize_report(report), 200) or "wrote nothing") if report else ""
         yield {
             "tick": state.tick,
             "status": state.status,
@@ -167,6 +161,8 @@ def _iter_recent_turns(org: Organisation, name: str) -> Iterator[dict[str, Any]]
             "credits": round(state.credits - earlier.credits, 6),
             "cost_usd": None if state.cost_usd is None else state.cost_usd - (earlier.cost_usd or 0.0),
             "tokens": state.input_tokens + state.output_tokens - earlier.input_tokens - earlier.output_tokens,
+            "reason": str(report.get("reason") or ""),
+            "did": did,
         }
 
 
@@ -195,7 +191,7 @@ def _build_prompt_section(org: Organisation, name: str) -> dict[str, Any]:
         agents = preview.survey.agents
         if name not in agents or not preview.snapshot.config.has_model_turns(agents[name]):
             return {"tick": preview.tick, "messages": [], "why_not": "no model is ever asked for it"}
-        inputs = preview.build_inputs(name)
+        inputs = preview.build_prompt(name).inputs
     except LemmingError as error:
         return {"tick": None, "messages": [], "why_not": str(error)}
     return {

@@ -5,6 +5,8 @@ Only the agents in the visible window are read in full; for all other agents onl
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import takewhile
 from typing import Any
 
 from lemming.kernel.agents import Agent, Survey
@@ -24,17 +26,13 @@ from lemming.queries.pending import describe_pending, find_stopped_agents, list_
 from lemming.queries.sentences import AGENT_STATES, entry_to_message
 from lemming.queries.tick_preview import TickPreview, load_inspection_settings, preview_tick
 from lemming.queries.views.feed_view import build_feed_view
-from lemming.queries.views.tick_summaries import (
-    MAX_TURNS_SCANNED,
-    count_consecutive_failures,
-    find_working_turns,
-)
+from lemming.read_model.tick_queries import find_working_turns, load_latest_reports
 
 Json = dict[str, Any]
 MAX_ROWS = 200
 MAX_FACTS_SHOWN = 12
 MAX_ENTRY_CHARS = 280
-
+MAX_TURNS_SCANNED = 50
 
 GROUPS = ("people", "waiting", "working", "failing", "idle", "paused")
 """Groups of agents in the order shown: those that need a person come first."""
@@ -67,9 +65,7 @@ def build_agents_view(
     has_feed = len(matches) <= MAX_AGENTS_WITH_FEED and not (find or group)
     return {
         "total": len(names),
-        "counts": {
-            group_name: sum(agent_group == group_name for agent_group in groups.values()) for group_name in GROUPS
-        },
+        "counts": dict.fromkeys(GROUPS, 0) | Counter(groups.values()),
         "offset": first,
         "tick": preview.tick,
         "rows": [{**builder.build_row(name), "group": groups[name]} for name in visible_names],
@@ -125,9 +121,10 @@ class _AgentListBuilder:
         if name in self._stopped_turns:
             return "failing"
         try:
-            return "waiting" if self._waits_for_person(read_state(self._org, name)) else "idle"
+            questions = list_pending_questions(read_state(self._org, name))
         except LemmingError:
             return "failing"
+        return "waiting" if any(question.held or question.to in self._people for question in questions) else "idle"
 
     def sort_key(self, name: str, group: str, sort: str) -> tuple[Any, ...]:
         """Return the sort key of an agent in the list."""
@@ -139,34 +136,32 @@ class _AgentListBuilder:
             return (-(state.consumed_credits if sort == "spent" else state.tick if state.status else -1), name)
         return (name,) if sort == "name" else (GROUPS.index(group), name)
 
-    def _waits_for_person(self, state: AgentState) -> bool:
-        """Return True if an agent waits for a person."""
-        return any(sub_request.held or sub_request.to in self._people for sub_request in list_pending_questions(state))
-
     def build_row(self, name: str) -> Json:
-        row = self._build_row(name)
-        return {**row, "label": AGENT_STATES.get(row["state"], row["state"])}
-
-    def _build_row(self, name: str) -> Json:
-        status = build_agent_status(
-            self._org, self._survey, self._config, self._preview.plan, name, self._reasons.get(name)
-        )
-        agent = self._survey.agents.get(name)
-        if status.problem or agent is None:
-            current_state: Json = {"state": "broken", "text": status.problem, "since": ""}
-        else:
+        """Return the row of an agent: its state, next turn, spending and latest entry."""
+        plan, agent = self._preview.plan, self._survey.agents.get(name)
+        status = build_agent_status(self._org, self._survey, self._config, plan, name, self._reasons.get(name))
+        current_state: Json = {"state": "broken", "text": status.problem, "since": ""}
+        if agent and not status.problem:
             current_state = self._describe_state(agent, status.state)
+        state, ledger = current_state["state"], status.state
+        spent = {
+            "turns": ledger.turns,
+            "last_tick": ledger.tick if ledger.status else None,
+            "credits": ledger.consumed_credits,
+            "cost_usd": ledger.cost_usd,
+        }
         return {
             "name": name,
             "title": agent.title if agent else "",
             "model": status.model,
             **current_state,
-            "next": _describe_next_turn(current_state["state"], status.upcoming, self._preview.tick),
+            "next": _describe_next_turn(state, status.upcoming, self._preview.tick),
             "next_tick": status.next_tick,
             "next_at": status.next_at,
-            **(_spent_amounts(status.state) if status.has_ledger else {}),
+            **(spent if status.has_ledger else {}),
             "max_credits": status.max_credits,
             "last": self._build_last_entry(name),
+            "label": AGENT_STATES.get(state, state),
         }
 
     def _describe_state(self, agent: Agent, state: AgentState) -> Json:
@@ -187,7 +182,8 @@ class _AgentListBuilder:
         return {"state": reason.code, "text": text, "since": ""}
 
     def _describe_failure(self, failed_turn: UnfinishedTurn) -> Json:
-        times = count_consecutive_failures(self._org, failed_turn.agent, self._preview.tick)
+        reports = load_latest_reports(self._org, failed_turn.agent, self._preview.tick, MAX_TURNS_SCANNED)
+        times = sum(1 for _ in takewhile(lambda report: report["status"] == "failed", reports))
         frequency = f"{times} times{' or more' if times == MAX_TURNS_SCANNED else ' in a row'}: " if times > 1 else ""
         state = "failing" if failed_turn.status == "failed" else "skipped"
         state = "out_of_credits" if failed_turn.error == "OutOfCredits" else state
@@ -208,12 +204,6 @@ class _AgentListBuilder:
             return None
         message = entry_to_message(entry, MAX_ENTRY_CHARS)
         return {**message, "text": message["text"] or message["says"][:MAX_ENTRY_CHARS]}
-
-
-def _spent_amounts(state: AgentState) -> Json:
-    """Return the turns and spending of an agent from its ledger."""
-    last = state.tick if state.status else None
-    return {"turns": state.turns, "last_tick": last, "credits": state.consumed_credits, "cost_usd": state.cost_usd}
 
 
 _UNTIL = {

@@ -28,19 +28,19 @@ def compute_change_token(org: Organisation) -> str:
     """
     digest = blake2b(digest_size=9)
     for path in _iter_watched_paths(org.base):
-        digest.update(_stat_fingerprint(path))
+        try:
+            stat_result = os.stat(path, follow_symlinks=False)
+            digest.update(b"%d.%d.%d" % (stat_result.st_mtime_ns, stat_result.st_size, stat_result.st_ino))
+        except OSError:
+            digest.update(b"-")
     digest.update(repr(find_running_engine(org)).encode())
-    tick, length = _find_newest_journal(org.base)
-    return f"{tick}.{length}.{digest.hexdigest()}"
-
-
-def _find_newest_journal(base: Path) -> tuple[int, int]:
-    """Return the newest tick with a journal file, and the size of the file in bytes."""
-    for name in reversed(_list_names(f"{base}/{paths.JOURNALS}")):
+    tick, length = 0, 0
+    for name in reversed(_list_names(f"{org.base}/{paths.JOURNALS}")):
         if match := paths.JOURNAL_FILE.match(name):
             with contextlib.suppress(OSError):
-                return int(match[1]), os.stat(f"{base}/{paths.JOURNALS}/{name}").st_size
-    return 0, 0
+                tick, length = int(match[1]), os.stat(f"{org.base}/{paths.JOURNALS}/{name}").st_size
+                break
+    return f"{tick}.{length}.{digest.hexdigest()}"
 
 
 def _iter_watched_paths(base: Path) -> Iterator[str]:
@@ -61,11 +61,3 @@ def _list_names(folder: str) -> list[str]:
         return sorted(os.listdir(folder))
     except OSError:
         return []
-
-
-def _stat_fingerprint(path: str) -> bytes:
-    try:
-        stat_result = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return b"-"
-    return b"%d.%d.%d" % (stat_result.st_mtime_ns, stat_result.st_size, stat_result.st_ino)

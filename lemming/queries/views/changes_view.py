@@ -44,7 +44,10 @@ def build_past_view(org: OrgPath, *, old: int | None = None, new: int | None = N
         new = (started_journals(org, 1) or [0])[0] if new is None else new
         changes, remark = _load_tick_changes(org, new, agent)
     else:
-        changes, remark = _diff_ticks(org, old, new, agent)
+        require_fast_history(org, "to compare two ticks")
+        past = open_past(org.base)
+        changes = past.changes_between(str(old), "now" if new is None else str(new), agent=agent)
+        remark = past.reliability_note
     texts_by_path = dict(_iter_diff_texts(changes.diff))
     return {
         "old": old,
@@ -101,13 +104,6 @@ def _iter_turn_changes(org: Organisation, record: RecordedTick) -> Iterator[tupl
         change, diff = diff_file(path, write_log.load_content(write) if write else None, new_contents[path])
         if change:
             yield change, diff
-
-
-def _diff_ticks(org: Organisation, old: int, new: int | None, agent: str) -> tuple[StateDiff, str]:
-    require_fast_history(org, "to compare two ticks")
-    states = open_past(org.base)
-    changes = states.changes_between(str(old), "now" if new is None else str(new), agent=agent)
-    return changes, states.reliability_note
 
 
 def require_fast_history(org: Organisation, purpose: str) -> None:

@@ -1,4 +1,4 @@
-"""The view of all entries, newest first, each with its request."""
+"""The view of all entries, newest first, each with its request and its time of writing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.inboxes.entry_index import EntryIndex
-from lemming.kernel.messages import EntryName, OutboxEntry, parse_identities
+from lemming.kernel.messages import EntryName, OutboxEntry, may_be_from_turn, parse_identities
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
@@ -19,7 +19,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.queries.sentences import entry_to_message
-from lemming.queries.views.moments import find_entry, find_local_time
+from lemming.read_model.tick_queries import load_start_time
 
 Json = dict[str, Any]
 Agents = Mapping[str, Agent]
@@ -53,8 +53,9 @@ def build_feed_view(
     if thread:
         return {"entries": builder.build_thread(thread), "before": None, "looked_at": 0, "people": builder.people}
     search_text, rows, scanned = find.casefold(), list[Json](), 0
-    names = builder.list_entry_names(agent, before)
-    for scanned, entry in enumerate(builder.iter_by_time(names, before), 1):
+    position = _parse_position(before) if before else None
+    names = builder.list_entry_names(agent, position)
+    for scanned, entry in enumerate(builder.iter_by_time(names, position), 1):
         if entry and kind in ("", entry.kind) and (not search_text or search_text in entry.prompt_line.casefold()):
             rows.append(builder.build_entry_row(entry))
         if len(rows) >= min(limit, MAX_ENTRIES) or scanned >= MAX_ENTRIES_SCANNED:
@@ -75,36 +76,29 @@ class _FeedBuilder:
         self._find_trust_label = make_trust_lookup(org, self._config, self._survey.agents)
         self.last, self.is_last = "", True
 
-    def list_entry_names(self, agent: str, older_than: str) -> list[EntryName]:
-        """Return names of all or an agent's entries up to the tick of `find_old_entries`, newest first."""
+    def list_entry_names(self, agent: str, position: EntryName | None) -> list[EntryName]:
+        """Return names of all or an agent's entries up to the tick of a position, newest first."""
         folders = [*filter(paths.AGENT_NAME.match, list_agent_folders(self._org))]
         if agent and agent not in folders:
             raise UsageError(f'agent "{agent[:80]}" does not exist')
         names = [name for author in ([agent] if agent else folders) for name in self._index.list_outbox(author).all]
-        names.sort(reverse=True)
-        if not older_than:
-            return names
-        position = _parse_position(older_than)
-        return [name for name in names if name.tick <= position.tick]
+        return sorted((name for name in names if position is None or name.tick <= position.tick), reverse=True)
 
-    def iter_by_time(self, names: list[EntryName], older_than: str) -> Iterator[OutboxEntry | None]:
-        """Yield the entries older than `find_old_entries`, newest first; ticks follow each other in time.
+    def iter_by_time(self, names: list[EntryName], position: EntryName | None) -> Iterator[OutboxEntry | None]:
+        """Yield the entries older than a position, newest first; ticks follow each other in time.
 
         `last` is the identity of the last yielded entry, and `is_last` is True if no older entry exists.
         """
         groups = [[*group] for _, group in groupby(names, key=lambda name: name.tick)]
         for group_index, group in enumerate(groups):
-            entries = [(name, self.load_entry(name)) for name in group]
+            read = ((name, self._index.read(name)) for name in group)
+            entries = [(name, entry if isinstance(entry, OutboxEntry) else None) for name, entry in read]
             entries.sort(key=lambda pair: (pair[1].created_at if pair[1] else "", pair[0]), reverse=True)
-            if older_than and group_index == 0:
-                entries = _skip_to_position(entries, _parse_position(older_than))
+            if position and group_index == 0:
+                entries = _skip_to_position(entries, position)
             for count, (name, entry) in enumerate(entries, 1):
                 self.last, self.is_last = (name.identity, count == len(entries) and group_index == len(groups) - 1)
                 yield entry
-
-    def load_entry(self, name: EntryName) -> OutboxEntry | None:
-        entry = self._index.read(name)
-        return entry if isinstance(entry, OutboxEntry) else None
 
     def build_thread(self, identity: str) -> list[Json]:
         """Return the entries of an entry's request and of all its sub-requests."""
@@ -114,15 +108,10 @@ class _FeedBuilder:
         request = self._find_request(entry)
         if request is None:
             return [self.build_entry_row(entry)]
-        requests = self._requests
-        rows: dict[str, Json] = {}
-        for depth, member_request in requests.iter_tree(requests.get_root(request)):
-            for member in (
-                member_request.entry,
-                *(hop.entry for hop in member_request.handoffs),
-                *member_request.answers,
-            ):
-                rows.setdefault(member.identity, {**self.build_entry_row(member), "depth": depth})
+        requests, rows = self._requests, dict[str, Json]()
+        for depth, member in requests.iter_tree(requests.get_root(request)):
+            for member_entry in (member.entry, *(hop.entry for hop in member.handoffs), *member.answers):
+                rows.setdefault(member_entry.identity, {**self.build_entry_row(member_entry), "depth": depth})
         return sorted(rows.values(), key=lambda row: (row["tick"], row["identity"]))
 
     def _find_request(self, entry: OutboxEntry) -> RequestView | None:
@@ -165,17 +154,10 @@ class _FeedBuilder:
 
 def make_trust_lookup(org: Organisation, config: Config, agents: Agents) -> Callable[[OutboxEntry], str]:
     """Return a function from an entry to its trust label; the label is empty if trust is not tracked."""
-    if "trust" not in config.org.extensions:
-        return _unlabelled
-    label_entries = find_fact("trust.entry_labels")
-    if label_entries is None:
-        return _unlabelled
-    lookup: Callable[[OutboxEntry], str] = label_entries(org, config, agents, load_tick(org))
-    return lookup
-
-
-def _unlabelled(entry: OutboxEntry) -> str:
-    return ""
+    if "trust" in config.org.extensions and (label_entries := find_fact("trust.entry_labels")):
+        lookup: Callable[[OutboxEntry], str] = label_entries(org, config, agents, load_tick(org))
+        return lookup
+    return lambda _: ""
 
 
 def _parse_position(entry_id: str) -> EntryName:
@@ -191,3 +173,17 @@ def _skip_to_position(entries: list[NamedEntry], position: EntryName) -> list[Na
         if name.identity == position.identity:
             return entries[index + 1 :]
     return [named_entry for named_entry in entries if named_entry[0] < position]
+
+
+def find_entry(org: Organisation, identity: str) -> OutboxEntry | None:
+    """Return the entry `AUTHOR/TICK_ID`, or None if there is none that can be read."""
+    entry = next((org.get_cache(EntryIndex).read(name) for name in parse_identities([identity])), None)
+    return entry if isinstance(entry, OutboxEntry) else None
+
+
+def find_local_time(org: Organisation, entry: OutboxEntry) -> str:
+    """Return the local time of writing of an entry, as a timestamp."""
+    name = next(iter(parse_identities([entry.identity])), None)
+    if name is None or not may_be_from_turn(name):
+        return entry.created_at
+    return max(entry.created_at, load_start_time(org, entry.tick))

@@ -19,7 +19,7 @@ from lemming.obligations.waiting_items import list_person_inbox
 from lemming.queries.checks.health_checks import group_issues, make_issue
 from lemming.queries.credit_accounts import Account, load_accounts, load_removed_accounts, sum_accounts
 from lemming.queries.org_status import TickStatus, load_tick_status
-from lemming.queries.views.tick_summaries import find_working_turns
+from lemming.read_model.tick_queries import find_working_turns
 
 Json = dict[str, Any]
 
@@ -53,8 +53,9 @@ def _build_valid_status(org: OrgPath, removed: Sequence[Account]) -> Json:
     status = load_tick_status(org)
     tick, config, survey = status.tick, status.config, status.survey
     next_due_tick = _find_next_due_tick(tick, config, survey)
-    state, explanation = _describe_state(org, status, next_due_tick)
     account_list, damaged = load_accounts(org, survey, config)
+    total = sum_accounts([*account_list, *removed])
+    state, explanation = _describe_state(org, status, next_due_tick)
     reported = " ".join(issue.message for issue in status.issues)
     ledger_issues = [
         make_issue(ledger_error.where, f"{ledger_error.where}: {ledger_error.message}", ledger_error.hint)
@@ -72,7 +73,13 @@ def _build_valid_status(org: OrgPath, removed: Sequence[Account]) -> Json:
         "next_tick": next_due_tick,
         "next_at": _estimate_tick_time(org, status, next_due_tick),
         "agents": len(survey.agents) + len(survey.broken),
-        "spent": _sum_spending([*account_list, *removed]),
+        "spent": {  # the limit is null if any agent has none
+            "credits": total["credits"],
+            "used_up": total["used_up"],
+            "max": total["max_credits"],
+            "dollars": total["cost_usd"] or 0.0,
+            "unpriced": total["unpriced_calls"],
+        },
         "troubles": [issue.as_json("issue") for issue in group_issues([*status.issues, *ledger_issues])],
     }
 
@@ -116,10 +123,3 @@ def _estimate_tick_time(org: OrgPath, status: TickStatus, next_due_tick: int | N
     last_start = datetime.fromtimestamp(last_end, UTC)
     wait_s = status.config.org.tick_interval_s * (next_due_tick - status.tick + 1)
     return timestamp(last_start + timedelta(seconds=wait_s))
-
-
-def _sum_spending(account_list: Sequence[Account]) -> Json:
-    """Return the total spending and the used-up credits; the limit is null if any agent has none."""
-    total = sum_accounts(account_list)
-    dollars = {"dollars": total["cost_usd"] or 0.0, "unpriced": total["unpriced_calls"]}
-    return {"credits": total["credits"], "used_up": total["used_up"], "max": total["max_credits"], **dollars}

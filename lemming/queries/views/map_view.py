@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import cos, pi, sin
 from typing import Any, Literal
 
-from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.agents import Survey
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import did_you_mean
 from lemming.kernel.inboxes.entry_index import EntryIndex
@@ -23,8 +23,8 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.obligations.request_outcome import get_targets
-from lemming.queries.views.tick_summaries import TickSummary, summarize_newest_ticks
-from lemming.read_model.tick_queries import list_newest_ticks
+from lemming.read_model.tick_facts import JournalTick
+from lemming.read_model.tick_queries import list_newest_ticks, load_newest_ticks
 
 Kind = Literal["reads", "asks", "hands"]
 Pair = tuple[str, str]
@@ -92,7 +92,7 @@ def build_graph(org: OrgPath, *, ticks: int = DEFAULT_TICKS) -> tuple[dict[str, 
     """
     org = Organisation.from_path(org)
     survey, config = load_validated_survey(org), load_config(org)
-    traffic = _Traffic(org, survey, config, summarize_newest_ticks(org, min(max(ticks, 1), MAX_TICKS)))
+    traffic = _Traffic(org, survey, config, load_newest_ticks(org, min(max(ticks, 1), MAX_TICKS)))
     arrows = [*_iter_read_arrows(survey, traffic.read_counts), *_iter_ask_arrows(survey, traffic)]
     arrows.sort(key=lambda arrow: (-arrow.traffic, arrow.source, arrow.target, arrow.kind))
     return {
@@ -102,56 +102,44 @@ def build_graph(org: OrgPath, *, ticks: int = DEFAULT_TICKS) -> tuple[dict[str, 
 
 def _build_node(name: str, survey: Survey, config: Config, wrote: Mapping[str, int]) -> dict[str, Any]:
     agent = survey.agents.get(name)
+    speaks = "broken"
+    if agent:
+        speaks = "person" if config.is_person(agent) else "model" if config.has_model_turns(agent) else "channel"
     return {
         "name": name,
         "title": agent.title if agent else "",
         "model": agent.model.key if agent else "",
-        "speaks": _classify_speaker(agent, config),
-        "reads_all": bool(agent) and "*" in agent.permissions.read_outboxes if agent else False,
+        "speaks": speaks,
+        "reads_all": bool(agent and "*" in agent.permissions.read_outboxes),
         "paused": bool(agent and agent.paused),
         "wrote": wrote.get(name, 0),
     }
 
 
-def _classify_speaker(agent: Agent | None, config: Config) -> str:
-    """Return the kind of speaker of an agent: "person", "channel", "model", or "broken" for a broken resume."""
-    if agent is None:
-        return "broken"
-    if config.is_person(agent):
-        return "person"
-    return "model" if config.has_model_turns(agent) else "channel"
-
-
 class _Traffic:
     """Counts of entries written (by author), read (author, reader) and requested (requester, target) in some ticks."""
 
-    def __init__(self, org: Organisation, survey: Survey, config: Config, summaries: list[TickSummary]) -> None:
-        self._index, self._agent_names = (org.get_cache(EntryIndex), frozenset((*survey.agents, *survey.broken)))
+    def __init__(self, org: Organisation, survey: Survey, config: Config, ticks: list[JournalTick]) -> None:
+        self._index, self._agent_names = org.get_cache(EntryIndex), frozenset((*survey.agents, *survey.broken))
         self.request_counts, self.handoff_counts = Counter[Pair](), Counter[Pair]()
-        author_by_entry = {
-            entry: written_entry.author for summary in summaries for entry, written_entry in summary.wrote.items()
-        }
+        author_by_entry = {entry: author for facts in ticks for entry, (author, _) in facts.wrote.items()}
         self.written_counts = Counter(author_by_entry.values())
         non_model_agents = [name for name, agent in survey.agents.items() if not config.has_model_turns(agent)]
         for name in non_model_agents:  # messages of people and channels are in no journal
             outbox = self._index.list_outbox(name)
-            own_entries = outbox.all[outbox.next_index(summaries[0].facts.tick - 1) :] if summaries else []
+            own_entries = outbox.all[outbox.next_index(ticks[0].tick - 1) :] if ticks else []
             self.written_counts[name] += len(own_entries)
             author_by_entry |= {entry.id: name for entry in outbox.all}
             self._add_requests(own_entries)
-        for summary in summaries:
-            request_entries = [
-                (summary.facts.tick, entry, written_entry)
-                for entry, written_entry in summary.wrote.items()
-                if written_entry.kind == "request"
-            ]
+        for facts in ticks:
+            wrote = facts.wrote.items()
             self._add_requests(
-                EntryName(tick, 0, entry, written_entry.author) for tick, entry, written_entry in request_entries
+                EntryName(facts.tick, 0, id, author) for id, (author, kind) in wrote if kind == "request"
             )
         self.read_counts = Counter(
             (author_by_entry[entry], reader)
-            for summary in summaries
-            for reader, entries in summary.shown.items()
+            for facts in ticks
+            for reader, entries in facts.shown.items()
             for entry in entries
             if author_by_entry.get(entry, reader) != reader
         )
@@ -168,20 +156,13 @@ class _Traffic:
 
 
 def _iter_read_arrows(survey: Survey, read_counts: Mapping[Pair, int]) -> Iterator[Arrow]:
+    draws_all = len(survey.agents) <= MAX_AGENTS_FOR_ALL_ARROWS
     for name, agent in survey.agents.items():
-        readable = agent.permissions.read_outboxes
-        is_wide = "*" in readable
-        authors = _visible_authors(name, survey, read_counts) if is_wide else survey.agents.keys() & {*readable}
+        is_wide = "*" in agent.permissions.read_outboxes
+        authors = survey.agents if is_wide else survey.agents.keys() & {*agent.permissions.read_outboxes}
         for author in authors:
-            if author != name:
+            if author != name and (draws_all or not is_wide or (author, name) in read_counts):
                 yield Arrow(author, name, "reads", read_counts.get((author, name), 0), is_wide)
-
-
-def _visible_authors(reader: str, survey: Survey, read_counts: Mapping[Pair, int]) -> Iterable[str]:
-    """Return the authors to draw for an agent that reads every other agent."""
-    if len(survey.agents) <= MAX_AGENTS_FOR_ALL_ARROWS:
-        return survey.agents
-    return [author for author in survey.agents if (author, reader) in read_counts]
 
 
 def _iter_ask_arrows(survey: Survey, traffic: _Traffic) -> Iterator[Arrow]:
@@ -190,11 +171,12 @@ def _iter_ask_arrows(survey: Survey, traffic: _Traffic) -> Iterator[Arrow]:
         if team := agent.extensions.get("team"):
             traffic.request_counts.update({(name, member.agent): 0 for member in team.ask_members})
             traffic.handoff_counts.update({(name, handoff_target): 0 for handoff_target in team.hand_to})
-    agent_names = survey.agents.keys()
-    yield from (Arrow(*pair, "asks", count) for pair, count in traffic.request_counts.items() if {*pair} <= agent_names)
-    yield from (
-        Arrow(*pair, "hands", count) for pair, count in traffic.handoff_counts.items() if {*pair} <= agent_names
+    kinds: tuple[tuple[Kind, Counter[Pair]], ...] = (
+        ("asks", traffic.request_counts),
+        ("hands", traffic.handoff_counts),
     )
+    for kind, counts in kinds:
+        yield from (Arrow(*pair, kind, count) for pair, count in counts.items() if {*pair} <= survey.agents.keys())
 
 
 def _select_nodes(
@@ -232,7 +214,12 @@ def layout_nodes(names: Collection[str], arrows: Mapping[Pair, float]) -> tuple[
     columns = _split_into_columns(order, forward_arrows)
     if len(names) > 3 and len(columns) > max(4, len(names) * 2 // 3):
         return _place_on_circle(order), "circle"
-    return _assign_spots(_sort_columns(columns, proper_arrows)), "columns"
+    spots = {
+        name: (float(x), index - (len(column) - 1) / 2)
+        for x, column in enumerate(_sort_columns(columns, proper_arrows))
+        for index, name in enumerate(column)
+    }
+    return spots, "columns"
 
 
 def _order_without_cycles(names: list[str], arrows: Mapping[Pair, float]) -> list[str]:
@@ -283,22 +270,11 @@ def _sort_columns(columns: list[list[str]], arrows: Mapping[Pair, float]) -> lis
     height = {name: index - len(column) / 2 for column in columns for index, name in enumerate(column)}
     for sweep in range(SWEEPS):
         for column in columns if sweep % 2 == 0 else reversed(columns):
-            middle = {name: _mean_height(name, neighbours[name] - {*column}, height) for name in column}
+            beside = {name: [height[neighbour] for neighbour in neighbours[name] - {*column}] for name in column}
+            middle = {name: sum(beside[name]) / len(beside[name]) if beside[name] else height[name] for name in column}
             column.sort(key=lambda name: (middle[name], name))
             height.update({name: index - len(column) / 2 for index, name in enumerate(column)})
     return columns
-
-
-def _mean_height(name: str, neighbours: set[str], height: Mapping[str, float]) -> float:
-    return sum(height[neighbour] for neighbour in neighbours) / len(neighbours) if neighbours else height[name]
-
-
-def _assign_spots(columns: list[list[str]]) -> dict[str, Spot]:
-    return {
-        name: (float(x), index - (len(column) - 1) / 2)
-        for x, column in enumerate(columns)
-        for index, name in enumerate(column)
-    }
 
 
 def _place_on_circle(order: list[str]) -> dict[str, Spot]:

@@ -16,12 +16,14 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.queries.credit_accounts import load_accounts, load_removed_accounts, sum_accounts
-from lemming.queries.views.tick_summaries import TickSummary, TurnSpending, summarize_newest_ticks
+from lemming.read_model.tick_facts import JournalTick
+from lemming.read_model.tick_queries import load_newest_ticks
 
 DEFAULT_TICKS = 120
 MAX_TICKS = 2000
 MAX_NAMES = 7
 MAX_AGENTS_SHOWN = 100
+UNNAMED_MODEL = "(a model without a name)"
 UNITS = ("credits", "cost_usd")
 REMAINDER = ""
 """The row for the spending of all others together."""
@@ -41,15 +43,15 @@ class _Column:
     agents: Amounts = field(default_factory=lambda: {unit: defaultdict(float) for unit in UNITS})
     models: Amounts = field(default_factory=lambda: {unit: defaultdict(float) for unit in UNITS})
 
-    def add(self, agent: str, spent: TurnSpending) -> None:
-        """Add the spending of a turn."""
-        self.calls += spent.calls
-        self.credits += spent.credits
-        if spent.cost_usd is not None:
-            self.cost_usd = (self.cost_usd or 0.0) + spent.cost_usd
-        for amounts, name in ((self.agents, agent), (self.models, spent.model)):
-            amounts["credits"][name] += spent.credits
-            amounts["cost_usd"][name] += spent.cost_usd or 0.0
+    def add(self, agent: str, report: dict[str, Any]) -> None:
+        """Add the spending of a turn, told by its report."""
+        self.calls += report["calls"]
+        self.credits += report["credits"]
+        if report["cost_usd"] is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + report["cost_usd"]
+        for amounts, name in ((self.agents, agent), (self.models, report.get("model") or UNNAMED_MODEL)):
+            amounts["credits"][name] += report["credits"]
+            amounts["cost_usd"][name] += report["cost_usd"] or 0.0
 
 
 def build_money_view(org: OrgPath, *, by: str = "tick", ticks: int = DEFAULT_TICKS) -> dict[str, Any]:
@@ -63,11 +65,11 @@ def build_money_view(org: OrgPath, *, by: str = "tick", ticks: int = DEFAULT_TIC
     org = Organisation.from_path(org)
     config, survey = load_config(org), survey_agents(org)
     ticks = min(max(ticks, 1), MAX_TICKS)
-    summaries = summarize_newest_ticks(org, ticks + 1)
-    older, summaries = len(summaries) > ticks, summaries[-ticks:]
-    numbers = [summary.facts.tick for summary in summaries]
+    newest = load_newest_ticks(org, ticks + 1)
+    older, newest = len(newest) > ticks, newest[-ticks:]
+    numbers = [facts.tick for facts in newest]
     time_zone = get_zone(config.org.timezone) if config.org.timezone else UTC
-    columns = _build_columns(summaries, time_zone if by == "day" else None)
+    columns = _build_columns(newest, time_zone if by == "day" else None)
     account_list, damaged = load_accounts(org, survey, config)
     account_list += load_removed_accounts(org)
     account_list.sort(key=lambda account: (-account.spent, account.agent))
@@ -85,15 +87,15 @@ def build_money_view(org: OrgPath, *, by: str = "tick", ticks: int = DEFAULT_TIC
     }
 
 
-def _build_columns(summaries: Iterable[TickSummary], time_zone: tzinfo | None) -> dict[str, _Column]:
+def _build_columns(ticks: Iterable[JournalTick], time_zone: tzinfo | None) -> dict[str, _Column]:
     columns: dict[str, _Column] = {}
-    for summary in summaries:
-        if summary.facts.at:
-            start = parse_timestamp(summary.facts.at)
-            name = start.astimezone(time_zone).strftime("%Y-%m-%d") if time_zone else str(summary.facts.tick)
-            column = columns.setdefault(name, _Column(summary.facts.at))
-            for agent, spent in summary.spent.items():
-                column.add(agent, spent)
+    for facts in ticks:
+        if facts.at:
+            start = parse_timestamp(facts.at)
+            name = start.astimezone(time_zone).strftime("%Y-%m-%d") if time_zone else str(facts.tick)
+            column = columns.setdefault(name, _Column(facts.at))
+            for agent, report in facts.spent.items():
+                column.add(agent, report)
     return columns
 
 

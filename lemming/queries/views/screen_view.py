@@ -6,7 +6,7 @@ from inspect import Parameter
 from typing import Any
 
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.queries.screens.screen import Column, Screen, ScreenResult
+from lemming.queries.screens.screen import Note, Screen, ScreenResult
 from lemming.queries.screens.screen_registry import iter_screens, load_screen
 
 Json = dict[str, Any]
@@ -32,31 +32,31 @@ def table_to_json(screen: Screen, result: ScreenResult) -> Json:
     """Return a screen's table: the columns, and for each row the cells and the values behind links and numbers."""
     rows = result.list_table_rows(MAX_ROWS)
     table = screen.to_table(rows)
+    has_value = [column.shown != "text" or screen.is_number(column) for column in table.columns]
+    errors = [Note(str(error), is_warning=True) for error in (*result.problems, *result.errors)]
     return {
         "name": screen.name,
         "title": screen.title,
         "command": f"lemming {screen.command or screen.name}",
         "empty": screen.empty,
-        "columns": [_column_to_json(screen, column) for column in table.columns],
+        "columns": [
+            {
+                "key": column.key,
+                "header": column.header,
+                "about": column.about,
+                "shown": column.shown,
+                "is_number": screen.is_number(column),
+            }
+            for column in table.columns
+        ],
         "rows": table.cells,
-        "values": [[_link_value(screen, column, row) for column in table.columns] for row in rows],
+        "values": [
+            [column.get(row) if is_shown else None for column, is_shown in zip(table.columns, has_value, strict=True)]
+            for row in rows
+        ],
         "total": len(result.rows),
-        "notes": [*(note._asdict() for note in result.notes), *_list_errors(result)],
+        "notes": [note._asdict() for note in (*result.notes, *errors)],
     }
-
-
-def _list_errors(result: ScreenResult) -> list[Json]:
-    return [{"text": str(error), "is_warning": True} for error in (*result.problems, *result.errors)]
-
-
-def _column_to_json(screen: Screen, column: Column) -> Json:
-    facts = {"key": column.key, "header": column.header, "about": column.about}
-    return {**facts, "shown": column.shown, "is_number": screen.is_number(column)}
-
-
-def _link_value(screen: Screen, column: Column, row: Any) -> Any:
-    """Return the value of a cell that the page sorts by, or that its link leads to."""
-    return column.get(row) if column.shown != "text" or screen.is_number(column) else None
 
 
 def _describe_parameters(screen: Screen) -> list[Json]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
 from lemming.journal_tools.provenance.prompt_parser import parse_prompt
-from lemming.journal_tools.recorded_tick import RecordedTick, ToolUse, TurnRecord, load_tick_record, make_quiet_tick
+from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record, make_quiet_tick
 from lemming.journal_tools.tick_ranges import explain_missing_journal
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import CorruptState, UsageError
@@ -15,10 +16,11 @@ from lemming.kernel.journal.turn_report import USUAL_ENDS
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.operations.lock_holder import find_running_engine
-from lemming.operations.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
+from lemming.operations.unsuccessful_turns import load_unfinished_turns
 from lemming.queries.sentences import describe_call, describe_effects, describe_payload, entry_text
-from lemming.queries.views.tick_summaries import TickSummary, summarize_newest_ticks
 from lemming.read_model.journal_ticks import started_journals
+from lemming.read_model.tick_facts import JournalTick
+from lemming.read_model.tick_queries import load_newest_ticks
 
 MAX_ROWS = 100
 MAX_FILE_CHARS = 20_000
@@ -69,8 +71,12 @@ def _explain_missing_turn(record: RecordedTick, agent: str) -> str:
 
 def turn_to_full_json(turn: TurnRecord, record: RecordedTick) -> dict[str, Any]:
     """Return a turn with its prompts, its answers, and the texts of the small files it wrote."""
-    effects = [effect._asdict() for effect in describe_effects(turn)]
-    return {**turn_to_json(turn, record, prompts=True), "effects": effects, "contents": _small_file_texts(turn)}
+    small_files = {path: file.content for path, file in turn.writes.items() if len(file.content) <= MAX_FILE_CHARS}
+    return {
+        **turn_to_json(turn, record, prompts=True),
+        "effects": [effect._asdict() for effect in describe_effects(turn)],
+        "contents": {path: content.decode("utf-8", "replace") for path, content in small_files.items()},
+    }
 
 
 def load_recorded_tick(org: OrgPath, number: int | None) -> RecordedTick:
@@ -83,26 +89,12 @@ def load_recorded_tick(org: OrgPath, number: int | None) -> RecordedTick:
     try:
         return load_tick_record(org, number)
     except UsageError:  # it has no journal
-        if explain_missing_journal(org, number) == "quiet":
-            stopped_turns = sorted(
-                load_unfinished_turns(org, until=number).values(), key=lambda stopped_turn: stopped_turn.agent
-            )
-            skipped = {turn.agent: turn.reason for turn in stopped_turns if turn.status == "skipped"}
-            return make_quiet_tick(
-                number,
-                skipped,
-                {
-                    stopped_turn.agent: stopped_turn.reason
-                    for stopped_turn in stopped_turns
-                    if _is_resume_failure(stopped_turn)
-                },
-            )
-        raise
-
-
-def _is_resume_failure(turn: UnfinishedTurn) -> bool:
-    """Return True if a broken resume prevented the turn."""
-    return turn.status == "failed" and turn.error == "ConfigError"
+        if explain_missing_journal(org, number) != "quiet":
+            raise
+    turns = sorted(load_unfinished_turns(org, until=number).values(), key=lambda turn: turn.agent)
+    skipped = {turn.agent: turn.reason for turn in turns if turn.status == "skipped"}
+    broken = {turn.agent: turn.reason for turn in turns if (turn.status, turn.error) == ("failed", "ConfigError")}
+    return make_quiet_tick(number, skipped, broken)
 
 
 def build_plan_section(record: RecordedTick) -> dict[str, Any]:
@@ -125,6 +117,7 @@ def build_plan_section(record: RecordedTick) -> dict[str, Any]:
 def turn_to_json(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[str, Any]:
     """Return a turn as JSON values."""
     report = turn.report
+    calls = [(use, use.args if isinstance(use.args, dict) else {}) for use in turn.tools]
     return {
         "agent": turn.agent,
         **({"turn": turn.turn} if turn.turn else {}),
@@ -140,18 +133,14 @@ def turn_to_json(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> di
         "prompt_chars": sum(len(message["content"]) for message in turn.prompt),
         **({"prompt": turn.prompt} if prompts else {}),
         "answers": [vars(call) for call in turn.calls],
-        "tools": [{**vars(tool_use), "wish": _describe_call(tool_use)} for tool_use in turn.tools],
+        "tools": [{**vars(use), "wish": describe_call(use.tool, arguments)} for use, arguments in calls],
         "entries": [
-            {
-                **written_entry.as_json(),
-                "says": entry_text(written_entry.payload) or describe_payload(written_entry.payload),
-            }
-            for written_entry in turn.entries
+            {**entry.as_json(), "says": entry_text(entry.payload) or describe_payload(entry.payload)}
+            for entry in turn.entries
         ],
         "memory": turn.memory,
         "files": [
-            {"path": path, "sha256": effect.digest, "bytes": len(effect.content)}
-            for path, effect in turn.writes.items()
+            {"path": path, "sha256": file.digest, "bytes": len(file.content)} for path, file in turn.writes.items()
         ],
         "removed": report.removed if report else [],
         "remarks": report.remarks if report else [],
@@ -167,25 +156,12 @@ def turn_to_json(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> di
     }
 
 
-def _describe_call(tool_use: ToolUse) -> str:
-    """Return a description of a tool call."""
-    return describe_call(tool_use.tool, tool_use.args if isinstance(tool_use.args, dict) else {})
-
-
 def _describe_state(org: Organisation, record: RecordedTick) -> str:
     if record.engine_starts == 0:
         return "quiet"
     if record.commit_record is not None:
         return "committed"
     return "running" if find_running_engine(org) else "interrupted"
-
-
-def _small_file_texts(turn: TurnRecord) -> dict[str, str]:
-    """Return the texts of the small files a turn wrote, by path."""
-    small_files = {
-        path: effect.content for path, effect in turn.writes.items() if len(effect.content) <= MAX_FILE_CHARS
-    }
-    return {path: content.decode("utf-8", "replace") for path, content in small_files.items()}
 
 
 def _build_turn_row(record: RecordedTick, name: str) -> dict[str, Any]:
@@ -227,18 +203,16 @@ def build_timing(record: RecordedTick, names: list[str]) -> dict[str, Any]:
     began = parse_timestamp(record.start_record.at) if record.start_record.at else None
     answers = [answer for answer in record.answers.values() if isinstance(answer, ModelReplied)]
     is_exact = began is not None and record.engine_starts < 2
-    is_exact = is_exact and all(began and _compute_asked_ms(began, answer) >= -MAX_CLOCK_SKEW_MS for answer in answers)
+    is_exact = is_exact and all(began and _measure_answer(began, answer)[0] >= -MAX_CLOCK_SKEW_MS for answer in answers)
     bars = _measure_bars(record, names, began) if is_exact and began else _stack_bars(record, names)
     ends = [bar["end_ms"] for turn_bars in bars.values() for bar in turn_bars if bar["end_ms"] is not None]
     return {"is_exact": is_exact, "bars": bars, "end_ms": max(ends, default=0)}
 
 
-def _compute_asked_ms(began: datetime, answer: ModelReplied) -> int:
-    return _compute_offset_ms(began, answer) - answer.duration_ms
-
-
-def _compute_offset_ms(began: datetime, answer: ModelReplied) -> int:
-    return round((parse_timestamp(answer.at) - began).total_seconds() * 1000)
+def _measure_answer(began: datetime, answer: ModelReplied) -> tuple[int, int]:
+    """Return the begin and the end of a call, in milliseconds after the start of the tick."""
+    end = round((parse_timestamp(answer.at) - began).total_seconds() * 1000)
+    return end - answer.duration_ms, end
 
 
 def _measure_bars(record: RecordedTick, names: list[str], began: datetime) -> dict[str, list[dict[str, Any]]]:
@@ -246,10 +220,10 @@ def _measure_bars(record: RecordedTick, names: list[str], began: datetime) -> di
     latest, starts = 0, dict[str, int]()  # a turn cannot begin before the previous record of its journal
     for step in record.records:
         if isinstance(step, ModelReplied):
-            starts[step.turn_key] = end = _compute_offset_ms(began, step)
-            latest = max(latest, end)
+            begin, end = _measure_answer(began, step)
+            starts[step.turn_key], latest = end, max(latest, end)
             if step.turn_key in bars:
-                bars[step.turn_key].append(_make_bar(max(_compute_asked_ms(began, step), 0), end))
+                bars[step.turn_key].append(_make_bar(max(begin, 0), end))
         elif isinstance(step, ModelFailed):
             begin = starts.get(step.turn_key, latest)
             starts[step.turn_key] = begin + step.duration_ms
@@ -289,56 +263,46 @@ def build_ticks_view(org: OrgPath, *, before: int | None = None, count: int = DE
     `quiet_before` is the number of ticks directly before the tick without any turn, or with a removed journal.
     """
     org, count = Organisation.from_path(org), min(max(count, 1), MAX_STRIP_TICKS)
-    summaries = summarize_newest_ticks(org, count + 1, before=before)
+    newest = load_newest_ticks(org, count + 1, before=before)
     is_running = find_running_engine(org) is not None
     return {
         "next_tick": load_tick(org),
         "is_running": is_running,
-        "older": len(summaries) > count,
-        "ticks": [_summary_to_json(org, summary, is_running) for summary in summaries[-count:]],
+        "older": len(newest) > count,
+        "ticks": [_tick_to_json(org, facts, is_running) for facts in newest[-count:]],
     }
 
 
-def _summary_to_json(org: Organisation, summary: TickSummary, is_running: bool) -> dict[str, Any]:
-    facts = summary.facts
+def _tick_to_json(org: Organisation, facts: JournalTick, is_running: bool) -> dict[str, Any]:
     totals, problem = facts.totals, facts.problem
+    status = "committed" if totals else "running" if is_running else "interrupted"
     if not (totals or problem):
-        totals, problem = _load_partial_totals(org, facts.tick)
+        try:
+            totals = load_tick_record(org, facts.tick).totals
+        except (CorruptState, UsageError) as error:
+            problem = str(error)
+    reports = (turn.report for turn in facts.turns.values() if turn.report)
+    ends = Counter(f"{report['status']}:{report.get('end') or USUAL_ENDS[report['status']]}" for report in reports)
     return {
         "tick": facts.tick,
         "at": facts.at,
-        "status": "damaged" if problem else _tick_status(summary, is_running),
-        "worst": worst_status(totals),
-        "ends": dict(sorted(summary.ended.items())),
+        "status": "damaged" if problem else status,
+        "worst": next((status for status in _STATUSES_BY_SEVERITY if totals.get(status)), ""),
+        "ends": dict(sorted(ends.items())),
         "quiet_before": 0 if facts.after is None else facts.tick - facts.after - 1,
         "planned": len(facts.order),
-        "turns": sum(summary.ended.values()),
-        "begun": summary.begun,
+        "turns": ends.total(),
+        "begun": facts.begun,
         "starts": max(len(facts.epochs), 1),
-        "duration_ms": summary.duration_ms,
+        "duration_ms": _measure_duration(facts),
         "problem": problem,
         **{key: totals.get(key) for key in ("entries", "calls", "credits", "cost_usd")},
     }
 
 
-def worst_status(totals: dict[str, Any]) -> str:
-    """Return the worst status among the turns of a tick, or an empty string before the first turn has ended.
-
-    >>> worst_status(dict(done=3, waiting=1, skipped=2, failed=0))
-    'waiting'
-    """
-    return next((status for status in _STATUSES_BY_SEVERITY if totals.get(status)), "")
-
-
-def _tick_status(summary: TickSummary, is_running: bool) -> str:
-    if summary.is_committed:
-        return "committed"
-    return "running" if is_running else "interrupted"
-
-
-def _load_partial_totals(org: Organisation, tick: int) -> tuple[dict[str, Any], str]:
-    """Return the totals of an unfinished tick, and the error of its journal."""
-    try:
-        return load_tick_record(org, tick).totals, ""
-    except (CorruptState, UsageError) as error:
-        return {}, str(error)
+def _measure_duration(facts: JournalTick) -> int | None:
+    """Return the milliseconds from the start to the last answer, or None for times of an earlier recording."""
+    if not (facts.at and facts.last_at):
+        return None
+    elapsed_s = (parse_timestamp(facts.last_at) - parse_timestamp(facts.at)).total_seconds()
+    return round(elapsed_s * 1000) if elapsed_s >= 0 else None

@@ -1,23 +1,28 @@
 """The view of items that wait for people: a summary, the call with its diff, the answer's form, the context.
 
-The context shows, in a few lines, the entries and results the requesting turn had read.
+The context shows, in a few lines, the entries and results the requesting turn had read. The subject of a decision is
+the complete entry or amount that a person decides about: docs/gates.md.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from lemming.journal_tools.provenance.prompt_parser import parse_prompt
 from lemming.journal_tools.provenance.write_log import get_payload_text
-from lemming.journal_tools.recorded_tick import TurnRecord, load_tick_record
+from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files.stat_cache import Identity, file_identity
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.messages import EntryName, OutboxEntry
+from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.obligations.answer_fields import describe_field, get_answer_schema, get_properties
@@ -25,11 +30,9 @@ from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.pending_approvals import find_call_review
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import PersonInboxItem, build_person_inbox
-from lemming.queries.screens.waiting_screen import WAITING
+from lemming.queries.screens.requests_screen import WAITING
 from lemming.queries.sentences import describe_call, describe_payload, entry_text, truncate_value
-from lemming.queries.views.feed_view import make_trust_lookup
-from lemming.queries.views.moments import find_local_time
-from lemming.queries.views.subject import find_references, find_subject
+from lemming.queries.views.feed_view import find_entry, find_local_time, make_trust_lookup
 
 Json = dict[str, Any]
 
@@ -42,17 +45,15 @@ def build_waiting_view(org: OrgPath, *, person: str = "", item: str = "") -> Jso
     """
     org = Organisation.from_path(org)
     snapshot = load_requests(org)
-    items = [waiting_item for waiting_item in build_person_inbox(snapshot, org) if person in ("", waiting_item.person)]
+    items = [listed for listed in build_person_inbox(snapshot, org) if person in ("", listed.person)]
+    chosen = next((listed for listed in items if listed.identity == item), items[0] if items else None)
     by_identity = snapshot.requests.by_identity
-    chosen = (
-        item if any(waiting_item.identity == item for waiting_item in items) else items[0].identity if items else ""
-    )
     return {
         "people": sorted(snapshot.people),
         "tick": snapshot.requests.tick,
-        "items": [_build_item(org, waiting_item, by_identity[waiting_item.identity]) for waiting_item in items],
-        "because": build_request_context(org, snapshot, by_identity[chosen]) if chosen else None,
-        "patch": _build_patch(org, next((listed for listed in items if listed.identity == chosen), None)),
+        "items": [_build_item(org, listed, by_identity[listed.identity]) for listed in items],
+        "because": build_request_context(org, snapshot, by_identity[chosen.identity]) if chosen else None,
+        "patch": _build_patch(org, chosen),
     }
 
 
@@ -76,11 +77,12 @@ def _build_patch(org: Organisation, item: PersonInboxItem | None) -> Json | None
 
 def _build_item(org: Organisation, item: PersonInboxItem, request: RequestView) -> Json:
     schema = get_answer_schema(request)
-    subject = find_subject(org, item.call, request.asker) if item.call else None
+    ticks_left = None if item.deadline is None else max(0, item.deadline - (request.tick + item.age_ticks)) + 1
+    default = truncate_value(request.default_answer, MAX_CHARS) if request.has_default else None
     return {
         **WAITING.to_json(item),
-        "subject": subject,
-        "expiry": _build_expiry(item, request),
+        "subject": find_subject(org, item.call, request.asker) if item.call else None,
+        "expiry": {"ticks": ticks_left, "at": request.not_after, "default": default},
         "text": request.text,
         "wish": _describe_wish(item, request),
         "created_at": find_local_time(org, request.entry),
@@ -89,13 +91,6 @@ def _build_item(org: Organisation, item: PersonInboxItem, request: RequestView) 
         "decides": item.call is not None or _is_yes_no_decision(request),
         "fields": [_build_form_field(schema, name, field) for name, field in get_properties(schema).items()],
     }
-
-
-def _build_expiry(item: PersonInboxItem, request: RequestView) -> Json:
-    """Return the expiry of the request (ticks from now, a time, or neither) and its default answer."""
-    ticks_left = None if item.deadline is None else max(0, item.deadline - (request.tick + item.age_ticks)) + 1
-    default = truncate_value(request.default_answer, MAX_CHARS) if request.has_default else None
-    return {"ticks": ticks_left, "at": request.not_after, "default": default}
 
 
 def _describe_wish(item: PersonInboxItem, request: RequestView) -> str:
@@ -111,8 +106,7 @@ def _build_form_field(schema: Json | None, name: str, field: Any) -> Json:
     """Return a form field: title, description, input type."""
     field_schema = field if isinstance(field, dict) else {}
     title, description = field_schema.get("title"), field_schema.get("description")
-    required = (schema or {}).get("required")
-    input_type = _choose_input_type(field)
+    required, input_type = (schema or {}).get("required"), _choose_input_type(field_schema)
     about_text = description if isinstance(description, str) else ""
     if input_type["form"] in ("text", "number") and not about_text:
         about_text = describe_field(schema, name)
@@ -131,9 +125,8 @@ def _is_yes_no_decision(request: RequestView) -> bool:
     return isinstance(field, dict) and "approve" in (field.get("enum") or ())
 
 
-def _choose_input_type(field: Any) -> Json:
+def _choose_input_type(field_schema: Json) -> Json:
     """Return the input type of a field: a choice, yes or no, a number, or text."""
-    field_schema = field if isinstance(field, dict) else {}
     if isinstance(field_schema.get("enum"), list):
         return {"form": "choice", "choice": [str(option) for option in field_schema["enum"]]}
     kind = field_schema.get("type")
@@ -167,22 +160,15 @@ def build_request_context(org: Organisation, snapshot: RequestsSnapshot, request
     quoted = find_references(request.entry.payload)
     unique = [_mark_quoted(line, quoted) for line in {line["key"]: line for line in lines}.values()]
     unique.sort(key=lambda line: not line["is_quoted"])
-    return {
-        **base_fields,
-        "notes": facts["notes"],
-        "lines": unique[:MAX_LINES],
-        "more": max(0, len(unique) - MAX_LINES),
-        "wrong": "",
-    }
+    more = max(0, len(unique) - MAX_LINES)
+    return {**base_fields, "notes": facts["notes"], "lines": unique[:MAX_LINES], "more": more, "wrong": ""}
 
 
 def _mark_quoted(line: Json, references: set[str]) -> Json:
     """Return a line with `is_quoted` set if the references contain its entry or any reference in the line."""
     line_references = {line["identity"], line["identity"].rpartition("_")[2], *line["names"]} - {""}
-    return {
-        **{key: value for key, value in line.items() if key != "names"},
-        "is_quoted": bool(line_references & references),
-    }
+    facts = {key: value for key, value in line.items() if key != "names"}
+    return {**facts, "is_quoted": bool(line_references & references)}
 
 
 class _TurnContextCache:
@@ -200,38 +186,32 @@ class _TurnContextCache:
     def _load_context(self, tick: int, agent: str, _: Identity | None) -> Json:
         record = load_tick_record(self._org, tick)
         turn = record.find_turn(agent)
-        return _build_turn_context(turn, record.plan.all_agents) if turn else _NOTHING
-
-
-_NOTHING: Json = {"entries": [], "results": [], "notes": "", "request": ""}
-
-
-def _build_turn_context(turn: TurnRecord, everyone: Any) -> Json:
-    new_entries = [
-        seen_entry
-        for seen_entry in parse_prompt(turn, everyone).entries
-        if seen_entry.is_new and seen_entry.author and seen_entry.tick is not None
-    ]
-    results = [
-        {
-            "key": f"{tool_use['tool']} {index}",
-            "author": tool_use["tool"],
-            "says": "gave",
-            "speaks": "tool",
-            "trust": "",
-            "text": truncate_value(tool_use.get("output", ""), MAX_CHARS),
-            "names": sorted(find_references([tool_use.get("args"), tool_use.get("output")])),
-            "file": "",
-            "identity": "",
+        if turn is None:
+            return {"entries": [], "results": [], "notes": "", "request": ""}
+        report, seen_entries = turn.report, parse_prompt(turn, record.plan.all_agents).entries
+        return {
+            "entries": [
+                (seen_entry.tick, seen_entry.id, seen_entry.author)
+                for seen_entry in seen_entries
+                if seen_entry.is_new and seen_entry.author and seen_entry.tick is not None
+            ],
+            "results": [_build_result_line(*pair) for pair in enumerate(turn.visible_results)],
+            "notes": report.notes if report else "",
+            "request": report.request if report else "",
         }
-        for index, tool_use in enumerate(turn.visible_results)
-    ]
-    report = turn.report
+
+
+def _build_result_line(index: int, use: Json) -> Json:
     return {
-        "entries": [(seen_entry.tick, seen_entry.id, seen_entry.author) for seen_entry in new_entries],
-        "results": results,
-        "notes": report.notes if report else "",
-        "request": report.request if report else "",
+        "key": f"{use['tool']} {index}",
+        "author": use["tool"],
+        "says": "gave",
+        "speaks": "tool",
+        "trust": "",
+        "text": truncate_value(use.get("output", ""), MAX_CHARS),
+        "names": sorted(find_references([use.get("args"), use.get("output")])),
+        "file": "",
+        "identity": "",
     }
 
 
@@ -240,11 +220,9 @@ class _RequestContextBuilder:
 
     def __init__(self, org: Organisation, snapshot: RequestsSnapshot) -> None:
         self._index, self._snapshot = org.get_cache(EntryIndex), snapshot
-        config = load_config(org)
-        self._config: Config = config
-        agents = survey_agents(org).agents
-        self._agents = agents
-        self._trust_of = make_trust_lookup(org, config, agents)
+        self._config: Config = load_config(org)
+        self._agents = survey_agents(org).agents
+        self._trust_of = make_trust_lookup(org, self._config, self._agents)
 
     def list_askers(self, request: RequestView, served_id: str) -> list[Json]:
         """Return lines for the request the turn served, and for the first request of its chain."""
@@ -290,3 +268,66 @@ class _RequestContextBuilder:
 
 
 _SAYS = {"request": "asked", "response": "answered", "report": "reported"}
+_REFERENCES = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9_-]*/[0-9]{8,12}_[0-9a-f]{12}|\b[0-9a-f]{12}\b|[\w.-]+(?:/[\w.-]+)*/[\w.-]*\w"
+)
+
+
+def find_subject(org: Organisation, call: Mapping[str, Any], asker: str) -> Json | None:
+    """Return the subject of a pending call, `{"entry": ...}` or `{"spend": ...}`, or None for a tool call.
+
+    An unreadable entry has only the field `missing`, with an explanation.
+    """
+    args = call["args"]
+    match call["tool"]:
+        case "show":
+            return {"entry": _load_entry(org, str(args.get("entry", "")))}
+        case "publish":
+            payload, tags = args.get("payload") or {}, args.get("tags") or ()
+            return {"entry": _entry_to_json(asker, args.get("kind", ""), payload, tags)}
+        case "spend":
+            excess = {key: value for key, value in args.items() if key != "of"}
+            return {"spend": {"more": excess, "of": args.get("of", ""), "now": call.get("amounts")}}
+    return None
+
+
+def _load_entry(org: Organisation, identity: str) -> Json:
+    entry = find_entry(org, identity)
+    if entry is None:
+        return {"missing": f"{identity} cannot be read any more: do not let in what you have not seen"}
+    row = _entry_to_json(entry.agent, entry.kind, entry.payload, entry.tags)
+    return {**row, "identity": entry.identity, "file": entry.file, "at": entry.created_at}
+
+
+def _entry_to_json(author: str, kind: str, payload: Mapping[str, Any], tags: Sequence[str]) -> Json:
+    """Return an entry in the form a person reads; nothing in its payload is shortened or omitted."""
+    text = payload.get("text")
+    is_text = isinstance(text, str)
+    fields = {key: value for key, value in payload.items() if key != "target" and not (is_text and key == "text")}
+    return {
+        "author": author,
+        "kind": kind,
+        "to": sorted(parse_references(payload.get("target"))),
+        "text": text if is_text else "",
+        "fields": [
+            [key, value if isinstance(value, str) else dump_pretty(value).decode().rstrip("\n")]
+            for key, value in fields.items()
+        ],
+        "tags": [*tags],
+    }
+
+
+def find_references(value: Any) -> set[str]:
+    """Return the entry ids and paths contained in a JSON value.
+
+    >>> sorted(find_references(["shared/a.txt", "see mail/00000042_3fa9c1d2e0b7"]))
+    ['mail/00000042_3fa9c1d2e0b7', 'shared/a.txt']
+    """
+    match value:
+        case str():
+            return {*_REFERENCES.findall(value)}
+        case Mapping():
+            return {item for key, child in value.items() if key != "schema" for item in find_references(child)}
+        case list() | tuple():
+            return {reference for child in value for reference in find_references(child)}
+    return set()
