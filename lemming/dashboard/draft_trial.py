@@ -44,7 +44,16 @@ def try_text(org: Organisation, file: str, text: str, *, is_dry: bool, longest_s
     for problem in validate_text(org, file, raw):
         if problem.severity == "error":
             raise UsageError(f"the draft is not valid: {problem.message}", hint=problem.hint)
-    _require_trust(org, file, raw)
+    agents = dict(survey_agents(org).agents)
+    if file in SETTINGS_FILES.values():
+        config = preview_config(org, file, raw)
+    else:
+        config, name = load_config(org), file.split("/")[1]
+        agents[name] = decode_resume(name, raw).value
+    permissions = list_required_permissions(org, config, agents.values())
+    if missing := PermissionGrants(Path(org.base)).find_missing(permissions):
+        message = f"the workspace is not trusted: {'; '.join(map(str, missing[:3]))}"
+        raise NotTrusted(message, hint="save it, then grant its permissions with `lemming trust`")
     require_fast_history(org, "to try this on the past")
     span = find_recorded_span(org)
     first = max(span.start, span.stop - TICKS)
@@ -73,22 +82,6 @@ def _stop_after_timeout(seconds: float) -> Iterator[threading.Event]:
         timer.cancel()
 
 
-def _require_trust(org: Organisation, file: str, raw: bytes) -> None:
-    """Raise `NotTrusted` if running the unsaved file needs a missing permission."""
-    agents = dict(survey_agents(org).agents)
-    if file in SETTINGS_FILES.values():
-        config = preview_config(org, file, raw)
-    else:
-        config, name = load_config(org), file.split("/")[1]
-        agents[name] = decode_resume(name, raw).value
-    if missing := PermissionGrants(Path(org.base)).find_missing(
-        list_required_permissions(org, config, agents.values())
-    ):
-        summary = "; ".join(str(permission) for permission in missing[:3])
-        message = f"the workspace is not trusted: {summary}"
-        raise NotTrusted(message, hint="save it, then grant its permissions with `lemming trust`")
-
-
 def _cost_to_json(result: RehearsalResult) -> Json:
     spent = result.spending
     return {
@@ -108,25 +101,23 @@ def _cost_to_json(result: RehearsalResult) -> Json:
 
 
 def _differences_to_json(result: RehearsalResult) -> Json:
-    entries = [
-        {
-            "tick": difference.tick,
-            "agent": difference.agent,
-            "kind": difference.kind,
-            "change": difference.change,
-            "says": _describe_payload(difference.after or difference.before),
-            "diff": difference.diff[:DIFF_CHARS],
-        }
-        for difference in result.entries[:SHOWN]
-    ]
-    ends = [
-        {"tick": difference.tick, "agent": difference.agent, "before": difference.before, "after": difference.after}
-        for difference in result.ends
-    ]
     return {
-        "entries": entries,
+        "entries": [
+            {
+                "tick": difference.tick,
+                "agent": difference.agent,
+                "kind": difference.kind,
+                "change": difference.change,
+                "says": _describe_payload(difference.after or difference.before),
+                "diff": difference.diff[:DIFF_CHARS],
+            }
+            for difference in result.entries[:SHOWN]
+        ],
         "left_out": max(0, len(result.entries) - SHOWN),
-        "ends": ends[:SHOWN],
+        "ends": [
+            {"tick": difference.tick, "agent": difference.agent, "before": difference.before, "after": difference.after}
+            for difference in result.ends[:SHOWN]
+        ],
         "files": [difference.path for difference in result.files[:SHOWN]],
         "is_alike": result.is_unchanged,
     }

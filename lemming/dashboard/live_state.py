@@ -83,17 +83,12 @@ class LiveState:
         """Return the current content of a view; the waiting items are limited to the page's person, if any."""
         if name == "waiting" and self._person:
             parameters = {"person": self._person, **parameters}
-        worker = self._select_worker(name)
-        if (
-            name == "feed" and self._waiting is None
-        ):  # the other worker still reads all entries, but the newest are available at once
-            worker, parameters = self._quick_worker, {"threads": "0", **parameters}
+        worker = self._journals_worker if name in NEEDS_OLD_JOURNALS else self._quick_worker
+        if name == "feed" and self._waiting is None:  # the newest entries are there before all entries are read
+            parameters = {"threads": "0", **parameters}
+        elif name in NEEDS_ALL_ENTRIES:
+            worker = self._entries_worker
         return await worker.run(lambda org: build_view(org, name, parameters))
-
-    def _select_worker(self, name: str) -> OrgWorker:
-        if name in NEEDS_ALL_ENTRIES:
-            return self._entries_worker
-        return self._journals_worker if name in NEEDS_OLD_JOURNALS else self._quick_worker
 
     async def apply_change(self, work: Callable[[Organisation], T]) -> T:
         """Apply a change and show the result to all browsers at once."""
@@ -118,17 +113,16 @@ class LiveState:
                 if state != sent:
                     yield b"retry: 1000\nid: %b\ndata: %b\n\n" % (position.encode(), state)
                     sent = state
-                self._start_counting()
-                await self._wait_for_version(version)
+                # Counting is slow, and starts after the state was sent.
+                if self._counted_position != self._position and (self._count_task is None or self._count_task.done()):
+                    self._count_task = asyncio.create_task(self._count_all())
+                async with self._changed:
+                    await self._changed.wait_for(lambda: self._version != version or self._is_closed)  # noqa: B023
         finally:
             self._watchers -= 1
             if not self._watchers and self._poll_task:
                 self._poll_task.cancel()
                 self._poll_task = None
-
-    async def _wait_for_version(self, version: int) -> None:
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._version != version or self._is_closed)
 
     async def close(self) -> None:
         """Disconnect all browsers and stop the threads."""
@@ -151,13 +145,11 @@ class LiveState:
             self._position = position
             await self._publish()
 
-    def _start_counting(self) -> None:
-        """Start to count the items waiting for people after the state was sent, because counting is slow."""
-        if self._counted_position != self._position and (self._count_task is None or self._count_task.done()):
-            self._count_task = asyncio.create_task(self._count_waiting())
+    async def _count_all(self) -> None:
+        """Count the items waiting for people, the costs of removed agents and the findings.
 
-    async def _count_waiting(self) -> None:
-        """Count the items waiting for people, which may need all entries. The previous count is shown meanwhile."""
+        They may need all entries and journals. The previous values are shown meanwhile.
+        """
         previous_count = self._waiting
         while self._counted_position != self._position:
             self._counted_position = self._position
@@ -166,18 +158,11 @@ class LiveState:
                 self._waiting = sum(self._person in ("", item.person) for item in items)
         if self._waiting != previous_count:
             await self._publish()
-        await self._count_removed()
-        await self._count_findings()
-
-    async def _count_removed(self) -> None:
-        """Sum the costs of removed agents from all journals. The previous sum is shown meanwhile."""
         previous_accounts = self._removed
         with contextlib.suppress(LemmingError):
             self._removed = await self._journals_worker.run(load_removed_accounts)
         if self._removed != previous_accounts:
             await self._publish()
-
-    async def _count_findings(self) -> None:
         current_time = asyncio.get_running_loop().time()
         if current_time - self._findings_checked_at < FINDINGS_INTERVAL_S:
             return
@@ -200,11 +185,8 @@ class LiveState:
             self._get_or_make(("header",), self._load_status),
             self._get_or_make((name, *sorted(parameters.items())), lambda: self._load_view_or_error(name, parameters)),
         )
-        return dump_compact({"page": self.page, "header": {**header, **self._load_counts}, **content})
-
-    @property
-    def _load_counts(self) -> Json:
-        return {"waiting": self._waiting, "findings": self._findings, "can_tell": self._can_judge}
+        counts = {"waiting": self._waiting, "findings": self._findings, "can_tell": self._can_judge}
+        return dump_compact({"page": self.page, "header": {**header, **counts}, **content})
 
     async def _load_status(self) -> Json:
         try:

@@ -56,9 +56,8 @@ def _require_code_trust(org: Organisation) -> None:
 
     missing = [row.missing for row in list_permissions(org) if row.missing and row.permission.needs_agreement]
     if missing:
-        summary = "; ".join(map(str, missing[:3]))
         hint = "see it with `lemming trust`, grant it with `lemming trust --yes`"
-        raise NotTrusted(f"the workspace is not trusted: {summary}", hint=hint)
+        raise NotTrusted(f"the workspace is not trusted: {'; '.join(map(str, missing[:3]))}", hint=hint)
 
 
 def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json:
@@ -70,17 +69,16 @@ def _decide_call(org: Organisation, arguments: Json, person: str | None) -> Json
     patch, contents = _get_text(arguments, "patch"), _get_texts(arguments, "contents")
     patch_edit = PatchEdit(patch=patch.encode(), contents=contents) if patch or contents else None
     _, request, call = find_pending_request(org, reference)
-    is_for_tool = arguments.get("always") is True and decision == "approve" and call is not None
-    if is_for_tool and call:
-        require_fact("gates.require_gate_exists")(org, call, request.asker)
+    approved_call = call if decision == "approve" else None
+    is_for_tool = arguments.get("always") is True and approved_call is not None
+    if is_for_tool:
+        require_fact("gates.require_gate_exists")(org, approved_call, request.asker)
     text = _get_text(arguments, "text")
     entry = decide(org, reference, decision, person=person, text=text, edits=edits, patch_edit=patch_edit)  # type: ignore[arg-type]
-    if is_for_tool and call:
-        standing_approval = require_fact("gates.add_standing_approval")(org, call, request.asker)
-        lines = standing_approval.describe(is_written=True)
-        return {**_entry_to_json(entry), "gate": standing_approval.line, "told": lines}
-    is_approved = call and decision == "approve"
-    requests = find_blocking_requests(org, load_requests(org), request.identity) if is_approved else []
+    if is_for_tool:
+        approval = require_fact("gates.add_standing_approval")(org, approved_call, request.asker)
+        return {**_entry_to_json(entry), "gate": approval.line, "told": approval.describe(is_written=True)}
+    requests = find_blocking_requests(org, load_requests(org), request.identity) if approved_call else []
     return {**_entry_to_json(entry), **({"beside": [request.id for request in requests]} if requests else {})}
 
 

@@ -11,7 +11,6 @@ import html
 import math
 import os
 import secrets
-import socket
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -90,17 +89,14 @@ def serve_page(
     from lemming.dashboard.routes import make_app
 
     token = token or secrets.token_urlsafe(24)
-    listener = _bind_port(port, default_port)
+    try:
+        listener = bind_port(HOST, default_port if port is None else port)
+    except UsageError:
+        if port is not None:
+            raise
+        listener = bind_port(HOST, 0)
     live = LiveState(base, {"is_read_only": is_read_only, "person": person or "", "is_kept": is_token_stored})
     app = make_app(live, token=token, person=person or None, is_read_only=is_read_only)
     limits = ServerLimits(answer_s=math.inf)  # the stream of a page lasts as long as its tab
     with serve_in_thread(app, listener, name="lemming-dash", base=base, limits=limits, close=live.close) as bound_port:
         yield f"http://{HOST}:{bound_port}/?token={token}"
-
-
-def _bind_port(port: int | None, default_port: int) -> socket.socket:
-    """Return a socket on the port; without a port, on the default or else any free port."""
-    if port is None:
-        with contextlib.suppress(UsageError):
-            return bind_port(HOST, default_port)
-    return bind_port(HOST, port or 0)

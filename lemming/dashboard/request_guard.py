@@ -59,7 +59,8 @@ class Guard:
         elif refusal := self._find_refusal(scope, headers):
             await _send_refusal(send, *refusal)
         else:
-            await self._app(self._strip_base_path(scope), receive, _add_security_headers(send))
+            path = scope["path"].removeprefix(self.base_path) if self._has_base_path(scope) else scope["path"]
+            await self._app({**scope, "path": path}, receive, _add_security_headers(send))
 
     def _find_refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         """Return the status and text of a refusal, or None if the request is allowed."""
@@ -69,11 +70,8 @@ class Guard:
             return 403, _FOREIGN_ORIGIN
         if not (self._has_bearer(headers) or (self._has_base_path(scope) and self._has_cookie(headers))):
             return 403, _NO_TOKEN
-        if scope["method"] == "POST":
-            return self._find_post_refusal(headers)
-        return None if scope["method"] in ("GET", "HEAD") else (405, "GET or POST\n")
-
-    def _find_post_refusal(self, headers: dict[str, str]) -> tuple[int, str] | None:
+        if scope["method"] != "POST":
+            return None if scope["method"] in ("GET", "HEAD") else (405, "GET or POST\n")
         if self._is_read_only:
             return 403, "`lemming dash --read-only` changes nothing\n"
         if headers.get("origin") != f"http://{headers.get('host')}":
@@ -96,12 +94,6 @@ class Guard:
 
     def _has_base_path(self, scope: Scope) -> bool:
         return bool(scope["path"].startswith(f"{self.base_path}/"))
-
-    def _strip_base_path(self, scope: Scope) -> Scope:
-        """Return the request with the path expected by the page's routes."""
-        if not self._has_base_path(scope):
-            return scope
-        return {**scope, "path": scope["path"].removeprefix(self.base_path)}
 
     def _is_token(self, token: str) -> bool:
         return secrets.compare_digest(token.encode("utf-8", "replace"), self._token.encode())

@@ -47,22 +47,15 @@ TABLES = ("tick", "turn", "file_write", "removal", "tool")
 
 
 class TickRows(NamedTuple):
-    """A tick's rows, by table, in the order of the columns."""
+    """The row of a tick without its source, and the rows of the other tables, in the order of the columns."""
 
-    tick: int
-    at: str
-    after: int | None
-    is_whole: bool
-    facts: bytes
-    turns: list[tuple[Any, ...]]
-    writes: list[tuple[Any, ...]]
-    removals: list[tuple[Any, ...]]
-    tools: list[tuple[Any, ...]]
+    tick: tuple[int, str, int | None, bool, str]
+    others: dict[str, list[tuple[Any, ...]]]
 
     @classmethod
     def of_damage(cls, tick: int, problem: str) -> TickRows:
         """Return the rows of a tick whose journal cannot be read."""
-        return cls(tick, "", None, False, dump_compact({"problem": problem}), [], [], [], [])
+        return cls((tick, "", None, False, dump_compact({"problem": problem}).decode()), {})
 
 
 def fold_tick_rows(tick: int, raw: bytes) -> TickRows:
@@ -78,28 +71,23 @@ def fold_tick_rows(tick: int, raw: bytes) -> TickRows:
         remover_by_path |= dict.fromkeys((turn.report or {}).get("removed", ()), turn.agent)
         tools |= {(turn.agent, tick, tool) for tool in turn.tools}
     remover_by_path |= dict.fromkeys(facts.expired, "")
-    tick_json = {"order": facts.order, "people": facts.people,
-                 "last_at": facts.last_at, "latest_at": facts.latest_at, "epochs": sorted(facts.epochs), "totals": facts.totals,
-                 "expired": facts.expired, "problem": facts.problem}  # fmt: skip
-    plain = dump_compact({key: value for key, value in tick_json.items() if value not in ("", None, [], {})})
     removals = [(path, tick, agent) for path, agent in remover_by_path.items()]
-    for row in (*turns, *writes.values(), *removals, *tools):
-        if not all(isinstance(cell, str | int) for cell in row):
-            return TickRows.of_damage(tick, "a line holds a value of a wrong type")
-    is_readable = is_whole(raw) and not facts.problem
-    return TickRows(tick, facts.at, facts.after, is_readable, plain, turns, [*writes.values()], removals, [*tools])
+    others = {"turn": turns, "file_write": [*writes.values()], "removal": removals, "tool": [*tools]}
+    if not all(isinstance(cell, str | int) for rows in others.values() for row in rows for cell in row):
+        return TickRows.of_damage(tick, "a line holds a value of a wrong type")
+    keys = ("order", "people", "last_at", "latest_at", "epochs", "totals", "expired", "problem")
+    values = {**vars(facts), "epochs": sorted(facts.epochs)}
+    plain = dump_compact({key: values[key] for key in keys if values[key] not in ("", None, [], {})}).decode()
+    return TickRows((tick, facts.at, facts.after, is_whole(raw) and not facts.problem, plain), others)
 
 
 def insert_tick(connection: sqlite3.Connection, source: str, rows: TickRows) -> None:
     """Insert the rows of a tick, which came from a file."""
-    connection.execute(
-        "REPLACE INTO tick VALUES (?, ?, ?, ?, ?, ?)",
-        (rows.tick, source, rows.at, rows.after, rows.is_whole, rows.facts.decode()),
-    )
-    connection.executemany("REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows.turns)
-    connection.executemany("REPLACE INTO file_write VALUES (?, ?, ?, ?, ?)", rows.writes)
-    connection.executemany("REPLACE INTO removal VALUES (?, ?, ?)", rows.removals)
-    connection.executemany("REPLACE INTO tool VALUES (?, ?, ?)", rows.tools)
+    number, *columns = rows.tick
+    for table, table_rows in {"tick": [(number, source, *columns)], **rows.others}.items():
+        if table_rows:
+            marks = ", ".join("?" * len(table_rows[0]))
+            connection.executemany(f"REPLACE INTO {table} VALUES ({marks})", table_rows)  # noqa: S608 - one of our tables
 
 
 def remove_source(connection: sqlite3.Connection, path: str) -> None:
@@ -112,18 +100,10 @@ def remove_source(connection: sqlite3.Connection, path: str) -> None:
 
 def _turn_columns(turn: JournalTurn) -> Iterator[str]:
     """Yield the JSON columns of a turn: costs and facts without empty values, and the report."""
-    costs = {
-        "ledger": None if turn.ledger == NO_COSTS else turn.ledger,
-        "model": turn.model,
-        "calls": turn.calls,
-        "lost": turn.write_off.as_json(),
-    }
-    facts = {
-        "started": turn.is_started,
-        "new_entries": turn.new_entries,
-        "answer_times": turn.answer_times,
-        "tool_times": turn.tool_times,
-    }
+    ledger = None if turn.ledger == NO_COSTS else turn.ledger
+    costs = {"ledger": ledger, "model": turn.model, "calls": turn.calls, "lost": turn.write_off.as_json()}
+    times = {"answer_times": turn.answer_times, "tool_times": turn.tool_times}
+    facts = {"started": turn.is_started, "new_entries": turn.new_entries, **times}
     if turn.report is None:
         facts |= {"since": turn.since, "tool": turn.tool}
     for values in (costs, facts):
@@ -142,11 +122,7 @@ def restore_turn(agent: str, request: str, costs: Json, facts: Json, report: Jso
         settled_write_off=WriteOff.from_json(costs.get("lost")),
         report=report or None,
         is_started=facts.get("started", False),
-        new_entries=facts.get("new_entries", []),
-        answer_times=facts.get("answer_times", []),
-        tool_times=facts.get("tool_times", []),
-        since=facts.get("since", ""),
-        tool=facts.get("tool", ""),
+        **{key: value for key, value in facts.items() if key != "started"},
     )
 
 
