@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,14 +55,12 @@ def write_report(
     `progress` is called with the part being written. Raises: UsageError for a folder with other content, and for ticks
     without a journal.
     """
-    folder = resolve_report_folder(org.base, path)
-    recorded_ticks = list_journals(org, None)
+    folder, recorded_ticks = ReportFolder(resolve_report_folder(org.base, path)), list_journals(org, None)
     selected_ticks = (select_ticks(ticks, recorded_ticks) if ticks else recorded_ticks[-TICKS:])[-MAX_TICKS:]
-    builder = _ReportBuilder(org, ReportFolder(folder), selected_ticks, recorded_ticks, progress)
+    builder = _ReportBuilder(org, folder, selected_ticks, recorded_ticks, progress)
     builder.build()
-    report_folder = builder.folder
     ends = selected_ticks[:1] + selected_ticks[-1:]
-    return ReportResult(folder, report_folder.files, report_folder.total_bytes, ends, builder.left_out)
+    return ReportResult(folder.folder, folder.files, folder.total_bytes, ends, builder.left_out)
 
 
 class _ReportBuilder:
@@ -88,14 +87,22 @@ class _ReportBuilder:
             header |= {"findings": findings["total"], "can_tell": findings["can_tell"]}
         feeds = [*self._iter_feed_pages()]
         self._entries = [entry for feed in feeds for entry in feed]
-        self._record_omitted_ticks()
+        if self._ticks and self._ticks[0] != self._recorded_ticks[0]:
+            self.left_out.insert(0, f"ticks before {self._ticks[0]}")
+        if self._ticks and self._ticks[-1] != self._recorded_ticks[-1]:
+            self.left_out.insert(0, f"ticks after {self._ticks[-1]}")
         self.folder.write_page(render_summary(header, overview, self._entries))
         for index, feed in enumerate(feeds):
             self.folder.write_data(f"feed-{index}", {f"feed {index}": feed})
         self._progress("threads, agents, ticks")
         self._write_threads()
         self.folder.write_data("overview", overview)
-        self.folder.write_data("lists", self._build_lists())
+        lists = (screen.name for screen in iter_screens() if screen.query and not screen.is_local)
+        tables = {}
+        for name in lists:
+            with suppress(LemmingError):  # of a list foreign to the organisation
+                tables[make_view_key("screen", screen=name)] = build_view(self._org, "screen", {"screen": name})
+        self.folder.write_data("lists", tables)
         self._write_ticks()
         self._write_agents()
         omissions = "; ".join(self.left_out)
@@ -134,14 +141,6 @@ class _ReportBuilder:
             strip = {**strip, "ticks": rows, "older": False, "is_running": False}
         lists = {"agents": agents, "ticks": strip}
         return {**values, **{key: value for key, value in lists.items() if value is not None}}
-
-    def _build_lists(self) -> Json:
-        """Return the tables of the declared screens, without tables foreign to the organisation."""
-        tables = {}
-        for name in (screen.name for screen in iter_screens() if screen.query and not screen.is_local):
-            with suppress(LemmingError):
-                tables[make_view_key("screen", screen=name)] = build_view(self._org, "screen", {"screen": name})
-        return tables
 
     def _build_agents(self) -> Json | None:
         listing: Json | None = self._load_view("agents", "agents", limit=AGENTS_PER_PAGE)
@@ -195,20 +194,15 @@ class _ReportBuilder:
                     threads.append(thread)
         self.folder.write_data("threads", {"threads": {"threads": threads, "of": thread_indexes}})
 
-    def _record_omitted_ticks(self) -> None:
-        if self._ticks and self._ticks[0] != self._recorded_ticks[0]:
-            self.left_out.insert(0, f"ticks before {self._ticks[0]}")
-        if self._ticks and self._ticks[-1] != self._recorded_ticks[-1]:
-            self.left_out.insert(0, f"ticks after {self._ticks[-1]}")
-
     # --- ticks ---
 
     def _write_ticks(self) -> None:
         """Write the ticks, newest first: in full while the size limit allows, then a line per turn, then nothing."""
-        is_whole, entries = True, self._group_entries_by_tick()
-        self._remaining_bytes["ticks"] += sum(
-            max(0, self._remaining_bytes[kind]) for kind in ("feed", "threads")
-        )  # unused room of other kinds
+        is_whole, entries = True, dict[int, list[str]]()
+        for entry in self._entries:
+            entries.setdefault(entry["tick"], []).append(entry["file"])
+        for kind in ("feed", "threads"):  # their unused room
+            self._remaining_bytes["ticks"] += max(0, self._remaining_bytes[kind])
         for number in reversed(self._ticks):
             self._progress(f"tick {number}")
             values, files = self._build_tick(number, is_whole=is_whole)
@@ -223,12 +217,6 @@ class _ReportBuilder:
             self._write_trees([*entries.get(number, ()), *files], f"of tick {number} and before")
         for number in sorted(entries.keys() - {*self._ticks}):  # ticks with entries of people only
             self._write_trees(entries[number], f"of tick {number}")
-
-    def _group_entries_by_tick(self) -> dict[int, list[str]]:
-        files_by_tick: dict[int, list[str]] = {}
-        for entry in self._entries:
-            files_by_tick.setdefault(entry["tick"], []).append(entry["file"])
-        return files_by_tick
 
     def _build_tick(self, number: int, *, is_whole: bool) -> tuple[Json, list[str]]:
         """Return the values of a tick, and the files written by the turns, without entries."""
@@ -257,12 +245,12 @@ class _ReportBuilder:
 
     def _write_tree(self, target: str) -> bool:
         """Write a provenance tree, or its first turn if the tree is too large. Return False if there was no room."""
-        for depth in (None, 1):
-            options = {} if depth is None else {"depth": depth}
+        for options in ({}, {"depth": 1}):
             tree = self._load_view(make_view_key("why", target=target), "why", target=target, **options)
             if tree is None:
                 return True
-            values = {make_view_key("why", target=name): tree for name in _list_tree_names(tree)}
+            names = sorted({tree["target"]["path"], tree["target"]["name"]} - {""})  # by which the page requests it
+            values = {make_view_key("why", target=name): tree for name in names}
             max_bytes = min(MAX_TREE_BYTES, self._remaining_bytes["trees"])
             size = self.folder.write_data(f"why-{len(self._traced_targets)}", values, max_bytes=max_bytes)
             if size:
@@ -275,7 +263,8 @@ class _ReportBuilder:
     def _write_agents(self) -> None:
         names = [name for name in list_agent_folders(self._org) if paths.AGENT_NAME.match(name)]
         if len(names) > MAX_FULL_AGENTS:
-            names = sorted(names, key=self._quiet_sort_key)[:MAX_FULL_AGENTS]
+            counts = Counter(entry["agent"] for entry in self._entries)
+            names = sorted(names, key=lambda name: (-counts[name], name))[:MAX_FULL_AGENTS]
             self.left_out.append(f"resumes, memories and files of all but the {MAX_FULL_AGENTS} agents who wrote most")
         has_maps = len(names) <= MAX_AGENTS_WITH_MAPS
         if not has_maps:
@@ -292,14 +281,9 @@ class _ReportBuilder:
                 if not self._write_data("texts", f"files-of-{name}", self._load_file_texts(agent)):
                     self.left_out.append(f"the texts of files of {name}")
 
-    def _quiet_sort_key(self, name: str) -> tuple[int, str]:
-        """Return a sort key for agents by the number of their entries, most first."""
-        return -sum(entry["agent"] == name for entry in self._entries), name
-
     def _load_file_texts(self, agent: Json) -> Json:
         """Return the texts of an agent's workspace files by key."""
-        values: Json = {}
-        name = agent["name"]
+        values, name = dict[str, Any](), agent["name"]
         for path in (file["path"] for file in agent["workspace"]["files"] if not file["is_link"]):
             key = make_view_key("file", name=name, file=path)
             text = self.folder.make_or_record_error(key, partial(load_workspace_text, self._org, name, path))
@@ -326,11 +310,6 @@ def _iter_workspace_files(agent: Json) -> Iterator[str]:
             yield f"{paths.workspace_folder(agent['name'])}/{file['path']}"
 
 
-def _list_tree_names(tree: Json) -> list[str]:
-    """Return the names by which the page requests a tree: the path and the short name."""
-    return sorted({tree["target"]["path"], tree["target"]["name"]} - {""})
-
-
 def render_summary(header: Json, overview: Json, entries: Sequence[Json]) -> str:
     """Return the summary as HTML with every text escaped."""
     agents = overview.get("agents", {}).get("rows", [])[:AGENTS]
@@ -340,25 +319,24 @@ def render_summary(header: Json, overview: Json, entries: Sequence[Json]) -> str
         f"<p>{_escape_cell(header['why'])}. Next is tick {_escape_cell(header['tick'])}; "
         f"{_escape_cell(header.get('waiting', 0))} waiting for people. "
         "This is a summary: with JavaScript the page shows all of it.</p>",
-        _render_table("Agents", ("Agent", "Now", "Last words"), map(_agent_row, agents)),
+        _render_table(
+            "Agents",
+            ("Agent", "Now", "Last words"),
+            [(row["name"], row["text"] or row["label"], (row.get("last") or {}).get("text", "")) for row in agents],
+        ),
         _render_table("Newest ticks", ("Tick", "When", "Turns", "Entries", "Worst end"), map(_tick_row, ticks)),
-        _render_table("Newest entries", ("Tick", "Agent", "Kind", "Text"), map(_entry_row, entries[:ENTRIES])),
+        _render_table(
+            "Newest entries",
+            ("Tick", "Agent", "Kind", "Text"),
+            [(row["tick"], row["agent"], row["kind"], row["text"][:TEXT_CHARS]) for row in entries[:ENTRIES]],
+        ),
     ]
     return f'<main class="summary">{"".join(parts)}</main>'
-
-
-def _agent_row(row: Json) -> tuple[Any, ...]:
-    last = row.get("last") or {}
-    return row["name"], row["text"] or row["label"], last.get("text", "")
 
 
 def _tick_row(row: Json) -> tuple[Any, ...]:
     worst = row["problem"] or row["worst"] or row["status"]
     return row["tick"], row["at"], f"{row['turns']} of {row['planned']}", row["entries"], worst
-
-
-def _entry_row(entry: Json) -> tuple[Any, ...]:
-    return entry["tick"], entry["agent"], entry["kind"], entry["text"][:TEXT_CHARS]
 
 
 def _render_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

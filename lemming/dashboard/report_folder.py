@@ -6,6 +6,7 @@ single JSON text, so text written by an agent is never code or markup.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -39,17 +40,13 @@ def resolve_report_folder(base: Path, path: Path) -> Path:
         return folder
     if not folder.is_dir():
         raise UsageError("not a folder", where=str(folder), hint="name a new one")
-    if any(folder.iterdir()) and not _is_report(folder):
+    is_report = False
+    with contextlib.suppress(OSError):
+        is_report = MARK.encode() in fs.read_bytes(folder / "index.html", 64 << 20)
+    if any(folder.iterdir()) and not is_report:
         hint = "name a new folder, an empty folder, or an earlier report"
         raise UsageError("the folder has other content", where=str(folder), hint=hint)
     return folder
-
-
-def _is_report(folder: Path) -> bool:
-    try:
-        return MARK.encode() in fs.read_bytes(folder / "index.html", 64 << 20)
-    except OSError:
-        return False
 
 
 @dataclass

@@ -164,9 +164,8 @@ def load_org_status(
 
 def _build_agent_statuses(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[AgentStatus]:
     org, at = Organisation.from_path(base), timestamp(SystemClock().now())
-    uses = get_capability_uses(org, survey, config)
+    uses, resting = get_capability_uses(org, survey, config), {}
     since = load_counter(base)[1] if uses_clock(uses) else ""
-    resting = {}
     if uses:
         from lemming.kernel.turn.descriptions import TickView
 

@@ -44,7 +44,6 @@ class _FindingsCache:
 
     def _compute_findings(self, *_: int) -> Json:
         scan = scan_ticks(self._org)
-        titles = {check.name: {"title": check.title, "means": check.meaning} for check in CHECKS}
         return {
             "first": scan.first_tick,
             "last": scan.ticks[-1].tick if scan.ticks else None,
@@ -52,6 +51,6 @@ class _FindingsCache:
             "ticks": len(scan.ticks),
             "can_tell": is_scan_long_enough(scan),
             "damaged": scan.damaged,
-            "kinds": titles,
+            "kinds": {check.name: {"title": check.title, "means": check.meaning} for check in CHECKS},
             "rows": [FINDINGS.to_json(finding) for finding in apply_rules(scan)],
         }
