@@ -128,7 +128,7 @@ SDKS: dict[str, str | set[str]] = {
     "ollama": "capabilities/hosted_models/ollama_provider.py",
     "opentelemetry": "telemetry/otlp.py",
     "openai": "capabilities/hosted_models/openai_provider.py",
-    "starlette": {"dashboard/routes.py", "capabilities/channels/http_routes.py", "operations/systemd_notify.py"},
+    "starlette": {"dashboard/page_server.py", "capabilities/channels/http_routes.py", "operations/systemd_notify.py"},
     "structlog": "logging_config.py",
     "uvicorn": "libraries/concurrency/http_server.py",
     "tenacity": {

@@ -107,11 +107,6 @@ def _preview_standing_approval(org: Organisation, arguments: Json, _person: str 
     return {"gate": standing_approval.line, "told": standing_approval.describe(is_written=False)}
 
 
-def _undo_entry(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
-    """Take back a person's entry before any tick has read the entry."""
-    return retract_entry(org, _require_text(arguments, "identity"), person=person)
-
-
 def _answer_request(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
     """Answer a request with a text or with form fields, or refuse to answer."""
     reference = _get_text(arguments, "id")
@@ -121,11 +116,6 @@ def _answer_request(org: Organisation, arguments: Json, person: str | None) -> O
     fields = {name: parse_field(schema, name, text) for name, text in typed.items()}
     text, is_refused = _get_text(arguments, "text"), arguments.get("refuse") is True
     return write_answer(org, reference, person=person, text=text, fields=fields, refuse=is_refused)
-
-
-def _cancel_request(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
-    """Cancel a request."""
-    return write_cancel(org, _get_text(arguments, "id"), person=person, text=_get_text(arguments, "text"))
 
 
 def _send_message(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
@@ -207,9 +197,11 @@ ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json | OutboxEntry
     "always": _preview_standing_approval,
     "patch-file": _load_patch_file,
     "stop-worker": _stop_worker,
-    "undo": _undo_entry,
+    "undo": lambda org, arguments, person: retract_entry(org, _require_text(arguments, "identity"), person=person),
     "answer": _answer_request,
-    "cancel": _cancel_request,
+    "cancel": lambda org, arguments, person: write_cancel(
+        org, _get_text(arguments, "id"), person=person, text=_get_text(arguments, "text")
+    ),
     "send": _send_message,
     "say": _say_at_once,
     "ask": _send_request,

@@ -57,11 +57,6 @@ def _check_packages(run: CheckRun) -> Iterator[Problem]:
         yield make_note(", ".join(f"{name} {version}" for name, version in versions.items()))
 
 
-def _check_embedded_model(run: CheckRun) -> Iterator[Problem]:
-    embedded = _find_version("xllamacpp")
-    yield make_note(f"xllamacpp {embedded}" if embedded else "xllamacpp is not installed (optional)")
-
-
 def _check_workers(run: CheckRun) -> Iterator[Problem]:
     """Yield notes only: `validate` and the check of models name what the workers of this organisation lack."""
     describe_machine = find_fact("workers.describe_machine")
@@ -113,11 +108,6 @@ def _get_mode(path: Path) -> int:
     return 0 if stat.S_ISLNK(mode) else mode
 
 
-def _check_lock(run: CheckRun) -> Iterator[Problem]:
-    engine = find_running_engine(run.org)
-    yield make_note(f"held by {describe_engine(engine)}" if engine else "free")
-
-
 def _check_damage(run: CheckRun) -> Iterator[Problem]:
     """Yield the repairs of `lemming repair`; none beside an engine, whose unfinished writes may look torn."""
     if find_running_engine(run.org):
@@ -152,10 +142,6 @@ def _check_files(run: CheckRun) -> Iterator[Problem]:
         yield Problem(f"{text}; first: {first}", hint="lemming validate", severity=severity)
     else:
         yield make_note(f"{agents}, no problems (newest {file_run.newest} entries of each)")
-
-
-def _check_people(run: CheckRun) -> Iterator[Problem]:
-    yield make_note(summarize_inbox(list_person_inbox(run.org)) or "nothing waits for a person")
 
 
 def _check_models(run: CheckRun) -> Iterator[Problem]:
@@ -232,18 +218,21 @@ def _check_executor(run: CheckRun) -> Iterator[Problem]:
 CHECKS = (
     Check("python", "world", "machine", "Python version", _check_python),
     Check("packages", "world", "machine", "required packages", _check_packages),
-    Check("embedded", "world", "machine", "package for embedded models", _check_embedded_model),
+    Check("embedded", "world", "machine", "package for embedded models",
+          lambda run: [make_note(f"xllamacpp {_find_version('xllamacpp') or 'is not installed (optional)'}")]),
     Check("workers", "world", "machine", "git, the sandbox and the harnesses of workers", _check_workers),
     Check("org", "names", "machine", "the organisation's folder", _check_org, stops=True),
     DISK,
     Check("privacy", "names", "machine", "files that other users can read", _check_privacy),
-    Check("lock", "names", "machine", "the running engine", _check_lock),
+    Check("lock", "names", "machine", "the running engine",
+          lambda run: [make_note(f"held by {describe_engine(engine)}" if (engine := find_running_engine(run.org)) else "free")]),
     TICK,
     Check("repair", "journals", "files", "damage that `lemming repair` can fix, from the newest journals", _check_damage),
     Check("config", "files", "files", "readable settings", _check_config, stops=True),
     Check("files", "files", "files", "problems that `lemming validate` reports, with fewer entries", _check_files),
     AGENTS, THREADS, BACKENDS,
-    Check("people", "files", "files", "items that wait for a person", _check_people),
+    Check("people", "files", "files", "items that wait for a person",
+          lambda run: [make_note(summarize_inbox(list_person_inbox(run.org)) or "nothing waits for a person")]),
     Check("models", "world", "machine", "whether each agent's model is ready", _check_models),
     CHANNELS,
     Check("shell", "world", "machine", "the sandbox for commands", _check_shell),

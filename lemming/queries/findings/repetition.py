@@ -237,15 +237,12 @@ class _IdleRun:
 def _find_idle_runs(turns: Sequence[TurnRecord]) -> list[_IdleRun]:
     runs, run = list[_IdleRun](), _IdleRun(None, [])
     for turn, new_actions in zip(turns, first_actions(turns), strict=True):
-        if _has_cost(turn) and not (turn.entries or file_actions(turn) or new_actions):
+        report = turn.report
+        has_cost = report is not None and (report.credits > 0 or bool(report.cost_usd)) and report.end != "waits"
+        if has_cost and not (turn.entries or file_actions(turn) or new_actions):
             if not run.turns:
                 runs.append(run)
             run.turns.append(turn)
         elif turn.status != "skipped":
             run = _IdleRun(turn, [])
     return runs
-
-
-def _has_cost(turn: TurnRecord) -> bool:
-    report = turn.report
-    return report is not None and (report.credits > 0 or bool(report.cost_usd)) and report.end != "waits"
