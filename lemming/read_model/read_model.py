@@ -144,7 +144,10 @@ class ReadModel:
         if not self._in_memory and self._needs_file(sources.values()):
             try:
                 with self._locked():
-                    return self._refresh_file(sources)
+                    connection = self._open_file()
+                    if self._apply_changes(connection, sources):
+                        self._save_stamp()
+                    return connection
             except (OSError, DiskError):  # a folder that may not be written
                 self._discard()
                 self._in_memory = True
@@ -181,12 +184,6 @@ class ReadModel:
                     if tries == MAX_WAITS:
                         raise
             yield
-
-    def _refresh_file(self, sources: Mapping[str, _Source]) -> sqlite3.Connection:
-        connection = self._open_file()
-        if self._apply_changes(connection, sources):
-            self._save_stamp()
-        return connection
 
     def _open_file(self) -> sqlite3.Connection:
         """Return the connection to the file, a new one if the file is not as this user left it."""
@@ -327,26 +324,22 @@ def _load_key() -> bytes:
 
 
 def _read_sources(base: OrgPath, sources: Sequence[tuple[_Source, str]]) -> Iterator[tuple[str, list[TickRows] | None]]:
+    """Yield the digest of each file with journals and the rows of its ticks, or None for the known digest."""
     org = Organisation.from_path(base)
     for source, known_digest in sources:
-        yield _read_source(org, source, known_digest)
+        digest = _digest_source(org, source)
+        is_known = digest and digest == known_digest
+        yield digest, None if is_known else [*_fold_source(org, source)]
 
 
-def _read_source(org: Organisation, source: _Source, known_digest: str) -> tuple[str, list[TickRows] | None]:
-    """Return the digest of a file with journals and the rows of its ticks, or None for the known digest."""
-    digest = _digest_source(org, source)
-    if digest and digest == known_digest:
-        return digest, None
-    rows = []
+def _fold_source(org: Organisation, source: _Source) -> Iterator[TickRows]:
     for tick in source.ticks:
         try:
             raw = raw_journal(org, tick)
+            if raw or not source.path.startswith(SEALED_FOLDER):
+                yield fold_tick_rows(tick, raw)
         except CorruptState as error:
-            rows.append(TickRows.of_damage(tick, str(error)))
-            continue
-        if raw or not source.path.startswith(SEALED_FOLDER):
-            rows.append(fold_tick_rows(tick, raw))
-    return digest, rows
+            yield TickRows.of_damage(tick, str(error))
 
 
 def _digest_source(org: Organisation, source: _Source) -> str:

@@ -200,11 +200,6 @@ def corrupt_facts_error(facts: JournalTick) -> CorruptState:
     return CorruptState(f"the tick cannot be read: {facts.problem}", where=paths.journal_file(facts.tick), hint=hint)
 
 
-def is_whole(raw: bytes) -> bool:
-    """Return True if each line of a journal follows from the previous one; a torn last line is ignored."""
-    return is_chain_intact(raw.split(b"\n"))
-
-
 def fold_journal(tick: int, raw: bytes) -> JournalTick:
     """Return the facts in a journal's bytes; an incomplete last line is ignored, an unreadable line is a problem."""
     facts = JournalTick(tick)

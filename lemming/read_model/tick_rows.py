@@ -15,7 +15,7 @@ from lemming.read_model.tick_facts import (
     JournalTurn,
     LedgerCosts,
     fold_journal,
-    is_whole,
+    is_chain_intact,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def fold_tick_rows(tick: int, raw: bytes) -> TickRows:
     keys = ("order", "people", "last_at", "latest_at", "epochs", "totals", "expired", "problem")
     values = {**vars(facts), "epochs": sorted(facts.epochs)}
     plain = dump_compact({key: values[key] for key in keys if values[key] not in ("", None, [], {})}).decode()
-    return TickRows((tick, facts.at, facts.after, is_whole(raw) and not facts.problem, plain), others)
+    return TickRows(
+        (tick, facts.at, facts.after, is_chain_intact(raw.split(b"\n")) and not facts.problem, plain), others
+    )
 
 
 def insert_tick(connection: sqlite3.Connection, source: str, rows: TickRows) -> None:

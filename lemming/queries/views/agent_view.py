@@ -45,13 +45,14 @@ def build_agent_view(org: OrgPath, *, name: str, file: str = "", prompt: int = 0
     folders = list_agent_folders(org)
     if name not in folders or not paths.AGENT_NAME.match(name):
         raise UsageError(f'agent "{name[:80]}" does not exist', hint=suggest_agent(name[:80], folders))
-    agent_resume, list_workers = survey_agents(org).agents.get(name), find_fact("workers.running")
+    agents, list_workers = survey_agents(org).agents, find_fact("workers.running")
+    agent = agents.get(name)
     workers = [worker.as_json() for worker in list_workers(org) if worker.agent == name] if list_workers else []
     return {
         "name": name,
-        "title": agent_resume.title if agent_resume else "",
-        "is_broken": agent_resume is None,
-        "takes_turns": agent_resume is not None and load_config(org).has_model_turns(agent_resume),
+        "title": agent.title if agent else "",
+        "is_broken": agent is None,
+        "takes_turns": agent is not None and load_config(org).has_model_turns(agent),
         "now": build_agent_row(org, name),
         "resume": load_editable_file(org, paths.resume_file(name)),
         "workers": workers,
@@ -60,7 +61,11 @@ def build_agent_view(org: OrgPath, *, name: str, file: str = "", prompt: int = 0
         "workspace": _build_workspace_section(org, name),
         "file": {"path": file, "text": load_workspace_text(org, name, file)} if file else None,
         "turns": [*_iter_recent_turns(org, name)],
-        "readers": _build_access_section(org, name),
+        "readers": {
+            "reads": agent.permissions.read_outboxes if agent else [],
+            "read_by": [other for other, reader in agents.items() if reader.may_read(name)],
+            "asks": sorted(agent.extensions["team"].all_names) if agent and "team" in agent.extensions else [],
+        },
         "prompt": _build_prompt_section(org, name) if prompt else None,
     }
 
@@ -172,16 +177,6 @@ def _parse_ledger_line(line: bytes) -> AgentState | None:
         return AgentState.from_json(raw_state) if isinstance(raw_state, dict) else None
     except (JsonProblem, ValueError):  # a torn line, or one cut in the middle
         return None
-
-
-def _build_access_section(org: Organisation, name: str) -> dict[str, Any]:
-    agents = survey_agents(org).agents
-    agent = agents.get(name)
-    return {
-        "reads": agent.permissions.read_outboxes if agent else [],
-        "read_by": [other for other, reader in agents.items() if reader.may_read(name)],
-        "asks": sorted(agent.extensions["team"].all_names) if agent and "team" in agent.extensions else [],
-    }
 
 
 def _build_prompt_section(org: Organisation, name: str) -> dict[str, Any]:
