@@ -36,7 +36,7 @@ def test_a_value_of_a_wrong_type_is_a_problem_of_its_tick(journal: bytes, before
     raw = journal.replace(b',"after":', b',"before":')
     raw = raw.replace(b'"type":"turn_started",', b'"type":"turn_started","task":null,') if b"task" in before else raw
     rows = fold_tick_rows(2, raw.replace(before, after))
-    assert b"problem" in rows.facts
+    assert "problem" in rows.tick[-1]
     insert_tick(read_model._connect(":memory:"), "journal", rows)
 
 
@@ -64,6 +64,6 @@ def test_whatever_a_hand_edit_leaves_in_a_line_can_be_looked_at(journal: bytes) 
         insert_tick(connection, "journal", rows)
         for agent, request, *texts in connection.execute("SELECT agent, request, costs, facts, report FROM turn"):
             assert restore_turn(agent, request, *map(json.loads, texts)).final_ledger.credits >= 0, place
-        problems += b"problem" in rows.facts
+        problems += "problem" in rows.tick[-1]
         read_model.remove_source(connection, "journal")
     assert 80 < problems < 400
