@@ -1,4 +1,4 @@
-"""The page's server on a dedicated thread, for the length of a block, its routes, and the access of the browser.
+"""The page's server on a dedicated thread for the length of a block, its routes, and access for the browser.
 
 Every user of the machine can read the arguments of processes, so a token is never in an argument. The browser
 opens a file readable by the owner only, and the file redirects to the page.

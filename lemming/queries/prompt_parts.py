@@ -159,13 +159,15 @@ def _split_user_message(prompted: PreparedPrompt, text: str) -> Iterator[PromptP
         return
     lines = text.split("\n")
     all_lines = _remove_marks(lines)
-    rest = prompt_input
+    remaining_input = prompt_input
     for name, remove in _REMOVERS.items():
         other_lines = _remove_marks(make_user_message(remove(prompt_input), inputs.form, inputs.model))
         first, last = _find_changed_range(all_lines, other_lines)
         yield PromptPart(name, "\n".join(lines[first:last]))
-        rest = remove(rest)
-    yield PromptPart(REPLY_FORM, "" if inputs.form else "\n".join(make_user_message(rest, inputs.form, inputs.model)))
+        remaining_input = remove(remaining_input)
+    yield PromptPart(
+        REPLY_FORM, "" if inputs.form else "\n".join(make_user_message(remaining_input, inputs.form, inputs.model))
+    )
 
 
 def _remove_marks(lines: Iterable[str]) -> list[str]:

@@ -47,10 +47,10 @@ TABLES = ("tick", "turn", "file_write", "removal", "tool")
 
 
 class TickRows(NamedTuple):
-    """The row of a tick without its source, and the rows of the other tables, in the order of the columns."""
+    """The row of a tick without its source, and the rows of the other tables by table."""
 
     tick: tuple[int, str, int | None, bool, str]
-    others: dict[str, list[tuple[Any, ...]]]
+    by_table: dict[str, list[tuple[Any, ...]]]
 
     @classmethod
     def of_damage(cls, tick: int, problem: str) -> TickRows:
@@ -72,21 +72,21 @@ def fold_tick_rows(tick: int, raw: bytes) -> TickRows:
         tools |= {(turn.agent, tick, tool) for tool in turn.tools}
     remover_by_path |= dict.fromkeys(facts.expired, "")
     removals = [(path, tick, agent) for path, agent in remover_by_path.items()]
-    others = {"turn": turns, "file_write": [*writes.values()], "removal": removals, "tool": [*tools]}
-    if not all(isinstance(cell, str | int) for rows in others.values() for row in rows for cell in row):
+    by_table = {"turn": turns, "file_write": [*writes.values()], "removal": removals, "tool": [*tools]}
+    if not all(isinstance(cell, str | int) for rows in by_table.values() for row in rows for cell in row):
         return TickRows.of_damage(tick, "a line holds a value of a wrong type")
     keys = ("order", "people", "last_at", "latest_at", "epochs", "totals", "expired", "problem")
     values = {**vars(facts), "epochs": sorted(facts.epochs)}
     plain = dump_compact({key: values[key] for key in keys if values[key] not in ("", None, [], {})}).decode()
     return TickRows(
-        (tick, facts.at, facts.after, is_chain_intact(raw.split(b"\n")) and not facts.problem, plain), others
+        (tick, facts.at, facts.after, is_chain_intact(raw.split(b"\n")) and not facts.problem, plain), by_table
     )
 
 
 def insert_tick(connection: sqlite3.Connection, source: str, rows: TickRows) -> None:
     """Insert the rows of a tick, which came from a file."""
     number, *columns = rows.tick
-    for table, table_rows in {"tick": [(number, source, *columns)], **rows.others}.items():
+    for table, table_rows in {"tick": [(number, source, *columns)], **rows.by_table}.items():
         if table_rows:
             marks = ", ".join("?" * len(table_rows[0]))
             connection.executemany(f"REPLACE INTO {table} VALUES ({marks})", table_rows)  # noqa: S608 - one of our tables

@@ -30,10 +30,10 @@ def find_dropped_requests(scan: FindingScan) -> Iterator[Problem]:
         is_recent = request.end_tick is not None and request.end_tick >= scan.first_tick
         assignees = tuple(name for name in (share.assignee for share in request.assignments) if scan.takes_turns(name))
         if request.end == "expired" and not request.has_default and is_recent and assignees:
-            asked = f"{quote_text(request.text)}, which {request.asker} asked of {', '.join(request.targets)}"
+            subject = f"{quote_text(request.text)}, which {request.asker} asked of {', '.join(request.targets)}"
             yield make_finding(
                 (*assignees, request.asker),
-                f"{asked}, expired in tick {request.end_tick} without an answer",
+                f"{subject}, expired in tick {request.end_tick} without an answer",
                 f"see the holder with `lemming requests {request.id}`; set a later deadline, or a default",
                 tick=request.tick,
                 evidence=(request.entry.file,),
