@@ -69,16 +69,8 @@ def trace_line(org: Organisation, target: str, *, branch: str = "") -> LineTrace
     if found_line is None:
         return None
     origin = found_line.origin
-    facts: Json = {
-        "repository": found_line.repository,
-        "revision": found_line.revision,
-        "path": found_line.path,
-        "line": found_line.line,
-        "content": found_line.text,
-        "commit": origin.commit,
-        "author": origin.author,
-        "at": origin.at,
-    }
+    facts: Json = {key: getattr(found_line, key) for key in ("repository", "revision", "path", "line")}
+    facts |= {"content": found_line.text, "commit": origin.commit, "author": origin.author, "at": origin.at}
     if not origin.agent:
         return LineTrace(**facts)
     facts |= {"agent": origin.agent, "tick": origin.tick, "merge_tick": origin.tick, "patch": origin.patch}

@@ -15,11 +15,7 @@ from lemming.read_model.tick_rows import restore_tick, restore_turn
 
 
 def load_ticks(
-    base: OrgPath,
-    first: int = 0,
-    last: int | None = None,
-    *,
-    with_reports: bool = True,
+    base: OrgPath, first: int = 0, last: int | None = None, *, with_reports: bool = True
 ) -> list[JournalTick]:
     """Return the ticks with a journal in a range (`last` included), with turns, oldest first."""
     model, bounds = _model(base), (first, LAST_TICK if last is None else last)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -94,8 +95,10 @@ class FindingScan:
     @cached_property
     def requests(self) -> AllRequests:
         """The requests in their state before the next tick."""
-        authors = filter(paths.AGENT_NAME.match, list_agent_folders(self.org))
-        files = {author: _list_outbox_files(self.org, author) for author in authors}
+        files = dict[str, list[str]]()
+        for author in filter(paths.AGENT_NAME.match, list_agent_folders(self.org)):
+            with suppress(OSError):
+                files[author] = fs.list_names(f"{self.org}/{paths.outbox_folder(author)}")
         if sum(map(len, files.values())) <= self.max_entries:
             return load_requests(self.org).requests
         oldest = f"{self.first_tick:08}"
@@ -154,14 +157,6 @@ def scan_ticks(
         if is_window and len(scan.turns) >= max_turns:
             break
     return scan
-
-
-def _list_outbox_files(org: Organisation, author: str) -> list[str]:
-    """Return the file names in an outbox, or an empty list if the outbox cannot be read."""
-    try:
-        return fs.list_names(f"{org}/{paths.outbox_folder(author)}")
-    except OSError:
-        return []
 
 
 def _build_turn_from_entries(org: Organisation, recorded: RecordedTick, key: str) -> TurnRecord | None:

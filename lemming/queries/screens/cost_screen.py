@@ -197,17 +197,13 @@ def list_credits(org: OrgPath, agent: AnyAgentName = None) -> ScreenResult:
     if agent is not None:
         require_agent_folder(org, agent)
     accounts, damaged = load_accounts(org, survey_agents(org), load_config(org), only=agent)
-    notes = [_describe_override(account) for account in accounts if account.overrides is not None]
+    notes = list[Note]()
+    for account in accounts:
+        if account.overrides is not None:
+            limit, resume_limit = format_value(account.max_credits), format_value(account.overrides)
+            text = f"{paths.CREDITS_FILE} says {limit}, not the {resume_limit} of {paths.resume_file(account.agent)}"
+            notes.append(Note(f"{account.agent}: {text}; remove its line there to use the resume"))
     return ScreenResult(accounts, notes, errors=damaged)
-
-
-def _describe_override(account: Account) -> Note:
-    limit, resume_limit = format_value(account.max_credits), format_value(account.overrides)
-    file = paths.resume_file(account.agent)
-    return Note(
-        f"{account.agent}: {paths.CREDITS_FILE} says {limit}, not the {resume_limit} of {file}; remove its line there to use "
-        "the resume"
-    )
 
 
 def _format_name(account: Account) -> str:

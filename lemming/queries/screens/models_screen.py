@@ -30,24 +30,15 @@ def list_model_rows(
     org: Organisation, config: Config, answers: Mapping[str, tuple[KeylessServer, ServedModels]]
 ) -> list[Json]:
     """Return a row for each model key. `answers`: the models of servers without a key, by model key."""
-    return [_build_model_row(org, config, key, answers.get(key)) for key in sorted(config.models)]
-
-
-def _build_model_row(
-    org: Organisation, config: Config, key: str, answer: tuple[KeylessServer, ServedModels] | None
-) -> dict[str, Any]:
-    entry = config.models[key]
-    readiness, price = check_readiness(entry, Path(org), config.org.plugins), find_price(entry)
-    if answer and readiness.is_ready is None:
-        readiness = check_served_model(*answer, entry.model)
-    return {
-        "key": key,
-        "provider": entry.provider,
-        "model": entry.model,
-        **vars(readiness),
-        "shutdown": find_shutdown_date(entry) or None,
-        "price": price._asdict() if price else None,
-    }
+    rows = list[Json]()
+    for key, entry in sorted(config.models.items()):
+        readiness, price = check_readiness(entry, Path(org), config.org.plugins), find_price(entry)
+        if key in answers and readiness.is_ready is None:
+            readiness = check_served_model(*answers[key], entry.model)
+        identity = {"key": key, "provider": entry.provider, "model": entry.model}
+        details = {"shutdown": find_shutdown_date(entry) or None, "price": price._asdict() if price else None}
+        rows.append({**identity, **vars(readiness), **details})
+    return rows
 
 
 def _format_remark(row: dict[str, Any]) -> str:

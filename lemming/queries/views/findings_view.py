@@ -8,7 +8,7 @@ from typing import Any
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.queries.findings.finding_rules import CHECKS, apply_rules
-from lemming.queries.findings.finding_scan import FindingScan, scan_ticks
+from lemming.queries.findings.finding_scan import scan_ticks
 from lemming.queries.screens.findings_screen import FINDINGS
 from lemming.read_model.journal_ticks import newest_journals
 
@@ -23,15 +23,6 @@ def build_findings_view(org: OrgPath, *, kind: str = "", agent: str = "") -> Jso
     return {**all_findings, "rows": rows, "total": len(all_findings["rows"])}
 
 
-def is_scan_long_enough(scan: FindingScan) -> bool:
-    """Return False if the scanned turns span too few ticks for a rule to detect repetition.
-
-    A scan ends after `MAX_TURNS` turns: with many agents, these are the turns of only a tick or two.
-    """
-    is_cut = bool(scan.ticks) and not scan.is_complete_from_tick(max(0, scan.tick - scan.settings.window))
-    return not is_cut or len(scan.ticks) >= scan.settings.repeats
-
-
 class _FindingsCache:
     """Cache of the findings of the last scan."""
 
@@ -44,12 +35,14 @@ class _FindingsCache:
 
     def _compute_findings(self, *_: int) -> Json:
         scan = scan_ticks(self._org)
+        # A scan of many agents ends within a tick or two, in which no rule can detect repetition.
+        is_cut = bool(scan.ticks) and not scan.is_complete_from_tick(max(0, scan.tick - scan.settings.window))
         return {
             "first": scan.first_tick,
             "last": scan.ticks[-1].tick if scan.ticks else None,
             "turns": len(scan.turns),
             "ticks": len(scan.ticks),
-            "can_tell": is_scan_long_enough(scan),
+            "can_tell": not is_cut or len(scan.ticks) >= scan.settings.repeats,
             "damaged": scan.damaged,
             "kinds": {check.name: {"title": check.title, "means": check.meaning} for check in CHECKS},
             "rows": [FINDINGS.to_json(finding) for finding in apply_rules(scan)],
