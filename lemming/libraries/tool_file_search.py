@@ -15,10 +15,10 @@ from lemming.kernel.files.json_documents import unreadable_error
 from lemming.kernel.files.stat_cache import is_file
 
 
-def get_cacheer(file: str) -> str:
+def get_owner(file: str) -> str:
     """Return the only agent with access to a file's tools, or an empty text for all agents.
 
-    >>> get_cacheer("agents/ada/tools/git.py"), get_cacheer("tools/git.py")
+    >>> get_owner("agents/ada/tools/git.py"), get_owner("tools/git.py")
     ('ada', '')
     """
     first_folder, _, inner_path = file.partition("/")
@@ -29,7 +29,7 @@ def group_by_owner(problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]
     """Return problems by the excluded agent. Raise `ConfigError` for problems affecting all agents."""
     excluded: dict[str, tuple[Problem, ...]] = {}
     for problem in problems:
-        owner = get_cacheer(problem.file)
+        owner = get_owner(problem.file)
         excluded[owner] = (*excluded.get(owner, ()), problem)
     if shared_problems := excluded.get(""):
         raise ConfigError(str(shared_problems[0]), problems=shared_problems)

@@ -15,7 +15,7 @@ from lemming.kernel.llm.call_cost import compute_usage
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import Reply
-from lemming.libraries.model_price import ModelPrice
+from lemming.operations.model_prices import ModelPrice
 from lemming.testing import make_org, resume, say
 
 ODD = """{

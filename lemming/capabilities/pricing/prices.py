@@ -16,7 +16,7 @@ from lemming.ext import Capability, ModelEntry
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.llm.call_cost import Tokens, cost_bound, to_decimal
-from lemming.libraries.model_price import CallCostBound, ModelPrice
+from lemming.operations.model_prices import CallCostBound, ModelPrice
 
 VENDORS = {
     "openai": "openai", "anthropic": "anthropic", "codex": "openai", "claude-code": "anthropic", "opencode": "openai",

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.libraries.model_price import ModelPrice
-from lemming.operations.model_prices import find_price, find_shutdown_date
+from lemming.operations.model_prices import ModelPrice, find_price, find_shutdown_date
 from lemming.queries.model_readiness import check_readiness, check_served_model
 from lemming.queries.screens.screen import Column, Screen
 from lemming.queries.tick_preview import load_inspection_settings

@@ -32,7 +32,7 @@ from lemming.libraries.tool_file_search import (
     add_neighbour_modules,
     find_empty_patterns,
     find_files,
-    get_cacheer,
+    get_owner,
     group_by_owner,
 )
 
@@ -73,9 +73,9 @@ class FunctionToolSource(ToolSource):
         self, files: Sequence[str], sources: Sources, problems: Sequence[Problem], settings: OrgSettings
     ) -> OrgTools:
         excluded = group_by_owner(problems)
-        files = [file for file in files if get_cacheer(file) not in excluded]
+        files = [file for file in files if get_owner(file) not in excluded]
         excluded |= group_by_owner(self._org.get_cache(FunctionWorkers).load_in_worker(files, sources, settings))
-        files = [file for file in files if get_cacheer(file) not in excluded]
+        files = [file for file in files if get_owner(file) not in excluded]
         tools = load_all(self._org.base, files, sources)
         self.sources = self._org.get_cache(FunctionWorkers).sources = sources
         gaps = "; ".join(map(str, find_empty_patterns(self._org.base, settings.tool_files)))
@@ -113,7 +113,7 @@ def load_all(base: Path, files: Sequence[str], sources: Sources) -> OrgTools:
     by_agent: dict[str, dict[str, Tool]] = {}
     problems: list[Problem] = []
     for file in files:
-        owner = get_cacheer(file)
+        owner = get_owner(file)
         try:
             tools = load_file(base, file, sources)
         except ConfigError as error:
