@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -25,7 +25,6 @@ from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import (
-    installed_tools,
     load_provided,
     missing_for_tool,
     missing_reason,
@@ -39,6 +38,7 @@ from lemming.kernel.tools.tool_definition import NOWHERE as NOWHERE
 from lemming.kernel.tools.tool_definition import Places as Places
 from lemming.kernel.tools.tool_definition import Tool as Tool
 from lemming.kernel.tools.tool_definition import ToolResult as ToolResult
+from lemming.kernel.tools.toolset import SHIPPED as SHIPPED
 from lemming.kernel.tools.toolset import OrgToolset, ServerSource, Toolset, ToolSource
 
 if TYPE_CHECKING:
@@ -102,23 +102,19 @@ class EngineTool(Tool):
         return get_arguments(type(self).plan, 2)  # self, context
 
 
-SHIPPED = installed_tools()
-"""The tools that ship, as far as their folders are here, each with its place."""
-
-
 def get_toolset(settings: OrgSettings, org: OrgPath | None = None) -> Toolset:
     """Return the tools of an organisation with the settings, the same object until the tools change.
 
     Without `org`, only tools shared between organisations. Raises `ConfigError` if the organisation's own
     tools, loaded for the first time, are invalid.
     """
-    base = collect_items("tool", tuple(settings.plugins), _make_toolset)
+    base = collect_items("tool", tuple(settings.plugins), Toolset)
     if org is None:
         return base
     organisation = Organisation.from_path(org)
     if not (sources := _find_sources(settings, get_latest_survey(organisation))):
         return base
-    return organisation.get_cache(OrgToolset).get_toolset(base, SHIPPED, _get_sources(organisation, sources), settings)
+    return organisation.get_cache(OrgToolset).get_toolset(base, _get_sources(organisation, sources), settings)
 
 
 def refresh_tools(settings: OrgSettings, org: Organisation) -> list[Problem]:
@@ -128,12 +124,8 @@ def refresh_tools(settings: OrgSettings, org: Organisation) -> list[Problem]:
     """
     if not (sources := _find_sources(settings, get_latest_survey(org))):
         return []
-    base = collect_items("tool", tuple(settings.plugins), _make_toolset)
-    return [*org.get_cache(OrgToolset).refresh(base, SHIPPED, _get_sources(org, sources), settings)]
-
-
-def _make_toolset(tools: Mapping[str, Tool]) -> Toolset:
-    return Toolset(SHIPPED, tools)
+    base = collect_items("tool", tuple(settings.plugins), Toolset)
+    return [*org.get_cache(OrgToolset).refresh(base, _get_sources(org, sources), settings)]
 
 
 def has_own_tools(settings: OrgSettings, survey: Survey) -> bool:
@@ -208,12 +200,12 @@ class ToolRegistry:
     @staticmethod
     def names() -> list[str]:
         """Return the names of all tools in this process, sorted, for any organisation."""
-        return list(collect_items("tool", None, _make_toolset))
+        return list(collect_items("tool", None, Toolset))
 
     @staticmethod
     def get(name: str) -> Tool:
         """Return a tool of this process, for any organisation. Raises `ToolError` for an unknown name."""
-        return collect_items("tool", None, _make_toolset).find(name)
+        return collect_items("tool", None, Toolset).find(name)
 
 
 def interrupted_result(reason: str) -> ToolResult:

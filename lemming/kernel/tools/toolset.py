@@ -18,11 +18,13 @@ from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import missing_for_tool
+from lemming.kernel.plugins.capability_loader import installed_tools, missing_for_tool
 from lemming.kernel.plugins.capability_table import GRANTING_KEYS
 from lemming.kernel.plugins.plugin_registry import Catalogue
 from lemming.kernel.tools.tool_definition import Tool
 
+SHIPPED = installed_tools()
+"""The tools that ship, as far as their folders are here, each with its place."""
 FOR_EVERYBODY = frozenset({"list_agents", "memory_read", "memory_write"})
 """The tools that ship which say `always_allowed`."""
 TOOL_SEARCH = "tool_search"
@@ -98,7 +100,6 @@ class Toolset(Catalogue[Tool]):
 
     def __init__(
         self,
-        shipped: Mapping[str, str],
         registered: Mapping[str, Tool],
         org_tools: Sequence[OrgTools] = (),
         broken_agents: Mapping[str, Sequence[Problem]] = NOBODY,
@@ -106,12 +107,12 @@ class Toolset(Catalogue[Tool]):
     ) -> None:
         self.broken_agents, self.gaps = broken_agents, gaps
         self._shared_tools = {**registered, **dict(chain.from_iterable(item.for_all.items() for item in org_tools))}
-        super().__init__(shipped, self._shared_tools, lambda kind: kind())
+        super().__init__(SHIPPED, self._shared_tools, lambda kind: kind())
         agent_tools: dict[str, dict[str, Tool]] = {}
         for agent, tools in chain.from_iterable(item.by_agent.items() for item in org_tools):
             if agent not in broken_agents:
                 agent_tools.setdefault(agent, {**self._shared_tools}).update(tools)
-        self._agent_toolsets = {agent: Toolset(shipped, tools, gaps=gaps) for agent, tools in agent_tools.items()}
+        self._agent_toolsets = {agent: Toolset(tools, gaps=gaps) for agent, tools in agent_tools.items()}
         self.own_memories = frozenset(key for tool in self._shared_tools.values() for key in tool.own_memories)
 
     def for_agent(self, agent_name: str) -> Toolset:
@@ -179,9 +180,7 @@ class OrgToolset:
         """True if the sources have been loaded; loading may run code that needs workspace trust first."""
         return self._toolset is not None
 
-    def refresh(
-        self, base: Toolset, shipped: Mapping[str, str], sources: Sequence[ToolSource], settings: OrgSettings
-    ) -> Sequence[Problem]:
+    def refresh(self, base: Toolset, sources: Sequence[ToolSource], settings: OrgSettings) -> Sequence[Problem]:
         """Reload all sources and return problems to report.
 
         After a failed reload the previous tools stay. Raises `ConfigError` without previous tools.
@@ -195,40 +194,38 @@ class OrgToolset:
                     raise
                 problems += error.problems
         try:
-            self._rebuild(base, shipped, sources)
+            self._rebuild(base, sources)
         except ConfigError as error:
             if self._toolset is None:
                 raise
             problems += error.problems
         return problems
 
-    def get_toolset(
-        self, base: Toolset, shipped: Mapping[str, str], sources: Sequence[ToolSource], settings: OrgSettings
-    ) -> Toolset:
+    def get_toolset(self, base: Toolset, sources: Sequence[ToolSource], settings: OrgSettings) -> Toolset:
         """Return the current tools; sources are loaded only if never loaded before."""
         if self._toolset is None or any(source.tools is None for source in sources):
-            self.refresh(base, shipped, sources, settings)
+            self.refresh(base, sources, settings)
         elif base is not self._inputs[0]:
-            self._rebuild(base, shipped, sources)
+            self._rebuild(base, sources)
         assert self._toolset, "refreshed"
         return self._toolset
 
-    def _rebuild(self, base: Toolset, shipped: Mapping[str, str], sources: Sequence[ToolSource]) -> None:
+    def _rebuild(self, base: Toolset, sources: Sequence[ToolSource]) -> None:
         org_tools = [source.tools or OrgTools() for source in sources]
         agents = survey_agents(self._org).agents
         inputs = (base, agents, *org_tools)
         if len(inputs) == len(self._inputs) and all(map(is_, inputs, self._inputs)):
             return
-        broken_agents: dict[str, Sequence[Problem]] = _find_duplicate_names(base, shipped, org_tools, agents)
+        broken_agents: dict[str, Sequence[Problem]] = _find_duplicate_names(base, org_tools, agents)
         for source_tools in org_tools:
             broken_agents |= source_tools.broken_agents
         gaps = "; ".join(source_tools.gaps for source_tools in org_tools if source_tools.gaps)
-        self._toolset = Toolset(shipped, base.registered, org_tools, broken_agents, gaps)
+        self._toolset = Toolset(base.registered, org_tools, broken_agents, gaps)
         self._inputs = inputs
 
 
 def _find_duplicate_names(
-    base: Toolset, shipped: Mapping[str, str], org_tools: Sequence[OrgTools], agents: Mapping[str, Agent]
+    base: Toolset, org_tools: Sequence[OrgTools], agents: Mapping[str, Agent]
 ) -> dict[str, Sequence[Problem]]:
     """Return the agents with two tools of the same name, and the problems with both locations.
 
@@ -242,7 +239,7 @@ def _find_duplicate_names(
                 yield _duplicate_problem(f'two tools have the name "{name}"{owner_text}: {both}', tool.origin)
             origins[name] = tool.origin
 
-    common = {name: f"LeMMing ({import_path.replace(':', '.')})" for name, import_path in shipped.items()}
+    common = {name: f"LeMMing ({import_path.replace(':', '.')})" for name, import_path in SHIPPED.items()}
     shared_problems = [*add_tools(common, base.registered)]
     for source_tools in org_tools:
         shared_problems += add_tools(common, source_tools.for_all)
