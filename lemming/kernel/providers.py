@@ -359,21 +359,8 @@ def make_provider(
         usual_hint = f"use the options of {name}: {', '.join(known_options) or 'none'}"
         hint = did_you_mean(unknown, known_options) or usual_hint
         raise ConfigError(f"provider {name}: {message}", where=_MODELS_FILE, hint=hint) from error
-    _check_types(name, provider, options)
-    try:
-        return provider(**options, **base_option)
-    except LemmingError:
-        raise
-    except Exception as error:  # error boundary of a custom provider
-        message = redact(f"provider {name} cannot be created: {type(error).__name__}: {error}")
-        raise ConfigError(message, where=_MODELS_FILE, hint=redact(f"see {locate_error(error)}")) from error
-
-
-def _check_types(name: str, provider: type[LLMProvider], options: dict[str, Any]) -> None:
-    """Raise `ConfigError` for an option with a value of the wrong type for the constructor."""
-    parameters = _constructor_signature(provider).parameters
-    for option in options.keys() & parameters.keys():
-        annotation = parameters[option].annotation
+    for option in options.keys() & signature.parameters.keys():
+        annotation = signature.parameters[option].annotation
         kind = Any if annotation is inspect.Parameter.empty or isinstance(annotation, str) else annotation
         try:
             to_value(kind, options[option])
@@ -381,6 +368,13 @@ def _check_types(name: str, provider: type[LLMProvider], options: dict[str, Any]
             continue
         except ValueError as error:
             raise ConfigError(f'provider {name}: option "{option}": {error}', where=_MODELS_FILE) from error
+    try:
+        return provider(**options, **base_option)
+    except LemmingError:
+        raise
+    except Exception as error:  # error boundary of a custom provider
+        message = redact(f"provider {name} cannot be created: {type(error).__name__}: {error}")
+        raise ConfigError(message, where=_MODELS_FILE, hint=redact(f"see {locate_error(error)}")) from error
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from lemming.kernel.base.errors import CircuitOpen, ConfigError, MayHaveActed, R
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.turn_report import TickReport
-from lemming.kernel.llm.circuit_breaker import InMemoryCircuits
+from lemming.kernel.llm.circuit_breaker import Circuits
 from lemming.kernel.llm.rate_limit import Limits, RateLimiter
 from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
 from lemming.kernel.org.config import load_config
@@ -263,7 +263,7 @@ def test_a_backend_that_failed_before_it_was_asked_is_asked_again() -> None:
 
 def test_neither_behind_an_open_circuit_nor_while_it_waits_is_a_call_announced() -> None:
     started: list[Request] = []
-    circuit = InMemoryCircuits(FrozenClock()).get_circuit("acting")
+    circuit = Circuits(None, FrozenClock()).get_circuit("acting")
     for _ in range(5):
         with pytest.raises(MayHaveActed):
             ask(Acting(Unavailable("down")), started, circuit=circuit)

@@ -56,12 +56,15 @@ StateChange = Callable[[CircuitState, datetime], CircuitState]
 
 
 class Circuits:
-    """All circuits of an organisation. Their file is the only state; safe to use from many threads."""
+    """All circuits of an organisation; safe to use from many threads. Their file is the only state.
 
-    hint = f"wait, or delete {paths.CIRCUITS_FILE} to try now"
+    Without an organisation, as for a provider of a program, they are kept in memory.
+    """
 
-    def __init__(self, base: Path, clock: Clock) -> None:
+    def __init__(self, base: Path | None, clock: Clock) -> None:
         self._base, self._clock, self._lock = base, clock, threading.Lock()
+        self._states: dict[str, CircuitState] = {}
+        self.hint = f"wait, or delete {paths.CIRCUITS_FILE} to try now" if base else "wait"
 
     def get_circuit(self, name: str) -> Circuit:
         """Return the circuit with a name from `circuit_name`."""
@@ -70,7 +73,7 @@ class Circuits:
     def change_state(self, name: str, change: StateChange) -> CircuitState:
         """Change the state of a circuit, and return the previous state."""
         with self._lock:
-            states = self._load_states()
+            states = _load_circuits(f"{self._base}/{paths.CIRCUITS_FILE}") if self._base else self._states
             old_state = states.get(name, _CLOSED)
             # Read and written under one lock: of two failures at once, neither may be lost.
             new_state = change(old_state, self._clock.now())
@@ -82,31 +85,15 @@ class Circuits:
         """Close the circuit of a backend that has answered."""
         self.change_state(name, lambda *_: _CLOSED)
 
-    def _load_states(self) -> dict[str, CircuitState]:
-        return _load_circuits(f"{self._base}/{paths.CIRCUITS_FILE}")
-
     def _save_states(self, states: dict[str, CircuitState]) -> None:
+        if self._base is None:
+            self._states = states
+            return
         open_states = {name: asdict(state) for name, state in sorted(states.items()) if state != _CLOSED}
         # Losing a circuit's state costs a few failing calls. A disk that refuses writes is reported by
         # the tick, whose files matter.
         with contextlib.suppress(DiskError):
             fs.write_atomic(self._base, paths.CIRCUITS_FILE, dump_pretty(open_states))
-
-
-class InMemoryCircuits(Circuits):
-    """Circuits of a provider outside any organisation, kept for the lifetime of the provider."""
-
-    hint = "wait"
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(Path(), clock)
-        self._states: dict[str, CircuitState] = {}
-
-    def _load_states(self) -> dict[str, CircuitState]:
-        return self._states
-
-    def _save_states(self, states: dict[str, CircuitState]) -> None:
-        self._states = states
 
 
 def open_circuits(base: OrgPath, current_time: datetime) -> dict[str, CircuitState]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline, MonotonicClock
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import OutOfCredits, ProviderError, RateLimited, RequestRejected, Unavailable
-from lemming.kernel.llm.circuit_breaker import Circuit, InMemoryCircuits
+from lemming.kernel.llm.circuit_breaker import Circuit, Circuits
 from lemming.kernel.llm.model_call import call_provider, timeout_error, to_acting_error
 from lemming.kernel.llm.rate_limit import NO_LIMITS, Limits, RateLimiter
 from lemming.kernel.providers import Backend, LLMProvider, Message, Reply, Request
@@ -80,7 +80,7 @@ class RetryingLLMProvider(Backend):
         self.is_person, self.prefers_tools = provider.is_person, provider.prefers_tools
         self.acts_outside = provider.acts_outside
         if circuit is None and provider.can_be_down:
-            circuit = InMemoryCircuits(SystemClock()).get_circuit(type(provider).__name__)
+            circuit = Circuits(None, SystemClock()).get_circuit(type(provider).__name__)
         self._provider, self._attempts, self._circuit = provider, attempts, circuit
         self._pace, self.limits, self._server = rate_limiter, limits, server
         self._stop = stop or threading.Event()

@@ -110,7 +110,9 @@ class ModelRequests:
         if inputs.task is None:
             return
         replied = (answer for answer in self._answers.values() if isinstance(answer, ModelReplied))
-        unsettled = self._reservations.unsettled if self._reservations else NO_WRITE_OFF
+        unsettled = NO_WRITE_OFF
+        if self._reservations:  # possible spending of the turn beside its answers
+            unsettled = self._reservations.write_off_total.add(self._reservations.reserved)
         if reason := inputs.task.over_budget_reason(replied, unsettled, cost_bound(entry, max_input_tokens(request))):
             raise RequestOverLimit(reason)
 
@@ -204,7 +206,7 @@ class Reservations:
 
     def __init__(self, journal: Journal, inputs: TurnInputs) -> None:
         agent = inputs.agent.name
-        self._journal, self._agent, self._write_off = journal, agent, NO_WRITE_OFF
+        self._journal, self._agent, self.write_off_total = journal, agent, NO_WRITE_OFF
         self._open = find_unsettled(journal.find_agent_records(agent, inputs.turn))
         sent = {call for record in journal.records for name, call in record.submitted_calls if name == agent}
         for call in sent & self._open.keys():
@@ -214,11 +216,6 @@ class Reservations:
     def reserved(self) -> WriteOff:
         """Total reserved for calls without an answer."""
         return sum_write_offs(reservation for reservations in self._open.values() for reservation in reservations)
-
-    @property
-    def unsettled(self) -> WriteOff:
-        """Possible spending of the turn beside its answers: reservations and write-off."""
-        return self._write_off.add(self.reserved)
 
     def reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
         """Reserve the maximum cost of a call; nothing is reserved for a provider without a model."""
@@ -243,7 +240,7 @@ class Reservations:
     def settle(self, record: ModelReplied | ModelFailed) -> None:
         """Add the write-off in a call's record, and close its reservations."""
         self._open.pop(record.call, None)
-        self._write_off = self._write_off.add(WriteOff.from_json(record.lost))
+        self.write_off_total = self.write_off_total.add(WriteOff.from_json(record.lost))
 
     def write_off(self, call: int) -> WriteOff:
         """Close the reservations of a finished call, and return their total as a write-off."""
