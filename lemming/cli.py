@@ -40,7 +40,15 @@ _SHOWS_ALL = "lemming.shows_all"
 ROOT_HELP = "Folder of the organisation. Default: the nearest one upwards."
 
 
-class CommandTable(TyperGroup):
+class _HelpFlag:
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return `--help` as a flag with default False."""
+        if (option := super().get_help_option(ctx)) is not None:  # type: ignore[misc]
+            option.default = False
+        return option
+
+
+class CommandTable(_HelpFlag, TyperGroup):
     """Command group of all commands, imported on use to keep `lemming --help` and completion fast."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -87,10 +95,6 @@ class CommandTable(TyperGroup):
         remaining: list[str] = super().parse_args(ctx, arguments)
         return remaining
 
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return `--help` as a flag with default False."""
-        return _default_to_false(super().get_help_option(ctx))
-
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options into the help, `-C` first."""
         option_records = [record for parameter in self.get_params(ctx) if (record := parameter.get_help_record(ctx))]
@@ -124,7 +128,7 @@ def _is_agent_name(ctx: Any, name: str) -> bool:
     return org is not None and (org.base / "agents" / name).is_dir()
 
 
-class Command(TyperCommand):
+class Command(_HelpFlag, TyperCommand):
     """A command without validators for parameters that the user did not type.
 
     typer creates a validator for each parameter that is not a flag, typed or not, and `--help` counts as a
@@ -137,10 +141,6 @@ class Command(TyperCommand):
             self.params = _select_parameters(self.params, args)
         remaining: list[str] = super().parse_args(ctx, args)
         return remaining
-
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return `--help` as a flag with default False."""
-        return _default_to_false(super().get_help_option(ctx))
 
 
 def _select_parameters(parameters: Sequence[Any], arguments: Sequence[str]) -> list[Any]:
@@ -160,12 +160,6 @@ def _select_parameters(parameters: Sequence[Any], arguments: Sequence[str]) -> l
         or options & names[candidate]
         or (has_words and candidate.param_type_name == "argument")
     ]
-
-
-def _default_to_false(option: Any) -> Any:
-    if option is not None:
-        option.default = False
-    return option
 
 
 def _find_plugin_command(name: str) -> Any:

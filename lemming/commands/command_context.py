@@ -232,9 +232,7 @@ def get_new_agent_path(name: str) -> str:
 
 
 class AgentFallbackGroup(TyperGroup):
-    """Command group in which an agent's name alone stands for the default command on this agent."""
-
-    default_command = "show"
+    """Command group in which an agent's name alone stands for the command `show`, or else `list`, on this agent."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, the command and the remaining words. Raises `UsageError` with the nearest name."""
@@ -243,14 +241,8 @@ class AgentFallbackGroup(TyperGroup):
             if args[0] not in folders:
                 hint = did_you_mean(args[0], [*self.commands, *folders]) or f"{ctx.command_path} --help"
                 raise UsageError(f'there is no command or agent "{args[0]}"', hint=hint)
-            args = [self.default_command, *args]
+            args = ["show" if "show" in self.commands else "list", *args]
         return super().resolve_command(ctx, args)
-
-
-class AgentListGroup(AgentFallbackGroup):
-    """The same, with `list` as the default command."""
-
-    default_command = "list"
 
 
 class CommandGroup(typer.Typer):

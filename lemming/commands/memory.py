@@ -6,7 +6,7 @@ import sys
 from typing import Annotated
 
 from lemming.commands.command_context import (
-    AgentListGroup,
+    AgentFallbackGroup,
     AgentName,
     CommandContext,
     argument,
@@ -23,7 +23,7 @@ from lemming.queries.screens.entries_screen import MEMORY
 
 Key = Annotated[str, argument("KEY", "Key of the memory.")]
 
-app = make_command_group("Show and change an agent's memory.", cls=AgentListGroup)
+app = make_command_group("Show and change an agent's memory.", cls=AgentFallbackGroup)
 
 
 app.add_screen("list", MEMORY)
