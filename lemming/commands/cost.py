@@ -70,15 +70,12 @@ def cost(
         for row in context.limit_rows(result.rows, limit):
             amounts = (getattr(row.cost, column) for column in CSV_COLUMNS)
             cells = ("" if amount is None else format_amount(amount) for amount in amounts)
-            print_data(",".join((_quote_csv(row.name), *cells)))
+            # Agent names and model keys may hold any character.
+            name = row.name.replace('"', '""')
+            print_data(",".join((f'"{name}"' if set(name) & set(',"\n\r') else name, *cells)))
         return
     context.print_screen(COST, result, limit)
     print_json("cost_total", total_to_json(result.total.report))
-
-
-def _quote_csv(name: str) -> str:
-    """Quote a name as CSV; agent names and model keys may hold any character."""
-    return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\n\r') else name
 
 
 app = make_command_group("Show spending limits and grant credits.", cls=AgentFallbackGroup)

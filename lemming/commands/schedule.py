@@ -13,7 +13,6 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.everyday_times import format_moment, parse_moment
 from lemming.obligations.waiting_items import list_person_inbox, summarize_inbox
-from lemming.operations.turns.turn_dependencies import TurnWaits
 from lemming.queries.forecast import COMING, TickForecast, explain_wait, forecast_tick, list_upcoming
 from lemming.queries.screens.screen import ScreenResult
 
@@ -80,8 +79,12 @@ def _print_tick_plan(upcoming_tick: TickForecast) -> None:
     for rank, name in enumerate(planned.order):
         point = f"{points[name]:.2f}" if name in points else "    "
         reason = one_line(upcoming_tick.notes.get(name) or upcoming_tick.reasons[name].text, 400)
-        parts = [_format_waits(upcoming_tick.waits[name], rank), reason]
-        print_data(f"  {point}  {name.ljust(width)}  {'; '.join(filter(None, parts))}".rstrip())
+        waits, wait_text = upcoming_tick.waits[name], ""
+        if waits.everyone and rank:
+            wait_text = "waits for all agents before it"
+        elif waits.names and not waits.everyone:
+            wait_text = f"waits for {join_names(sorted(waits.names), NAMES_SHOWN)}"
+        print_data(f"  {point}  {name.ljust(width)}  {'; '.join(filter(None, (wait_text, reason)))}".rstrip())
     skipped_agents = {name: f"not due until {next_time}" for name, next_time in upcoming_tick.not_due_notes.items()}
     for name, reason in {**skipped_agents, **planned.skipped}.items():
         print_data(style_text(f"     -  {name.ljust(width)}  {reason}", "dim"))
@@ -94,9 +97,3 @@ def _print_tick_plan(upcoming_tick: TickForecast) -> None:
         shortened_chain = [*chain[: NAMES_SHOWN - 1], "...", chain[-1]]
         chain_text = " > ".join(chain if len(chain) <= NAMES_SHOWN else shortened_chain)
         print_data(style_text(f"  longest chain: {len(chain)} of {len(planned.order)} turns: {chain_text}", "dim"))
-
-
-def _format_waits(waits: TurnWaits, rank: int) -> str:
-    if waits.everyone:
-        return "waits for all agents before it" if rank else ""
-    return f"waits for {join_names(sorted(waits.names), NAMES_SHOWN)}" if waits.names else ""

@@ -220,7 +220,18 @@ def _run_call(
     settings = runtime.load_config().org
     load_installed_plugins()
     toolset = get_toolset(settings, base)
-    caller = find_agent(base, agent or _find_only_caller(base, toolset, settings, name))
+    if not agent:
+        agents = survey_agents(base).agents.values()
+        callers = [tool_row.name for tool_row in agents if name in toolset.allowed_tools(tool_row, settings)]
+        if not callers:
+            _require_tool(toolset, name, None)
+            hint = f'add "{name}" to permissions.tools in a resume; see the agents with `lemming agents list`'
+            raise UsageError(f"no agent may call {name}", hint=hint)
+        if len(callers) > 1:
+            hint = f"add --agent NAME; agents that may call it: {', '.join(callers)}"
+            raise UsageError(f"{name} requires --agent", hint=hint)
+        agent = callers[0]
+    caller = find_agent(base, agent)
     current_time = timestamp(SystemClock().now())
     tick = load_tick(base)
     context = ToolContext(agent=caller, org=base, settings=settings, now=current_time, tick=tick, began_at=current_time)
@@ -242,19 +253,6 @@ def _run_call(
         entry_keys: dict[str, Any] = {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
         write_person_entry(base, caller.name, tick=tick, created_at=current_time, **entry_keys)
     return result
-
-
-def _find_only_caller(base: Organisation, toolset: Toolset, settings: OrgSettings, name: str) -> str:
-    agents = survey_agents(base).agents.values()
-    callers = [tool_row.name for tool_row in agents if name in toolset.allowed_tools(tool_row, settings)]
-    if len(callers) == 1:
-        return callers[0]
-    if not callers:
-        _require_tool(toolset, name, None)
-        hint = f'add "{name}" to permissions.tools in a resume; see the agents with `lemming agents list`'
-        raise UsageError(f"no agent may call {name}", hint=hint)
-    hint = f"add --agent NAME; agents that may call it: {', '.join(callers)}"
-    raise UsageError(f"{name} requires --agent", hint=hint)
 
 
 def _print_result(result: ToolResult, *, is_applied: bool) -> None:
