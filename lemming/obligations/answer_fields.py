@@ -42,9 +42,8 @@ def parse_field(schema: Json | None, name: str, text: str) -> Any:
     properties = get_properties(schema)
     if name not in properties:
         if not properties:
-            raise UsageError(
-                f'the request has no field "{name}": it expects a text', hint="write lemming answer ID TEXT"
-            )
+            message = f'the request has no field "{name}": it expects a text'
+            raise UsageError(message, hint="write lemming answer ID TEXT")
         hint = did_you_mean(name, list(properties)) or f"fields: {', '.join(properties)}"
         raise UsageError(f'the request has no field "{name}"', hint=hint)
     field = properties[name] if isinstance(properties[name], dict) else {}
@@ -64,11 +63,14 @@ def describe_field(schema: Json | None, name: str) -> str:
     if not isinstance(field, dict):
         return "anything"
     field_description = field.get("description")
-    description = _describe_choice(field) or " or ".join(
-        _TYPE_DESCRIPTIONS.get(kind, kind) for kind in _get_types(field)
-    )
-    return "; ".join(
-        filter(None, (description or "anything", field_description if isinstance(field_description, str) else ""))
+    choice = field.get("enum")
+    values = map(str, choice) if isinstance(choice, list) else ()
+    types = (_TYPE_DESCRIPTIONS.get(kind, kind) for kind in _get_types(field))
+    description = ", ".join(values) or " or ".join(types) or "anything"
+    return (
+        f"{description}; {field_description}"
+        if isinstance(field_description, str) and field_description
+        else description
     )
 
 
@@ -78,20 +80,9 @@ _TYPE_DESCRIPTIONS = {
 }  # fmt: skip
 
 
-def _describe_choice(field: Json) -> str:
-    choice = field.get("enum")
-    return ", ".join(map(str, choice)) if isinstance(choice, list) else ""
-
-
 def _get_types(field: Json) -> list[str]:
-    kind = field.get("type")
-    return (
-        [kind]
-        if isinstance(kind, str)
-        else [item for item in kind if isinstance(item, str)]
-        if isinstance(kind, list)
-        else []
-    )
+    kinds = field.get("type")
+    return [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str)]
 
 
 def _parse_value(field: Json, text: str) -> Any:

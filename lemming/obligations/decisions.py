@@ -92,19 +92,16 @@ def find_approval_outcomes(
     agent's.
     """
     outcomes: RequestOutcomes = {}
-    for identity in dict.fromkeys(
-        sub_request.request for sub_request in open_request.open_sub_requests if DECISION_RULES in sub_request.held
-    ):
-        sub_requests = [
-            sub_request for sub_request in open_request.open_sub_requests if sub_request.request == identity
-        ]
+    open_parts = open_request.open_sub_requests
+    for identity in dict.fromkeys(part.request for part in open_parts if DECISION_RULES in part.held):
+        sub_requests = [part for part in open_parts if part.request == identity]
         request = read(identity)
         authorized = [sub_request for sub_request in sub_requests if is_authorized(sub_request.to)]
         if request is None or not authorized:
             outcomes |= {sub_request.key: ("failed", "") for sub_request in sub_requests}
         # The earliest decision counts: a later "no" takes nothing back, since the call may have been made.
-        elif first := min(_iter_decisions(request, authorized, at, read_entries), key=_order, default=None):
-            entry, to, end = first
+        elif decisions := [*_iter_decisions(request, authorized, at, read_entries)]:
+            entry, to, end = min(decisions, key=lambda decision: decision_sort_key(decision[0]))
             outcomes |= {sub_request.key: ("cancelled", "") for sub_request in sub_requests}
             outcomes |= {(identity, to): (end, entry.identity)} if to else {}
         elif is_expired(sub_requests[0].until, sub_requests[0].not_after, tick, at):
@@ -133,10 +130,6 @@ def _iter_decisions(
                 yield entry, sub_request.to, "refused"
 
 
-def _order(decision: tuple[OutboxEntry, str, str]) -> Any:
-    return decision_sort_key(decision[0])
-
-
 def references_entry(reference: object, entry: OutboxEntry) -> bool:
     """Return True if a reference in a payload names an entry, by id or by author/tick_id."""
     return any(name in (entry.id, entry.identity) for name in parse_references(reference))
@@ -147,17 +140,12 @@ def accepts_first_answer(request: OutboxEntry) -> bool:
     return request.payload.get("join") == "first" and len(request.targets) > 1
 
 
-def _refers_to_request(reference: object, request: OutboxEntry) -> bool:
-    """Return True if a reference names a request or the request handed off by this entry."""
-    if not (references := parse_references(reference)):
-        return False
-    request_names = (request.id, request.identity, *parse_references(request.payload.get("hands_on")))
-    return any(name in request_names for name in references)
-
-
 def is_cancellation(entry: OutboxEntry, request: OutboxEntry) -> bool:
-    """Return True if an entry cancels a request."""
-    return entry.kind == "status" and _refers_to_request(entry.payload.get("cancels"), request)
+    """Return True if an entry cancels a request, or the request handed off by this entry."""
+    if entry.kind != "status" or not (references := parse_references(entry.payload.get("cancels"))):
+        return False
+    names = (request.id, request.identity, *parse_references(request.payload.get("hands_on")))
+    return any(name in names for name in references)
 
 
 def decision_sort_key(entry: OutboxEntry) -> tuple[int, bool, str, bool, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.ledger import read_state
@@ -13,18 +13,9 @@ from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.libraries.invisible_text import find_suspicious_text
 from lemming.obligations.current_requests import RequestsSnapshot
 from lemming.obligations.decisions import is_approval_request
-from lemming.obligations.pending_approvals import describe_call
 from lemming.obligations.request_view import RequestView
 
 Json = dict[str, Any]
-
-
-class PendingApproval(NamedTuple):
-    """A pending approval: the exact call, a description, and the action needed from a person."""
-
-    call: Json
-    text: str
-    needs: str
 
 
 def find_pending_calls(org: Organisation, requests: Iterable[RequestView]) -> dict[str, Json]:
@@ -33,7 +24,17 @@ def find_pending_calls(org: Organisation, requests: Iterable[RequestView]) -> di
     A request about a call missing in the ledgers is omitted: the approval has no effect.
     """
     askers = {request.asker for request in requests if is_approval_request(request.entry.payload)}
-    return {identity: call for asker in sorted(askers) for identity, call in _load_pending_calls(org, asker).items()}
+    calls: dict[str, Json] = {}
+    for asker in sorted(askers):
+        try:
+            state = read_state(org, asker)
+        except CorruptState:
+            continue
+        sub_requests = [sub_request for request in state.requests for sub_request in request.open_sub_requests]
+        sub_requests += [sub_request for sub_request in iter_person_requests(state.kept) if not sub_request.end]
+        held = ((sub_request.request, sub_request.held) for sub_request in sub_requests)
+        calls |= {request: state[DECISION_RULES] for request, state in held if DECISION_RULES in state}
+    return calls
 
 
 def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identity: str) -> list[RequestView]:
@@ -56,20 +57,6 @@ def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identi
     return [request for request in requests if request is not None and request.is_open]
 
 
-def _load_pending_calls(org: Organisation, agent: str) -> dict[str, Json]:
-    try:
-        state = read_state(org, agent)
-    except CorruptState:
-        return {}
-    open_sub_requests = [sub_request for request in state.requests for sub_request in request.open_sub_requests]
-    open_sub_requests += [sub_request for sub_request in iter_person_requests(state.kept) if not sub_request.end]
-    return {
-        sub_request.request: sub_request.held[DECISION_RULES]
-        for sub_request in open_sub_requests
-        if DECISION_RULES in sub_request.held
-    }
-
-
 def find_pending_call(request: RequestView, calls: Mapping[str, Json]) -> Json | None:
     """Return the call of a request, with the `diff` and `amounts` of the request's entry.
 
@@ -84,29 +71,24 @@ def find_pending_call(request: RequestView, calls: Mapping[str, Json]) -> Json |
     details: Json = {}
     if isinstance(shown_details.get("diff"), str):
         details["diff"] = shown_details["diff"]
-    if _are_amounts(shown_details.get("amounts")):
-        details["amounts"] = shown_details["amounts"]
+    amounts = shown_details.get("amounts")
+    if (
+        isinstance(amounts, dict)
+        and isinstance(amounts.get("unit"), str)
+        and all(type(amounts.get(key)) in (int, float) for key in ("spent", "limit", "call"))
+    ):
+        details["amounts"] = amounts
     if notes := [*find_suspicious_text(call["args"])]:
         details["notes"] = notes
     return {**call, **details}
 
 
-def _are_amounts(value: object) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("unit"), str):
-        return False
-    return all(type(value.get(key)) in (int, float) for key in ("spent", "limit", "call"))
-
-
-def find_pending_approvals(org: Organisation, requests: Iterable[RequestView]) -> dict[str, PendingApproval]:
-    """Return the pending calls among these requests, by the request's identity."""
+def find_pending_approvals(org: Organisation, requests: Iterable[RequestView]) -> dict[str, Json]:
+    """Return the pending calls among these requests, with details, by the request's identity."""
     request_list = [request for request in requests if is_approval_request(request.entry.payload)]
     calls = find_pending_calls(org, request_list)
-    calls_by_identity = {request.identity: find_pending_call(request, calls) for request in request_list}
-    return {
-        identity: PendingApproval(call, describe_call(call), f"approval of call {call['id']}")
-        for identity, call in calls_by_identity.items()
-        if call is not None
-    }
+    detailed = ((request.identity, find_pending_call(request, calls)) for request in request_list)
+    return {identity: call for identity, call in detailed if call is not None}
 
 
 def find_limit_raises(states: Mapping[str, Json], line: str) -> dict[str, Json]:

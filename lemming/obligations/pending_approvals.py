@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, cast
 
-from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.times import Expiry, expiry_payload
-from lemming.kernel.journal.open_requests import PUBLISH, SHOW, SPEND
 from lemming.kernel.obligations.grants import action_digest
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import find_fact
@@ -54,28 +52,6 @@ class PendingAction:
     binds: Json = field(default_factory=dict)
     unbound: Sequence[str] = ()
     grants: Sequence[Mapping[str, Any]] = ()
-
-    @classmethod
-    def from_call(
-        cls, identity: str, call: ToolCall, gate: str, reason: str, binds: Json, unbound: Sequence[str]
-    ) -> PendingAction:
-        """Return the pending action of a tool call."""
-        return cls(id=identity, tool=call.tool, args=call.args, gate=gate, reason=reason, binds=binds, unbound=unbound)
-
-    @classmethod
-    def from_entry(cls, identity: str, new: NewEntry, gate: str, reason: str) -> PendingAction:
-        """Return the pending action of writing an entry."""
-        return cls(id=identity, tool=PUBLISH, args=new._asdict(), gate=gate, reason=reason)
-
-    @classmethod
-    def from_limit(cls, tick: int, agent: str, amounts: Json, gate: str, reason: str) -> PendingAction:
-        """Return the pending action of raising a limit by the amounts in `amounts`."""
-        return cls(id=f"{tick}/{agent}/{SPEND}", tool=SPEND, args=amounts, gate=gate, reason=reason)
-
-    @classmethod
-    def from_incoming_entry(cls, tick: int, agent: str, entry: str, gate: str, reason: str) -> PendingAction:
-        """Return the pending action of showing an entry to an agent. The entry's text is not included."""
-        return cls(id=f"{tick}/{agent}/{entry}", tool=SHOW, args={"entry": entry}, gate=gate, reason=reason)
 
     @property
     def sha256(self) -> str:

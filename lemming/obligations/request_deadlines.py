@@ -16,7 +16,7 @@ from lemming.kernel.base.times import normalize_moment
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.journal_file import journal_ticks, load_plan
-from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.obligations.request_payloads import get_last_tick
 from lemming.kernel.org.organisation import Organisation
@@ -105,22 +105,13 @@ def get_extended_last_tick(
 def extend_deadlines(mail: MailView, open_request: OpenRequest) -> OpenRequest:
     """Return an open request with the tick deadlines of persons extended by the burst ticks."""
     extensions = mail.org.get_cache(DeadlineExtensions)
-    extended = tuple(
-        replace(
-            sub_request,
-            until=extensions.extend_last_tick(
-                _request_tick(sub_request.request), sub_request.until, current_tick=mail.tick
-            ),
-        )
-        if not sub_request.end
-        and sub_request.until is not None
-        and sub_request.until < mail.tick
-        and sub_request.to in mail.persons
-        else sub_request
-        for sub_request in open_request.asked
-    )
+
+    def extend(sub_request: SubRequest) -> SubRequest:
+        until = sub_request.until
+        if sub_request.end or until is None or until >= mail.tick or sub_request.to not in mail.persons:
+            return sub_request
+        asked_in = next((name.tick for name in parse_identities([sub_request.request])), 0)
+        return replace(sub_request, until=extensions.extend_last_tick(asked_in, until, current_tick=mail.tick))
+
+    extended = tuple(map(extend, open_request.asked))
     return open_request if extended == open_request.asked else replace(open_request, asked=extended)
-
-
-def _request_tick(identity: str) -> int:
-    return next((name.tick for name in parse_identities([identity])), 0)

@@ -62,17 +62,20 @@ def require_person(snapshot: RequestsSnapshot, name: str) -> None:
     """Raise `UsageError` for a name of no person."""
     if name in snapshot.people:
         return
-    if name not in snapshot.agent_names:
-        raise UsageError(f'there is no agent "{name}"', hint=suggest_agent(name, sorted(snapshot.agent_names)))
+    _require_known(snapshot, name)
     people = ", ".join(sorted(snapshot.people))
     hint = f"people here: {people or 'none; create one with the model key human'}"
     raise UsageError(f"{name} is not a person: a model answers for it", hint=hint)
 
 
+def _require_known(snapshot: RequestsSnapshot, name: str) -> None:
+    if name not in snapshot.agent_names:
+        raise UsageError(f'there is no agent "{name}"', hint=suggest_agent(name, sorted(snapshot.agent_names)))
+
+
 def require_reachable(snapshot: RequestsSnapshot, asker: str, target: str) -> None:
     """Raise `UsageError` unless a request can reach `target` and return; the hint gives a resume's missing line."""
-    if target not in snapshot.agent_names:
-        raise UsageError(f'there is no agent "{target}"', hint=suggest_agent(target, sorted(snapshot.agent_names)))
+    _require_known(snapshot, target)
     if target in paths.RESERVED_NAMES:
         hint = f"rename it: lemming agents rename {target} NEW"
         raise UsageError(paths.new_agent_name_error(target), hint=hint)
@@ -90,8 +93,7 @@ def require_reachable(snapshot: RequestsSnapshot, asker: str, target: str) -> No
 
 def require_recipient(snapshot: RequestsSnapshot, person: str, target: str) -> None:
     """Raise `UsageError` unless an agent reads a person's messages in its turns; the hint gives the missing line."""
-    if target not in snapshot.agent_names:
-        raise UsageError(f'there is no agent "{target}"', hint=suggest_agent(target, sorted(snapshot.agent_names)))
+    _require_known(snapshot, target)
     if target in snapshot.people:
         raise UsageError(f"{target} takes no turns: a person writes for it", hint=f"lemming send --to {target}")
     if target in snapshot.broken:
@@ -113,10 +115,8 @@ def describe_assignees(request: RequestView) -> str:
 def get_conversation_assignee(snapshot: RequestsSnapshot, asker: str, agent: str, conversation: str) -> str:
     """Return the agent for the next question of a conversation: the agent, or the target of the last handoff."""
     if conversation:
-        conversation_requests = (
-            candidate for candidate in snapshot.requests.by_identity.values() if candidate.conversation == conversation
-        )
-        for request in sorted(conversation_requests, key=lambda candidate: candidate.name, reverse=True):
+        requests = [request for request in snapshot.requests if request.conversation == conversation]
+        for request in sorted(requests, key=lambda request: request.name, reverse=True):
             if request.asker == asker and (agent in request.targets or request.was_assignee(agent)):
                 return request.handoffs[-1].to if request.handoffs else agent
     return agent
@@ -203,22 +203,24 @@ def write_answer(
     requests_snapshot = load_requests(base)
     request = find_request(requests_snapshot.requests, reference)
     author = choose_answerer(requests_snapshot, request, person)
-    payload = {
-        "reply_to": requests_snapshot.requests.get_reference(request),
-        "target": request.asker,
-        **({"conversation": request.conversation} if request.conversation else {}),
-        **({"text": text} if text else {}),
-    }
-    answer_fields = nest_answer(fields or {}, None if refuse else get_answer_schema(request))
-    payload = (
-        {**answer_fields, **payload} if needs_answer_key(get_answer_schema(request)) else {**payload, **answer_fields}
-    )
+    payload = {**address_answer(requests_snapshot, request), **({"text": text} if text else {})}
+    schema = get_answer_schema(request)
+    answer_fields = nest_answer(fields or {}, None if refuse else schema)
+    payload = {**answer_fields, **payload} if needs_answer_key(schema) else {**payload, **answer_fields}
     if refuse:
         is_decision = is_approval_request(request.entry.payload)
-        refusal = {**payload, "status": "refused"}
-        return write_payload(base, author, "response", refusal, is_decision=is_decision)
-    require_valid_answer(request, payload)
+        return write_payload(base, author, "response", {**payload, "status": "refused"}, is_decision=is_decision)
+    if schema is None and not parse_answer(payload):
+        raise UsageError("the answer is empty", hint=f'write lemming answer {request.id} "some text"')
+    if schema is not None and (violations := describe_violations(schema, parse_answer(payload, schema))):
+        raise UsageError("; ".join(violations), hint=describe_fields(request))
     return write_payload(base, author, "response", payload)
+
+
+def address_answer(snapshot: RequestsSnapshot, request: RequestView) -> dict[str, Any]:
+    """Return the payload fields of an answer to a request: reference, target and conversation."""
+    conversation = {"conversation": request.conversation} if request.conversation else {}
+    return {"reply_to": snapshot.requests.get_reference(request), "target": request.asker, **conversation}
 
 
 def choose_answerer(requests_snapshot: RequestsSnapshot, request: RequestView, person: str | None) -> str:
@@ -242,17 +244,6 @@ def require_open(request: RequestView) -> None:
         )
 
 
-def require_valid_answer(request: RequestView, payload: dict[str, Any]) -> None:
-    """Raise `UsageError` for an answer violating the request's schema."""
-    schema = get_answer_schema(request)
-    if schema is None:
-        if not parse_answer(payload):
-            raise UsageError("the answer is empty", hint=f'write lemming answer {request.id} "some text"')
-        return
-    if violations := describe_violations(schema, parse_answer(payload, schema)):
-        raise UsageError("; ".join(violations), hint=describe_fields(request))
-
-
 def describe_fields(request: RequestView) -> str:
     """Return a command line to set the fields of an answer."""
     names = list(get_properties(get_answer_schema(request)))
@@ -266,15 +257,13 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
     requests_snapshot = load_requests(base)
     request = find_request(requests_snapshot.requests, reference)
     require_open(request)
-    readable = {
-        reader
-        for reader in requests_snapshot.people
-        for assignee in request.assignees
-        if requests_snapshot.may_read(assignee, reader)
-    }
-    if is_approval_request(request.entry.payload):  # a person who may not approve may not deny either
-        readable = {*requests_snapshot.people.intersection(request.assignees)}
-    eligible = readable | requests_snapshot.people.intersection([request.asker])
+    people, is_decision = requests_snapshot.people, is_approval_request(request.entry.payload)
+    if is_decision:  # a person who may not approve may not deny either
+        eligible = people.intersection([*request.assignees, request.asker])
+    else:
+        may_read, assignees = requests_snapshot.may_read, request.assignees
+        readable = (person for person in people if any(may_read(assignee, person) for assignee in assignees))
+        eligible = people.intersection([*readable, request.asker])
     author = (
         request.asker
         if person is None and request.asker in eligible
@@ -283,13 +272,9 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
     if author not in eligible:
         hint = f"act as {request.asker}, who asked; {describe_assignees(request)} may not read {author}"
         raise UsageError(f"{author} cannot cancel the request", hint=hint)
-    payload: dict[str, Any] = {
-        "cancels": requests_snapshot.requests.get_reference(request),
-        "target": list(request.assignees),
-    }
-    is_decision = is_approval_request(request.entry.payload)
-    full_payload = {**({"text": text} if text else {}), **payload}
-    return write_payload(base, author, "status", full_payload, is_decision=is_decision)
+    reference = requests_snapshot.requests.get_reference(request)
+    payload = {**({"text": text} if text else {}), "cancels": reference, "target": list(request.assignees)}
+    return write_payload(base, author, "status", payload, is_decision=is_decision)
 
 
 def write_payload(
@@ -327,9 +312,7 @@ def retract_entry(base: OrgPath, identity: str, *, person: str | None = None) ->
     people = survey_agents(org).find_people(load_config(org))
     if name is None or name.author not in people or person not in (None, name.author):
         raise UsageError(f'"{identity[:80]}" is not an entry of yours')
-    entry = next(
-        (candidate for candidate in read_outbox_entries(org, name.author) if candidate.identity == identity), None
-    )
+    entry = next((entry for entry in read_outbox_entries(org, name.author) if entry.identity == identity), None)
     if entry is None:
         raise UsageError("the entry does not exist any more")
     _require_unread(org, entry.tick)

@@ -105,7 +105,9 @@ def apply_events(
     """Apply events to a request; return the position of its end, or None. `cutoff`: where the parent request ended."""
     expiry_at = expiry_position(request.deadline)
     last_position = min((position for position in (expiry_at, cutoff) if position), default=None)
-    for event in _order_events(request, events):
+    if is_approval_request(request.entry.payload):  # among decisions of persons, the first decision counts
+        events = sorted(events, key=lambda event: decision_sort_key(event.entry))
+    for event in events:
         if last_position and event.position > last_position:
             continue
         if event.action == "answers" and not is_in_time(event.entry, None, request.not_after, facts.at):
@@ -122,13 +124,6 @@ def apply_events(
     request.end = "expired" if last_position == expiry_at else "cancelled"
     request.end_tick = last_position[0]
     return last_position
-
-
-def _order_events(request: RequestView, events: Iterable[RequestEvent]) -> Iterable[RequestEvent]:
-    """Return the events of a request in order. Among decisions of persons, the first decision counts."""
-    if not is_approval_request(request.entry.payload):
-        return events
-    return sorted(events, key=lambda event: decision_sort_key(event.entry))
 
 
 def is_parent_request(parent: RequestView, child: RequestView, get_position: Callable[[EntryName], Position]) -> bool:
@@ -158,13 +153,18 @@ def _apply_event(request: RequestView, event: RequestEvent, facts: RequestEventC
     # Whoever was handed a second one of them owes one answer to both.
     assignments = [assignment for assignment in request.open_assignments if assignment.assignee == entry.agent]
     is_approval = is_approval_request(request.entry.payload)
-    if not assignments or (is_approval and not (_is_decision(event) and _hears(request, entry.agent, facts))):
+    # Handoffs and some answers do not decide about a pending action.
+    decides = event.action == "answers" and parse_decision(entry.payload) is not None
+    if not assignments or (is_approval and not (decides and _hears(request, entry.agent, facts))):
         return False
     if event.action == "answers" and _lacks_receipts(request, entry, facts):
         return False
     for assignment in assignments:
         if event.action == "hands_on":
-            _reassign(assignment, entry, facts)
+            targets = get_targets(entry, facts.all_names)
+            if len(targets) == 1:
+                assignment.handoffs.append(Handoff(entry.tick, assignment.assignee, targets[0], entry))
+                assignment.assignee, assignment.since = targets[0], entry.tick
         else:
             assignment.end, assignment.answer = _response_outcome(entry), entry
     if event.action == "hands_on":
@@ -179,11 +179,6 @@ def _lacks_receipts(request: RequestView, answer: OutboxEntry, facts: RequestEve
     return UNTIL in request.entry.payload and not is_checked and _response_outcome(answer) == "answered"
 
 
-def _is_decision(event: RequestEvent) -> bool:
-    """Return True if an entry decides about a pending action: handoffs and some answers do not."""
-    return event.action == "answers" and parse_decision(event.entry.payload) is not None
-
-
 def _hears(request: RequestView, person: str, facts: RequestEventContext) -> bool:
     """Return True if the asker and a person read each other: the asker's turn sees no other decision."""
     asker = request.asker
@@ -196,13 +191,6 @@ def _can_cancel(request: RequestView, author: str, facts: RequestEventContext) -
     if is_approval_request(request.entry.payload):
         return author in request.assignees and _hears(request, author, facts)
     return author in facts.people and any(facts.may_read(holder, author) for holder in request.assignees)
-
-
-def _reassign(assignment: Assignment, entry: OutboxEntry, facts: RequestEventContext) -> None:
-    targets = get_targets(entry, facts.all_names)
-    if len(targets) == 1:
-        assignment.handoffs.append(Handoff(entry.tick, assignment.assignee, targets[0], entry))
-        assignment.assignee, assignment.since = targets[0], entry.tick
 
 
 def _response_outcome(response: OutboxEntry) -> End:
@@ -263,61 +251,27 @@ def build_requests(
     ranks = {name: to_position for to_position, name in enumerate(order)}
     to_position = partial(get_position, ranks, facts.people)
     ordered = sorted((item for item in entries.items() if item[0].tick <= tick), key=lambda item: to_position(item[0]))
-    requests = {
-        name.identity: request
+    views = (
+        request_from_entry(name, entry, facts)
         for name, entry in ordered
         if entry.kind == "request" and "hands_on" not in entry.payload
-        if (
-            request := request_from_entry(name, entry, facts)
-        ).assignments  # without a recipient besides its author it is no request
-    }
-    identities_by_id = _index_by_id(requests)
+    )
+    # Without a recipient besides its author it is no request.
+    requests = AllRequests({request.identity: request for request in views if request.assignments}, tick)
     events: dict[str, list[RequestEvent]] = {}
     for name, entry in ordered:
         for event in get_events(to_position(name), entry):
-            if match := _resolve_reference(event.reference, identities_by_id, requests):
-                events.setdefault(match, []).append(event)
+            if match := requests.resolve(event.reference):
+                events.setdefault(match.identity, []).append(event)
     ended_at: dict[str, Position] = {}
     # in order: a parent is settled before its sub-requests
-    for identity, request in requests.items():
-        parent = _find_parent(request, identities_by_id, requests, to_position)
-        if parent is not None:
+    for request in requests:
+        cutoff, parent = None, requests.resolve(parse_reference(request.entry.payload.get("parent")))
+        if parent is not None and is_parent_request(parent, request, to_position):
             request.parent = parent.identity
-            parent.children.append(identity)
-        cutoff = None
-        if parent is not None:
+            parent.children.append(request.identity)
             parent_history = events.get(parent.identity, ()), ended_at.get(parent.identity)
             cutoff = find_cutoff(parent, *parent_history, request.asker)
-        if end_position := apply_events(request, events.get(identity, ()), facts, cutoff):
-            ended_at[identity] = end_position
-    return AllRequests(requests, tick)
-
-
-def _index_by_id(requests: Mapping[str, RequestView]) -> dict[str, list[str]]:
-    """Index the identities of requests by their ids."""
-    identities_by_id: dict[str, list[str]] = {}
-    for identity, request in requests.items():
-        identities_by_id.setdefault(request.id, []).append(identity)
-    return identities_by_id
-
-
-def _resolve_reference(
-    reference: str, identities_by_id: Mapping[str, list[str]], requests: Mapping[str, RequestView]
-) -> str | None:
-    """Return the identity of the request named in a payload, or None for no match or several matches."""
-    if "/" in reference:
-        return reference if reference in requests else None
-    matches = identities_by_id.get(reference, ())
-    return matches[0] if len(matches) == 1 else None  # an id that a person gave may come twice
-
-
-def _find_parent(
-    request: RequestView,
-    identities_by_id: Mapping[str, list[str]],
-    requests: Mapping[str, RequestView],
-    to_position: Callable[[EntryName], Position],
-) -> RequestView | None:
-    """Return the parent of a request: an earlier request assigned to the asker."""
-    identity = _resolve_reference(parse_reference(request.entry.payload.get("parent")), identities_by_id, requests)
-    parent = requests[identity] if identity else None
-    return parent if parent is not None and is_parent_request(parent, request, to_position) else None
+        if end_position := apply_events(request, events.get(request.identity, ()), facts, cutoff):
+            ended_at[request.identity] = end_position
+    return requests

@@ -113,10 +113,8 @@ class RequestView:
     @property
     def handoffs(self) -> list[Handoff]:
         """All handoffs of the request, in order."""
-        return sorted(
-            (handoff for assignment in self.assignments for handoff in assignment.handoffs),
-            key=lambda handoff: handoff.tick,
-        )
+        handoffs = (handoff for assignment in self.assignments for handoff in assignment.handoffs)
+        return sorted(handoffs, key=lambda handoff: handoff.tick)
 
     @property
     def answers(self) -> list[OutboxEntry]:
@@ -166,6 +164,13 @@ class AllRequests:
     def __len__(self) -> int:
         return len(self.by_identity)
 
+    def resolve(self, reference: str) -> RequestView | None:
+        """Return the request named in a payload, or None for no match or several matches."""
+        if "/" in reference:
+            return self.by_identity.get(reference)
+        matches = self._by_id.get(reference, ())
+        return matches[0] if len(matches) == 1 else None  # an id that a person gave may come twice
+
     def get_reference(self, request: RequestView) -> str:
         """Return the name of a request for payloads: the id if unique, else the identity."""
         return request.id if len(self._by_id[request.id]) == 1 else request.identity
@@ -178,14 +183,13 @@ class AllRequests:
     @property
     def next_deadline(self) -> int | None:
         """The earliest deadline of an open request, or None without a deadline."""
-        return min(
-            (request.deadline for request in self if request.is_open and request.deadline is not None), default=None
-        )
+        deadlines = (request.deadline for request in self.unresolved_requests)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     @property
     def next_moment(self) -> str:
         """The earliest `not_after` of an open request, empty if no open request has a time limit."""
-        return min((request.not_after for request in self if request.is_open and request.not_after), default="")
+        return min(filter(None, (request.not_after for request in self.unresolved_requests)), default="")
 
     @property
     def ids(self) -> list[str]:
@@ -200,9 +204,8 @@ class AllRequests:
             return [match] if match else []
         if name in self._by_id:
             return self._by_id[name]
-        return [
-            request for id_, requests in self._by_id.items() if name and id_.startswith(name) for request in requests
-        ]
+        matches = (requests for ident, requests in self._by_id.items() if name and ident.startswith(name))
+        return [request for requests in matches for request in requests]
 
     def iter_tree(self, root: RequestView) -> list[tuple[int, RequestView]]:
         """Return a request and all descendants with their depths, in the order of asking."""
@@ -226,8 +229,5 @@ def _text_or_empty(value: object) -> str:
 
 def describe_deadline(sub_request: SubRequest) -> str:
     """Return the deadline of a sub-request as text."""
-    deadlines = [
-        *([f"tick {sub_request.until}"] if sub_request.until is not None else []),
-        *filter(None, [sub_request.not_after]),
-    ]
-    return " or ".join(deadlines)
+    last_tick = "" if sub_request.until is None else f"tick {sub_request.until}"
+    return " or ".join(filter(None, (last_tick, sub_request.not_after)))

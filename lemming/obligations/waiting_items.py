@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.clock import SystemClock, parse_timestamp
@@ -15,10 +15,8 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.wording import format_count, shorten_line
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests, require_agents
+from lemming.obligations.pending_approvals import describe_call
 from lemming.obligations.request_view import Assignment, RequestView
-
-if TYPE_CHECKING:
-    from lemming.obligations.ledger_calls import PendingApproval
 
 TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
 FIELDS_NAMED = 8
@@ -87,7 +85,8 @@ def build_person_inbox(snapshot: RequestsSnapshot, org: Organisation) -> list[Pe
         _make_item(request, assignment, snapshot.requests.tick, approvals.get(request.identity))
         for request in snapshot.requests.unresolved_requests
         if not is_scheduled_later(request)
-        for assignment in _person_assignments(request, snapshot)
+        for assignment in request.open_assignments
+        if assignment.assignee in snapshot.people and snapshot.may_read(assignment.assignee, request.asker)
     ]
 
 
@@ -101,27 +100,19 @@ def is_scheduled_later(request: RequestView) -> bool:
         return False
 
 
-def _person_assignments(request: RequestView, snapshot: RequestsSnapshot) -> Iterator[Assignment]:
-    for assignment in request.open_assignments:
-        if assignment.assignee in snapshot.people and snapshot.may_read(assignment.assignee, request.asker):
-            yield assignment
-
-
-def _make_item(
-    request: RequestView, assignment: Assignment, tick: int, pending_approval: PendingApproval | None
-) -> PersonInboxItem:
+def _make_item(request: RequestView, assignment: Assignment, tick: int, call: dict[str, Any] | None) -> PersonInboxItem:
     return PersonInboxItem(
         id=request.id,
         identity=request.identity,
         person=assignment.assignee,
         asker=request.asker,
-        text=request.text if pending_approval is None else pending_approval.text,
-        needs=describe_requirements(request) if pending_approval is None else pending_approval.needs,
+        text=request.text if call is None else describe_call(call),
+        needs=describe_requirements(request) if call is None else f"approval of call {call['id']}",
         tick=request.tick,
         age_ticks=request.age_ticks(tick),
         deadline=request.deadline,
         at_deadline=describe_deadline(request, tick),
-        call=pending_approval.call if pending_approval else None,
+        call=call,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
 from lemming.kernel.journal.open_requests import SPEND
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tools import Tool, get_toolset
+from lemming.kernel.tools import get_toolset
 from lemming.obligations.answer_fields import get_answer_schema, get_properties
 from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.decisions import DecisionKind, is_amount, is_approval_request
@@ -23,6 +24,7 @@ from lemming.obligations.file_bindings import FILE_ARGUMENTS, compute_binding
 from lemming.obligations.ledger_calls import find_pending_calls
 from lemming.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.obligations.request_entries import (
+    address_answer,
     choose_answerer,
     choose_person,
     require_open,
@@ -33,6 +35,7 @@ from lemming.obligations.request_view import RequestView
 
 Json = dict[str, Any]
 _CALL_ID = re.compile(r"[0-9]+/[^/]+/[0-9]+")
+_ACCESSES: Mapping[str, Access] = {"read": "read", "write": "write"}
 
 
 def find_pending_request(base: OrgPath, reference: str) -> tuple[RequestsSnapshot, RequestView, Json | None]:
@@ -46,9 +49,8 @@ def find_pending_request(base: OrgPath, reference: str) -> tuple[RequestsSnapsho
     if _CALL_ID.fullmatch(reference.strip()):
         matches = [identity for identity, call in calls.items() if call["id"] == reference.strip()]
         if not matches:
-            raise UsageError(
-                f"no call {reference} waits for approval", hint="list the pending calls with `lemming waiting`"
-            )
+            hint = "list the pending calls with `lemming waiting`"
+            raise UsageError(f"no call {reference} waits for approval", hint=hint)
         reference = matches[0]
     request = find_request(snapshot.requests, reference)
     return snapshot, request, calls.get(request.identity)
@@ -61,17 +63,14 @@ def find_approved(base: OrgPath, reference: str) -> tuple[RequestView, Json] | N
     after a kill.
     """
     org = Organisation.from_path(base)
-    approved = [candidate for candidate in load_requests(org).requests.by_identity.values() if _is_approved(candidate)]
+    requests = load_requests(org).requests
+    approved = [item for item in requests if item.closed_by and item.closed_by.payload.get("decision") == "approve"]
     calls = find_pending_calls(org, approved)
     for request in approved:
         call = calls.get(request.identity)
         if call and reference.strip() in (call["id"], request.id):
             return request, call
     return None
-
-
-def _is_approved(request: RequestView) -> bool:
-    return request.closed_by is not None and request.closed_by.payload.get("decision") == "approve"
 
 
 def decide(
@@ -97,17 +96,8 @@ def decide(
     if kind == "approve" and (call or patch_edit):
         decision |= _review_patch(base, call, decision.get("args"), patch_edit)
     if call and "args" in decision:
-        _require_amounts(call, decision["args"])
-        _require_reachable(base, request.asker, call, decision["args"])
-        # Bound at the decision: the person approved the contents of the files as they are now.
-        binds = _current_binding(base, request.asker, call, decision["args"])
-        decision |= {} if binds is None else {"binds": binds}
-    payload = {
-        "reply_to": snapshot.requests.get_reference(request),
-        "target": request.asker,
-        **({"conversation": request.conversation} if request.conversation else {}),
-        **decision,
-    }
+        decision |= _bind_edited_call(base, request.asker, call, decision["args"])
+    payload = {**address_answer(snapshot, request), **decision}
     schema = get_answer_schema(request)
     if schema and (violations := describe_violations(schema, decision)):
         raise UsageError("; ".join(violations), hint=f"see the expected fields with `lemming requests {request.id}`")
@@ -138,41 +128,29 @@ def _review_patch(base: OrgPath, call: Json | None, args: Json | None, edit: Pat
     return {"args": review.apply_edit(org, args or call["args"], edit)}
 
 
-def _current_binding(base: OrgPath, agent: str, call: Json, args: Json) -> Json | None:
-    """Return the current digests of the files named by edited arguments, or None without a tool."""
-    org, tool = Organisation.from_path(base), _find_tool(base, agent, call)
-    if tool is None:
-        return None
-    return compute_binding(load_agent(org, agent), Path(org.base), tool.tool_class, args, {}).files
+def _bind_edited_call(base: OrgPath, asker: str, call: Json, args: Json) -> Json:
+    """Return the current digests of the files named by edited arguments as `binds`, empty without a tool.
 
-
-def _find_tool(base: OrgPath, agent: str, call: Json) -> Tool | None:
-    """Return the tool of a call. Raises `NotTrusted` if only untrusted code could tell."""
-    settings, name = load_config(base).org, call["tool"]
+    Raises: UsageError for an invalid amount, or a path outside the asker's permissions; NotTrusted if only untrusted code
+    knows the tool.
+    """
+    for key in args.keys() - {"of"} if call["tool"] == SPEND else ():
+        if not is_amount(args[key]):
+            raise UsageError(f"{key} must be more than 0, got {args[key]!r}", hint=f"write --edit {key}=5")
+    org, settings, name = Organisation.from_path(base), load_config(base).org, call["tool"]
     shared_tool = get_toolset(settings).get(name)  # no tool file can take its name
-    return shared_tool or get_toolset(settings, Organisation.from_path(base)).for_agent(agent).get(name)
-
-
-def _require_reachable(base: OrgPath, agent: str, call: Json, args: Json) -> None:
-    """Raise `UsageError` for an edited path outside the agent's permissions."""
-    org, tool = Organisation.from_path(base), _find_tool(base, agent, call)
-    if tool is None or tool.tool_class not in ("read", "write"):
-        return
-    access: Access = "write" if tool.tool_class == "write" else "read"
-    for key in FILE_ARGUMENTS & args.keys():
-        if args[key] != call["args"].get(key) and isinstance(args[key], str):
+    tool = shared_tool or get_toolset(settings, org).for_agent(asker).get(name)
+    if tool is None:
+        return {}
+    agent, access = load_agent(org, asker), _ACCESSES.get(tool.tool_class)
+    for key in FILE_ARGUMENTS & args.keys() if access else ():
+        if access and args[key] != call["args"].get(key) and isinstance(args[key], str):
             try:
-                resolve_path(load_agent(org, agent), Path(org.base), args[key], access, caller=call["tool"])
+                resolve_path(agent, Path(org.base), args[key], access, caller=name)
             except ToolError as error:
                 raise UsageError(f"{key}: {error.message}", hint=error.hint) from error
-
-
-def _require_amounts(call: Json, args: Json) -> None:
-    """Raise `UsageError` for an invalid amount of a limit raise."""
-    if call["tool"] == SPEND:
-        for key in args.keys() - {"of"}:
-            if not is_amount(args[key]):
-                raise UsageError(f"{key} must be more than 0, got {args[key]!r}", hint=f"write --edit {key}=5")
+    # Bound at the decision: the person approved the contents of the files as they are now.
+    return {"binds": compute_binding(agent, Path(org.base), tool.tool_class, args, {}).files}
 
 
 def _other_decision(request: RequestView, kind: DecisionKind, text: str) -> Json:
@@ -218,15 +196,11 @@ def _apply_edits(args: Json, edits: list[str]) -> Json:
         if key not in args:
             hint = did_you_mean(key, [*args]) or f"arguments: {', '.join(args)}"
             raise UsageError(f'the call has no argument "{key}"', hint=hint)
-        edited[key] = typed if isinstance(args[key], str) else _parse_value(key, typed)
+        try:
+            edited[key] = typed if isinstance(args[key], str) else parse(typed)
+        except JsonProblem as error:
+            raise UsageError(f"{key} must be JSON: {error}", hint=f"write --edit {key}=JSON") from error
     return edited
-
-
-def _parse_value(key: str, typed: str) -> Any:
-    try:
-        return parse(typed)
-    except JsonProblem as error:
-        raise UsageError(f"{key} must be JSON: {error}", hint=f"write --edit {key}=JSON") from error
 
 
 def preapprove_call(

@@ -12,13 +12,12 @@ from lemming.capabilities.approvals.read_decisions import (
     find_preapprovals,
     list_denials,
     parse_preapproval,
-    read_entry,
     refresh_sub_requests,
 )
-from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.gate_settings import find_approvers, rules_for_agent
 from lemming.capabilities.gates.spending_limit import AMOUNTS
+from lemming.capabilities.requests.request_resolver import load_entry
 from lemming.ext import (
     Allowed,
     AskPerson,
@@ -49,7 +48,6 @@ from lemming.kernel.agents import Agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import is_equal_json
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.open_requests import SHOW, SubRequest, iter_person_requests
@@ -62,6 +60,8 @@ from lemming.obligations.pending_approvals import PendingAction
 
 MAX_STORED_DENIALS = 256
 """Maximum number of denied calls that are remembered, the latest."""
+MAX_REVIEW_REQUESTS = 16
+"""Approximate maximum of new requests in a turn; the next turn asks about the rest."""
 
 
 class ApprovalsCapability(Capability):
@@ -74,9 +74,9 @@ class ApprovalsCapability(Capability):
 
     def due(self, turn: Preparation) -> Iterator[Wake]:
         """Yield a reason for a turn: a person must be asked about a new entry."""
-        review = turn.get_cache(TurnApprovals).review
-        if review.is_needed:
-            yield Wake(review.has_new_requests)
+        approvals = turn.get_cache(TurnApprovals)
+        if approvals.reviews_entries:
+            yield Wake(approvals.has_new_requests)
 
     def preparer(self, turn: Preparation) -> Interceptor:
         """Return the interceptor that asks persons about entries, and shows decisions about earlier calls."""
@@ -91,13 +91,11 @@ class ApprovalsCapability(Capability):
         """Answer for a person who has approved, or ask. The kernel asks about a call once it is live."""
         if isinstance(effect.subject, CallTool):
             return None
-        if not isinstance(effect.subject, RunTool):
-            from lemming.capabilities.approvals.pending_entries import EntryApprovals
+        from lemming.capabilities.approvals.pending_actions import CallApprovals, EntryApprovals
 
-            return turn.get_cache(EntryApprovals).decide(effect)
-        from lemming.capabilities.approvals.pending_calls import CallApprovals
-
-        return turn.live.get_cache(CallApprovals).decide(effect, effect.subject)
+        if isinstance(effect.subject, RunTool):
+            return turn.live.get_cache(CallApprovals).decide(effect, effect.subject)
+        return turn.get_cache(EntryApprovals).decide(effect)
 
     def describe(self, query: DescribeQuery) -> Iterator[CallNote]:
         """Yield the note about the approval of a call."""
@@ -107,66 +105,117 @@ class ApprovalsCapability(Capability):
 
 
 class TurnApprovals:
-    """Decisions, new questions and withheld entries of one turn."""
+    """Decisions, new questions and withheld entries of one turn.
+
+    A gate at "in" that says "ask" withholds an entry until a person's approval. Nobody is asked twice about an entry; the
+    decision stays in the agent's ledger as long as the entry exists.
+    """
 
     def __init__(self, turn: Preparation) -> None:
-        self._turn, state = turn, turn.state
+        self._turn, self._tick_context, state = turn, turn.context.tick_context, turn.state
+        mail, config = self._tick_context.mail, self._tick_context.config
+        rules = rules_for_agent(turn.agent, config.org)
+        self._asking_rules = [rule for rule in rules if rule.gate.then == "ask"]
+        self._may_be_asked = asks_persons(turn.agent, config)  # by a capability, about anything
+        self.reviews_entries = self._may_be_asked or any(rule.gate.at in ("in", "spend") for rule in self._asking_rules)
+        """True if a gate asks about entries or spending, or a plugin's capability may ask."""
         self._sub_requests: Sequence[SubRequest] = [*iter_person_requests(turn.context.state.kept)]
-        self._used: Sequence[str] = state.get("used", ())
+        if self.reviews_entries:
+            self._sub_requests = refresh_sub_requests(mail, turn.agent, self._sub_requests)
+        self._entry_decisions: dict[str, str] = {}
+        for sub_request in self._sub_requests if self.reviews_entries else ():
+            if sub_request.held[DECISION_RULES]["tool"] == SHOW:
+                entry = sub_request.held[DECISION_RULES]["args"]["entry"]
+                self._entry_decisions[entry] = sub_request.end or self._entry_decisions.get(entry, "")
+        self._new_requests: dict[str, Json] = {}
         # A denial is forgotten with its request: for another request the person is asked again.
         open_requests = {item.request for item in turn.context.state.requests}
         self._denied: list[Json] = [item for item in state.get("denied", ()) if item["request"] in open_requests]
         self._decided: Json = {}
-        self.review = EntryReview(turn, self._sub_requests)
+
+    def has_new_requests(self) -> bool:
+        """Return True if a person must be asked about a new entry."""
+        return any(self._new_requests.values())
 
     def intercept(self, effect: Effect) -> Interception:
         """Pass entries that a person approved, ask about others, and show decisions about earlier calls."""
         match effect:
-            case ReceiveEntry(entry=entry) | ShowEntry(entry=entry) if self.review.find_decision(entry) == "approved":
+            case ReceiveEntry(entry=entry) | ShowEntry(entry=entry) if self._is_approved(entry):
                 return (yield replace(effect, is_approved=True))
             case ReceiveEntry(entry=entry):
-                return self.review.review(entry)
+                return self._review(entry)
             case AskPerson(subject=ReceiveEntry(entry=entry)):
-                return self.review.ask(effect, entry)
+                return self._ask(effect, entry)
             case ShowEarlierResult() if effect.outcomes:
                 return (yield replace(effect, result=apply_decision(effect.result, effect.outcomes)))
-            case SelectContext() if effect.task is not None:
-                return (yield replace(effect, pending_indexes=self._collect_decisions(effect.task, effect.results)))
+            case SelectContext(task=task) if task is not None:
+                self._denied = [*self._denied, *list_denials(task)][-MAX_STORED_DENIALS:]
+                self._decided, pending_indexes = collect_decided_calls(
+                    task, effect.results, self._turn.model.prompt or "", self._turn.at
+                )
+                return (yield replace(effect, pending_indexes=pending_indexes))
         return None
 
-    def _collect_decisions(self, task: Task, results: Sequence[Mapping[str, Any]]) -> Collection[int]:
-        """Note the decisions about calls of a request; return the indexes of results that come as the turn begins."""
-        self._denied = [*self._denied, *list_denials(task)][-MAX_STORED_DENIALS:]
-        self._decided, pending_indexes = collect_decided_calls(
-            task, results, self._turn.model.prompt or "", self._turn.at
-        )
-        return pending_indexes
+    def _is_approved(self, entry: OutboxEntry) -> bool:
+        return self._entry_decisions.get(entry.identity) == "approved"
+
+    def _review(self, entry: OutboxEntry) -> Outcome | None:
+        """Return the outcome of receiving an entry that a person was asked about earlier, else None."""
+        match self._entry_decisions.get(entry.identity):
+            case "denied":
+                return Rejected("a person rejected the entry")
+            case "":
+                return Deferred("a person must approve the entry first")
+        return None
+
+    def _ask(self, question: AskPerson, entry: OutboxEntry) -> Outcome:
+        """Return the outcome of a gate's question about an entry: allowed, rejected, or deferred with a new request."""
+        if self._is_approved(entry):
+            return Allowed(question)
+        # Without room for a request the entry stays withheld until the next turn asks.
+        if entry.identity not in self._new_requests and len(self._new_requests) < MAX_REVIEW_REQUESTS:
+            # Without the entry's text, because others may read the request.
+            args, identity = {"entry": entry.identity}, f"{self._turn.tick}/{self._turn.agent.name}/{entry.identity}"
+            action = PendingAction(id=identity, tool=SHOW, args=args, gate=question.asked_by, reason=question.reason)
+            people = self._find_approvers(question.persons)
+            request = action.build_request(people, question.expires, self._turn.at) if people else {}
+            self._new_requests[entry.identity] = request
+        return Deferred("a person must approve the entry first")
+
+    def _find_approvers(self, names: Collection[str] | None) -> list[str]:
+        mail = self._tick_context.mail
+        return find_approvers(mail.persons, mail.resumes, self._turn.agent.name, names)
 
     def to_snapshot(self) -> Json:
-        """Return the persons to ask by gate, the decisions and the preapprovals."""
-        tick_context, agent = self._turn.context.tick_context, self._turn.agent
-        rules = rules_for_agent(agent, tick_context.config.org)
+        """Return the persons to ask by gate, the decisions, the preapprovals, and the requests about entries.
+
+        `only`: there is no other reason for the turn.
+        """
+        rules = self._asking_rules
         askable = {
-            rule.line: find_approvers(
-                tick_context.mail.persons, tick_context.mail.resumes, agent.name, rule.gate.persons or None
-            )
-            for rule in rules_at_stage(rules, "out")
-            if rule.gate.then == "ask"
+            rule.line: self._find_approvers(rule.gate.persons or None) for rule in rules if rule.gate.at == "out"
         }
-        may_be_asked = asks_persons(agent, tick_context.config)
-        if may_be_asked:  # by a capability, about anything
-            mail = tick_context.mail
-            askable[""] = find_approvers(mail.persons, mail.resumes, agent.name, None)
+        askable |= {"": self._find_approvers(None)} if self._may_be_asked else {}
         preapprovals: list[Json] = []
-        used = [*self._used]
-        is_asked = any(rule.gate.then == "ask" for rule in rules_at_stage(rules, "call"))
-        if used or is_asked or may_be_asked:
-            preapprovals, used = find_preapprovals(tick_context.mail, agent, self._used)
+        used = earlier_used = [*self._turn.state.get("used", ())]
+        if used or self._may_be_asked or any(rule.gate.at == "call" for rule in rules):
+            preapprovals, used = find_preapprovals(self._tick_context.mail, self._turn.agent, earlier_used)
         sub_requests = [item.as_json() for item in self._sub_requests]
         snapshot: Json = {"asked": sub_requests, "askable": askable, "numbered": bool(askable), "ahead": preapprovals}
         snapshot |= {"used": used, "decided": self._decided, "denied": self._denied}
-        snapshot |= self.review.to_snapshot() if self.review.is_needed else {}
-        return {"at": tick_context.at, **{key: value for key, value in snapshot.items() if value}}
+        if self.reviews_entries:
+            snapshot["new"] = [*filter(None, self._new_requests.values())]
+            snapshot["spend"] = {
+                rule.line: self._spending_request(rule.gate) for rule in rules if rule.gate.at == "spend"
+            }
+            snapshot["only"] = not self._turn.has_news
+        return {"at": self._tick_context.at, **{key: value for key, value in snapshot.items() if value}}
+
+    def _spending_request(self, gate: Gate) -> Json:
+        """Return the persons to ask for a raise of a limit, and the raise: the same amount again."""
+        raises = {key: amount for key in AMOUNTS if (amount := getattr(gate, key)) is not None}
+        expires = {} if gate.expires is None else {"expires": gate.expires}
+        return {"people": self._find_approvers(gate.persons or None), "more": raises, **expires}
 
 
 def find_unapproved_calls(turn: TurnSubject) -> Iterator[Problem]:
@@ -186,7 +235,7 @@ def find_unapproved_calls(turn: TurnSubject) -> Iterator[Problem]:
         if not any(_is_approved(item, sub_request, tick_context.mail) for sub_request in sub_requests):
             yield Problem(f"its journal says that {item['call']['id']} was approved, which nobody says now")
     for item in preapprovals:
-        entry = read_entry(tick_context.mail, item["entry"])
+        entry = load_entry(tick_context.mail, item["entry"])
         approved = parse_preapproval(entry, name) if entry else None
         recorded = {key: item[key] for key in ("tool", "args", "binds") if key in item}
         if not is_equal_json(approved, recorded) or item["by"] not in tick_context.mail.persons:
@@ -195,7 +244,7 @@ def find_unapproved_calls(turn: TurnSubject) -> Iterator[Problem]:
 
 def _is_approved(grant: Mapping[str, Any], sub_request: SubRequest, mail: MailView) -> bool:
     """Return True if a decision approves the sub-request and the call as recorded."""
-    entry, request = read_entry(mail, grant["entry"]), read_entry(mail, sub_request.request)
+    entry, request = load_entry(mail, grant["entry"]), load_entry(mail, sub_request.request)
     # The call of the ledger decides, not the one that the journal or the request shows.
     if entry is None or request is None or not is_equal_json(sub_request.held[DECISION_RULES], grant["call"]):
         return False
@@ -234,23 +283,19 @@ def find_approver_problems(subject: CheckSubject) -> Iterator[Problem]:
             if not tool.refusal_reason(agent, config.org)
         ]
         for rule in rules:
-            if rule.gate.then == "ask" and _can_concern(rule.gate, tools):
-                if rule.line not in reported:
-                    yield from _unknown_names(rule, people)
-                reported.add(rule.line)
-                yield from _missing_permissions(rule, agent, survey.agents, people)
+            if rule.gate.then != "ask" or (rule.gate.at == "call" and not _concerns_any(rule.gate, tools)):
+                continue
+            if not people and rule.line not in reported:
+                file, _, pointer = rule.line.partition("#")
+                message = "the gate asks for approval, and there is no person who can approve"
+                hint = "create a person with `lemming agents new human --model human`, or let the gate block"
+                yield Problem(message, file, pointer=pointer, hint=hint)
+            reported.add(rule.line)
+            yield from _missing_permissions(rule, agent, survey.agents, people)
 
 
-def _can_concern(gate: Gate, tools: list[Tool]) -> bool:
-    """Return True if a gate can ever ask about an agent with these tools."""
-    return gate.at != "call" or any(gate.concerns_tool(tool.name, tool.tool_class) for tool in tools)
-
-
-def _unknown_names(rule: GateRule, people: list[str]) -> Iterator[Problem]:
-    file, _, pointer = rule.line.partition("#")
-    if not people:
-        hint = "create a person with `lemming agents new human --model human`, or let the gate block"
-        yield Problem("the gate asks for approval, and there is no person who can approve", file, 0, 0, pointer, hint)
+def _concerns_any(gate: Gate, tools: list[Tool]) -> bool:
+    return any(gate.concerns_tool(tool.name, tool.tool_class) for tool in tools)
 
 
 def _missing_permissions(rule: GateRule, agent: Agent, agents: Agents, people: list[str]) -> Iterator[Problem]:
@@ -267,95 +312,3 @@ def _missing_permissions(rule: GateRule, agent: Agent, agents: Agents, people: l
                 hint=f'add "{author}" to its read_outboxes',
                 code="LMG-301",
             )
-
-
-# --- entries that wait for a review: the agent sees them after a person's approval ---------------
-# A gate at "in" that says "ask" withholds an entry. Nobody is asked twice about an entry; the decision stays in the
-# agent's ledger as long as the entry exists.
-
-MAX_REVIEW_REQUESTS = 16
-"""Approximate maximum of new requests in a turn; the next turn asks about the rest."""
-
-
-class EntryReview:
-    """Entries visible to an agent, and entries awaiting a person's decision.
-
-    `sub_requests`: requests of earlier turns; kept in their current state.
-    """
-
-    def __init__(self, turn: Preparation, sub_requests: Sequence[SubRequest]) -> None:
-        self._turn, self._mail = turn, turn.context.tick_context.mail
-        config = turn.context.tick_context.config
-        rules = rules_for_agent(turn.agent, config.org)
-        self._spending = [rule for rule in rules_at_stage(rules, "spend") if rule.gate.then == "ask"]
-        has_gate = bool(self._spending) or any(rule.gate.then == "ask" for rule in rules_at_stage(rules, "in"))
-        self.is_needed = has_gate or asks_persons(turn.agent, config)
-        """True if a gate asks about entries or spending, or a plugin's capability may ask."""
-        self.sub_requests: Sequence[SubRequest] = ()
-        self._decisions: dict[str, str] = {}
-        self._new_requests: dict[str, dict[str, Any]] = {}
-        if self.is_needed:
-            self.sub_requests = refresh_sub_requests(self._mail, turn.agent, sub_requests)
-        for sub_request in self.sub_requests:
-            if sub_request.held[DECISION_RULES]["tool"] == SHOW:
-                entry = sub_request.held[DECISION_RULES]["args"]["entry"]
-                self._decisions[entry] = sub_request.end or self._decisions.get(entry, "")
-
-    def find_decision(self, entry: OutboxEntry) -> str | None:
-        """Return "approved", "denied", an empty string while a person has to decide, or None if nobody was asked."""
-        return self._decisions.get(entry.identity)
-
-    def review(self, entry: OutboxEntry) -> Outcome | None:
-        """Return the outcome of receiving an entry that a person was asked about earlier, else None."""
-        match self.find_decision(entry):
-            case "denied":
-                return Rejected("a person rejected the entry")
-            case "":
-                return Deferred("a person must approve the entry first")
-        return None
-
-    def ask(self, question: AskPerson, entry: OutboxEntry) -> Outcome:
-        """Return the outcome of a gate's question about an entry: allowed, rejected, or deferred with a new request."""
-        if self.find_decision(entry) == "approved":
-            return Allowed(question)
-        # Without room for a request the entry stays withheld until the next turn asks.
-        if entry.identity not in self._new_requests and len(self._new_requests) < MAX_REVIEW_REQUESTS:
-            self._new_requests[entry.identity] = self._build_request(entry, question)
-        return Deferred("a person must approve the entry first")
-
-    def has_new_requests(self) -> bool:
-        """Return True if a person must be asked about a new entry."""
-        return any(self._new_requests.values())
-
-    def to_snapshot(self) -> dict[str, Any]:
-        """Return the snapshot for a turn: current requests, new requests, persons to ask.
-
-        `only`: there is no other reason for the turn.
-        """
-        spending_requests = {rule.line: self._spending_request(rule.gate) for rule in self._spending}
-        return {
-            "asked": [sub_request.as_json() for sub_request in self.sub_requests],
-            "new": [*filter(None, self._new_requests.values())],
-            "spend": spending_requests,
-            "only": not self._turn.has_news,
-        }
-
-    def _spending_request(self, gate: Gate) -> dict[str, Any]:
-        """Return the persons to ask for a raise of a limit, and the raise: the same amount again."""
-        mail, amounts = self._mail, {key: getattr(gate, key) for key in AMOUNTS}
-        people = find_approvers(mail.persons, mail.resumes, self._turn.agent.name, gate.persons or None)
-        raises = {key: amount for key, amount in amounts.items() if amount is not None}
-        expires = {} if gate.expires is None else {"expires": gate.expires}
-        return {"people": people, "more": raises, **expires}
-
-    def _build_request(self, entry: OutboxEntry, question: AskPerson) -> dict[str, Any]:
-        """Return the payload of the request about an entry, or {} if nobody can be asked.
-
-        The payload omits the entry's text, because others may read the request.
-        """
-        name, mail = self._turn.agent.name, self._mail
-        action = PendingAction.from_incoming_entry(
-            self._turn.tick, name, entry.identity, question.asked_by, question.reason
-        )
-        people = find_approvers(mail.persons, mail.resumes, name, question.persons)
-        return action.build_request(people, question.expires, self._turn.at) if people else {}

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from lemming.capabilities.gates.gate_settings import find_approvers
+from lemming.capabilities.requests.request_resolver import load_entry
 from lemming.ext import render_result
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.jsontext import is_equal_json
@@ -19,7 +20,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal.open_requests import SHOW, SPEND, OpenRequest, SubRequest
-from lemming.kernel.messages import OutboxEntry, parse_identities
+from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import ToolResult
 from lemming.obligations.decisions import (
@@ -51,56 +52,36 @@ def refresh_sub_requests(mail: MailView, agent: Agent, sub_requests: Sequence[Su
 
     authorized = frozenset(find_approvers(mail.persons, mail.resumes, agent.name, None))
     outcomes = find_approval_outcomes(
-        open_request, mail.tick, mail.at, partial(read_entry, mail), read_author_entries, authorized.__contains__
+        open_request, mail.tick, mail.at, partial(load_entry, mail), read_author_entries, authorized.__contains__
     )
-    decisions = {request: _approval_status(mail, end) for (request, _), end in outcomes.items() if end[1]}
-    edited_amounts = {request: _parse_amounts(mail, end[1]) for (request, _), end in outcomes.items() if end[1]}
-    # Silence is a no: an expired request counts as denied.
-    closed = {request: "denied" for (request, _), (end, _) in outcomes.items() if end in ("expired", "cancelled")}
-    ends_by_request = {**closed, **decisions}
-    return tuple(
-        replace(
-            _apply_edited_amounts(sub_request, edited_amounts.get(sub_request.request, {})),
-            end=sub_request.end or ends_by_request.get(sub_request.request, ""),
-        )
-        for sub_request in current
-    )
+    ends: dict[str, str] = {}
+    decisions: dict[str, Decision | None] = {}
+    for (request, _), (end, answer) in outcomes.items():
+        if answer:
+            entry = load_entry(mail, answer)
+            decisions[request] = decision = parse_decision(entry.payload) if entry else None
+            is_approved = end == "answered" and decision is not None and decision.kind == "approve"
+            ends[request] = "approved" if is_approved else "denied"
+        elif end in ("expired", "cancelled"):  # silence is a no
+            ends.setdefault(request, "denied")
+    return tuple(_apply_outcome(item, ends.get(item.request, ""), decisions.get(item.request)) for item in current)
 
 
-def _apply_edited_amounts(sub_request: SubRequest, amounts: Mapping[str, Any]) -> SubRequest:
-    """Return a request for more spending with the amounts of the person's decision."""
-    call = sub_request.held[DECISION_RULES]
-    if not amounts or call["tool"] != SPEND:
-        return sub_request
-    edits = {key: amount for key, amount in amounts.items() if key in call["args"] and key != "of"}
-    return replace(sub_request, held={DECISION_RULES: {**call, "args": {**call["args"], **edits}}})
-
-
-def _parse_amounts(mail: MailView, identity: str) -> dict[str, float]:
-    """Return the amounts in a decision. An invalid amount becomes 0."""
-    entry = read_entry(mail, identity)
-    decision = parse_decision(entry.payload) if entry else None
-    args = decision.args if decision and decision.args else {}
-    return {key: float(amount) if is_amount(amount) else 0.0 for key, amount in args.items()}
-
-
-def _approval_status(mail: MailView, end: tuple[str, str]) -> str:
-    entry = read_entry(mail, end[1])
-    decision = parse_decision(entry.payload) if entry and end[0] == "answered" else None
-    return "approved" if decision and decision.kind == "approve" else "denied"
+def _apply_outcome(sub_request: SubRequest, end: str, decision: Decision | None) -> SubRequest:
+    """Return a request with its end, and a request for more spending with the amounts of the decision."""
+    call, amounts = sub_request.held[DECISION_RULES], (decision and decision.args) or {}
+    if call["tool"] == SPEND and amounts:
+        known = {key: amount for key, amount in amounts.items() if key in call["args"] and key != "of"}
+        edits = {key: float(amount) if is_amount(amount) else 0.0 for key, amount in known.items()}
+        sub_request = replace(sub_request, held={DECISION_RULES: {**call, "args": {**call["args"], **edits}}})
+    return replace(sub_request, end=sub_request.end or end)
 
 
 def _is_obsolete(mail: MailView, sub_request: SubRequest) -> bool:
     call = sub_request.held[DECISION_RULES]
-    if not sub_request.end and read_entry(mail, sub_request.request) is None:
+    if not sub_request.end and load_entry(mail, sub_request.request) is None:
         return True  # a person who removed the request is asked again
-    return call["tool"] == SHOW and read_entry(mail, call["args"]["entry"]) is None
-
-
-def read_entry(mail: MailView, identity: str) -> OutboxEntry | None:
-    """Return the entry with this identity, or None if unreadable."""
-    entry = next((mail.read(name) for name in parse_identities([identity])), None)
-    return entry if isinstance(entry, OutboxEntry) else None
+    return call["tool"] == SHOW and load_entry(mail, call["args"]["entry"]) is None
 
 
 def find_preapprovals(mail: MailView, agent: Agent, used: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -113,9 +94,8 @@ def find_preapprovals(mail: MailView, agent: Agent, used: Sequence[str]) -> tupl
     preapprovals: list[Any] = []
     still_used: list[Any] = []
     for person in find_approvers(mail.persons, mail.resumes, agent.name, None):
-        earlier_names = (
-            mail.org.get_cache(EntryClassifier).classify(mail, person).unsolicited
-        )  # other entries approve nothing in advance
+        # Other entries approve nothing in advance.
+        earlier_names = mail.org.get_cache(EntryClassifier).classify(mail, person).unsolicited
         for name in (*earlier_names, *mail.author_entries_this_tick(person, agent.name)):
             entry = mail.read(name)
             if name.identity in used:
@@ -156,12 +136,13 @@ def collect_decided_calls(
     if not decided_by_index:
         return {}, set()
     first = len(results) - len(task.open_request.results)
-    approved = {
-        index: outcome
-        for index, outcome in decided_by_index.items()
-        if (decision := _get_decision(outcome)) and decision.kind == "approve"
-    }
-    calls = [{"place": first + index, **_to_grant(outcome)} for index, outcome in approved.items()]
+    calls = []
+    for index, outcome in decided_by_index.items():
+        decision, sub_request = _get_decision(outcome), outcome.sub_request
+        if decision and decision.kind == "approve":
+            edits = {key: value for key in ("args", "binds") if (value := getattr(decision, key)) is not None}
+            grant = {"call": sub_request.held[DECISION_RULES], "by": sub_request.to, "entry": sub_request.answer}
+            calls.append({"place": first + index, **grant, **edits})
     remarks = [*_find_altered_requests(decided_by_index.values())]
     decided: Json = {"at": at, "calls": calls, "results": [*results]}
     pending_indexes = {call["place"] for call in calls} if prompt_style != "values" else set()
@@ -202,13 +183,6 @@ def _get_decision(outcome: RequestOutcome) -> Decision | None:
     if outcome.answer is None or outcome.sub_request.end not in ("answered", "refused"):
         return None
     return parse_decision(outcome.answer.payload) or Decision("deny", str(outcome.answer.payload.get("text", "")))
-
-
-def _to_grant(outcome: RequestOutcome) -> Json:
-    decision, sub_request = _get_decision(outcome), outcome.sub_request
-    assert decision, "who approved decided"
-    edits = {key: value for key in ("args", "binds") if (value := getattr(decision, key)) is not None}
-    return {"call": sub_request.held[DECISION_RULES], "by": sub_request.to, "entry": sub_request.answer, **edits}
 
 
 def _to_tool_result(outcome: RequestOutcome) -> ToolResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any
@@ -104,13 +103,8 @@ def require_judge(goal: Goal, agents: Collection[str], models: Collection[str]) 
     if goal.by is None:
         return
     judge = parse_judge_target(goal.by)
-    candidates = [*(agents if judge.kind != "model" else ()), *(models if judge.kind != "agent" else ())]
+    candidates = judge.list_candidates(agents, models)
     if judge.name not in candidates:
         kind = judge.kind.replace("model", "model key") or "agent or model key"
         hint = did_you_mean(judge.name, candidates) or f"use one of {', '.join(candidates[:20])}"
         raise UsageError(f'until.by: there is no {kind} "{judge.name}"', hint=hint)
-
-
-def format_command(command: list[str]) -> str:
-    """Return a program and its arguments as a line."""
-    return shlex.join(command)

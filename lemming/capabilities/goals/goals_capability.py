@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from lemming.capabilities.goals.goal_settings import GOAL_POLICY, UNTIL, format_command, parse_goal, require_judge
+from lemming.capabilities.goals.goal_settings import GOAL_POLICY, UNTIL, parse_goal, require_judge
 from lemming.capabilities.judges.judge_prompts import (
     NoVerdict,
     ask_judge,
@@ -155,7 +156,7 @@ class TurnGoal:
         for command in goal.checks:
             if not turn.org.get_cache(WorkspaceTrust).is_granted(make_permission(command, tick_context.config.org)):
                 hint = "agree with `lemming trust --yes`, and ask again"
-                raise ConfigError(f"until.checks: nobody has agreed to run {format_command(command)}", hint=hint)
+                raise ConfigError(f"until.checks: nobody has agreed to run {shlex.join(command)}", hint=hint)
         require_judge(goal, tick_context.mail.resumes, tick_context.config.models)
         record: Json = {"turn": number, "max_turns": goal.max_turns, "checks": goal.checks}
         if (settings := goal.judge_settings) is None:
@@ -265,7 +266,7 @@ class GoalLoop:
         return replace(effect, entries=entries) if identities else effect
 
     def _run_check(self, command: list[str], at: str) -> Json:
-        line = format_command(command)
+        line = shlex.join(command)
         make_call = find_fact("workers.make_goal_check") if "workspace" in self._turn.agent.extensions else None
         if make_call is not None:
             return {"command": line, **run_clone_check(self._turn, make_call, command, at)}
@@ -308,7 +309,7 @@ TAIL_CHARS = 2000
 def make_permission(command: list[str], settings: OrgSettings) -> RequiredPermission:
     """Return the permission to run a program that a person's request names."""
     sandbox = "without a sandbox" if get_shell_settings(settings).sandbox == "none" else "in the sandbox"
-    does = f"runs the program: {format_command(command)}, {sandbox}, to check what an agent did for a request"
+    does = f"runs the program: {shlex.join(command)}, {sandbox}, to check what an agent did for a request"
     return RequiredPermission(does, digest_setting("until.checks", command), needs_agreement=True)
 
 
@@ -340,7 +341,7 @@ def run_check(command: Sequence[str], context: ToolContext) -> CheckFinding:
     extensions = {**context.settings.extensions, "shell": replace(shell_settings, timeout_s=limit_s)}
     settings, workspace = replace(context.settings, extensions=extensions), paths.workspace_folder(context.agent.name)
     try:
-        outcome = run_confined(format_command([*command]), context.base, workspace, settings)
+        outcome = run_confined(shlex.join(command), context.base, workspace, settings)
     except ToolError as error:
         return _make_finding(f"not run: {error}", None, "")
     verdict, text = outcome.verdict, redact_untrusted(outcome.output.decode("utf-8", "replace"))

@@ -8,9 +8,8 @@ of its tools stay. Rules: docs/plans.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from lemming.capabilities.judges.judge_prompts import (
     NoVerdict,
@@ -19,7 +18,6 @@ from lemming.capabilities.judges.judge_prompts import (
     build_judge_prompt,
     build_program_input,
     load_recorded_judge,
-    to_json_lines,
 )
 from lemming.capabilities.judges.judges_settings import UNVERIFIED
 from lemming.ext import PLAIN, CarriedOut, ContractError, RunTurn, Steps, TurnView
@@ -54,32 +52,16 @@ class _JudgeProgress:
     is_settled: bool = False
 
 
-class _DraftRejected(Exception):
+class _Rejection(NamedTuple):
     """Rejection of a draft. `can_retry`: another draft would be judged."""
 
-    def __init__(self, progress: _JudgeProgress, reason: str, *, can_retry: bool) -> None:
-        super().__init__(reason)
-        self.progress, self.reason, self.can_retry = progress, reason, can_retry
+    progress: _JudgeProgress
+    reason: str
+    can_retry: bool = False
 
 
-def run_with_judges(turn: TurnView, draft_writes: DraftWrites, run: RunTurn) -> End:
-    """Run a turn to its end, have its draft judged, and return the end of the turn.
-
-    The snapshot of `turn` has the judges (`by`), and the task of the turn (`shown`). Raises `NotVerified` if the turn
-    must fail, and errors of the strategy.
-    """
-    loop = _VerificationLoop(turn, draft_writes, run)
-    try:
-        end = run()
-    except OutOfCredits as error:
-        if draft_writes.has_content:
-            loop.release_unjudged(str(error))
-        raise
-    return loop.run(end)
-
-
-class _VerificationLoop:
-    """Verification loop of a turn."""
+class VerificationLoop:
+    """Verification loop of a turn. The snapshot has the judges (`by`), and the task of the turn (`shown`)."""
 
     def __init__(self, turn: TurnView, draft_writes: DraftWrites, run: RunTurn) -> None:
         self._turn, self._draft_writes, self._run = turn, draft_writes, run
@@ -89,54 +71,50 @@ class _VerificationLoop:
         self._progress = [_JudgeProgress(load_recorded_judge(plain)) for plain in snapshot["by"]]
         self._is_flagged = self._is_abandoned = False
 
-    def run(self, end: End) -> End:
-        """Have the draft judged and rewritten until all judges pass it or their limits are reached."""
-        while self._draft_writes.has_content and self._turn.forced_end != "failed":
-            try:
-                self._ask_judges()
-                break
-            except _DraftRejected as rejection:
-                new_end = None
-                if rejection.can_retry and not self._turn.forced_end:
-                    new_end = self._request_rewrite(rejection)
-                if new_end is None:
-                    self._apply_consequence(rejection)
-                else:
-                    end = new_end
+    def run(self) -> End:
+        """Run the turn, have its draft judged and rewritten until all judges pass it or their limits are reached.
+
+        Raises: NotVerified if the turn must fail, and errors of the strategy.
+        """
+        try:
+            end = self._run()
+        except OutOfCredits as error:  # without a verdict the draft leaves by the `then` of its judges
+            for progress in self._progress:
+                if self._draft_writes.has_content and self._applies_to_draft(progress):
+                    self._apply_consequence(_Rejection(progress, f"it was not judged: {error}"))
+            self._finish()
+            raise
+        while (
+            self._draft_writes.has_content
+            and self._turn.forced_end != "failed"
+            and (rejection := self._find_rejection())
+        ):
+            can_retry = rejection.can_retry and not self._turn.forced_end
+            new_end = self._request_rewrite(rejection.reason) if can_retry else None
+            if new_end is None:
+                self._apply_consequence(rejection)
+            else:
+                end = new_end
         self._finish()
         return "done" if self._is_abandoned else end
 
-    def release_unjudged(self, reason: str) -> None:
-        """Release a draft without a verdict, by the `then` of its judges."""
-        for progress in self._progress:
-            if self._draft_writes.has_content and self._applies_to_draft(progress):
-                self._apply_consequence(_DraftRejected(progress, f"it was not judged: {reason}", can_retry=False))
-        self._finish()
-
-    def _ask_judges(self) -> None:
-        """Ask the judges in order.
-
-        Raises: _DraftRejected at the first rejection.
-        """
+    def _find_rejection(self) -> _Rejection | None:
+        """Ask the judges in order, and return the first rejection."""
         for progress in self._progress:
             if progress.is_settled or not self._applies_to_draft(progress):
                 continue
             if progress.drafts >= progress.judge.max:
-                reason = f"it has judged {progress.drafts} drafts"
-                raise _DraftRejected(progress, reason, can_retry=False)
+                return _Rejection(progress, f"it has judged {progress.drafts} drafts")
             progress.drafts += 1
             try:
                 passes, reason = ask_judge(self._turn, progress.judge, self._build_prompt(progress.judge))
             except NoVerdict as error:
-                raise _DraftRejected(progress, str(error), can_retry=False) from error
+                return _Rejection(progress, str(error))
             if not passes:
-                can_retry = progress.drafts < progress.judge.max and self._can_revise
-                raise _DraftRejected(progress, reason, can_retry=can_retry)
-
-    @property
-    def _can_revise(self) -> bool:
-        """Return True if the author can revise the draft. A program with values as prompt cannot."""
-        return self._turn.inputs.model.prompt != "values"
+                # A program with values as prompt cannot revise its draft.
+                can_revise = self._turn.inputs.model.prompt != "values"
+                return _Rejection(progress, reason, can_retry=progress.drafts < progress.judge.max and can_revise)
+        return None
 
     def _applies_to_draft(self, progress: _JudgeProgress) -> bool:
         """Return True if a judge checks this draft. A judge of the asker checks answers only."""
@@ -149,7 +127,9 @@ class _VerificationLoop:
 
     def _build_prompt(self, judge: ResolvedJudge) -> list[Message]:
         turn = self._turn
-        task_text, memories = truncate_for_judge(self._task_text), dict(self._staged_memories())
+        task_text, memories = truncate_for_judge(self._task_text), {}
+        for path in self._draft_writes.memories:
+            memories[get_memory_key(path)] = decode_memory(turn.get_memory_file(path).content, path)
         if judge.command:
             entries = [
                 {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags} for entry in self._own_entries
@@ -169,25 +149,22 @@ class _VerificationLoop:
     def _own_entries(self) -> list[OutboxEntry]:
         return [entry for entry in self._turn.entries if entry.identity in self._draft_writes.entries]
 
-    def _staged_memories(self) -> Iterator[tuple[str, Any]]:
-        """Yield the staged memories by key."""
-        for path in self._draft_writes.memories:
-            key = path.rpartition("/")[2].removesuffix(".json")
-            yield key, decode_memory(self._turn.get_memory_file(path).content, path)
-
     # --- writing again --------------------------------------------------------------------------
 
-    def _request_rewrite(self, rejection: _DraftRejected) -> End | None:
+    def _request_rewrite(self, reason: str) -> End | None:
         """Send the draft back for a rewrite.
 
         Return the end of the turn with the new draft, or None without one.
         """
         turn, strategy_turn = self._turn, self._turn.strategy_turn
-        messages = [*strategy_turn.conversation] or self._rebuild_conversation()
+        messages = [*strategy_turn.conversation]
+        if not messages:  # a strategy without model replies: its prompt and the draft
+            draft_lines = "\n".join(to_line({"kind": entry.kind, **entry.payload}) for entry in self._own_entries)
+            messages = [*strategy_turn.prompt, {"role": "assistant", "content": draft_lines}]
         messages += strategy_turn.append_new_results(messages)
-        mark = make_marker([*(message["content"] for message in messages), rejection.reason])
+        mark = make_marker([*(message["content"] for message in messages), reason])
         text = (
-            f"Your reply has not left. It did not pass, for this reason:\n{fence_text(rejection.reason, mark)}\n"
+            f"Your reply has not left. It did not pass, for this reason:\n{fence_text(reason, mark)}\n"
             "Reply again, with all of it: of the reply before nothing leaves. What your tools did stands."
         )
         messages.append({"role": "user", "content": text})
@@ -205,14 +182,9 @@ class _VerificationLoop:
         turn.mark_results_shown(shown_count)
         return None
 
-    def _rebuild_conversation(self) -> list[Message]:
-        """Return a conversation for a strategy without model replies: its prompt and the draft."""
-        draft_lines = to_json_lines({"kind": entry.kind, **entry.payload} for entry in self._own_entries)
-        return [*self._turn.strategy_turn.prompt, {"role": "assistant", "content": draft_lines}]
-
     # --- end of the turn --------------------------------------------------------------------------
 
-    def _apply_consequence(self, rejection: _DraftRejected) -> None:
+    def _apply_consequence(self, rejection: _Rejection) -> None:
         """Apply the consequence in the judge's `then` to a rejected draft."""
         turn, judge = self._turn, rejection.progress.judge
         rejection.progress.is_settled = True
@@ -286,6 +258,11 @@ def truncate_for_judge(text: str) -> str:
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}\n[cut]"
 
 
+def get_memory_key(path: str) -> str:
+    """Return the key of a memory's file."""
+    return path.rpartition("/")[2].removesuffix(".json")
+
+
 @dataclass
 class DraftWrites:
     """Writes of a draft's replies: entries by identity, and memories by path with the earlier staged effect.
@@ -319,8 +296,7 @@ class DraftWrites:
         """Add a tag to the entries. Memories cannot have tags and are withdrawn."""
         turn.tag_entries(self.entries, tag)
         for path in self.memories:
-            key = path.rpartition("/")[2].removesuffix(".json")
-            turn.remark(f"memory {key} was not kept: it is {tag}")
+            turn.remark(f"memory {get_memory_key(path)} was not kept: it is {tag}")
         if self.memories:
             turn.withdraw((), {**self.memories})
         self.memories.clear()

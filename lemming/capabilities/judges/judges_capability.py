@@ -7,10 +7,9 @@ from typing import Any
 
 from lemming.capabilities.judges.judge_prompts import (
     iter_program_entries,
-    judge_files,
     resolve_judges,
 )
-from lemming.capabilities.judges.judged_turn import DraftWrites, run_with_judges, truncate_for_judge
+from lemming.capabilities.judges.judged_turn import DraftWrites, VerificationLoop, truncate_for_judge
 from lemming.capabilities.judges.judges_validation import (
     iter_named_judges,
     program_permission,
@@ -69,7 +68,7 @@ class JudgesCapability(Capability):
     def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
         """Have the draft judged, and rewritten if rejected."""
         try:
-            return run_with_judges(turn, turn.get_cache(JudgedDraft).writes, run)
+            return VerificationLoop(turn, turn.get_cache(JudgedDraft).writes, run).run()
         except NotVerified as error:
             return turn.fail(error)
 
@@ -103,10 +102,11 @@ class TurnJudges:
         Raises: ConfigError for a missing judge.
         """
         context = self._turn.context
-        arguments = context.tick_context, context.agent, effect.selected.task
-        self._judges = resolve_judges(*arguments, context.unwritten_files)
+        self._judges, files = resolve_judges(
+            context.tick_context, context.agent, effect.selected.task, context.unwritten_files
+        )
         self._pending_indexes = effect.selected.pending_indexes
-        return (yield effect.change(source_paths=[*effect.prompt.source_paths, *judge_files(*arguments)]))
+        return (yield effect.change(source_paths=[*effect.prompt.source_paths, *files]))
 
     def to_snapshot(self) -> Json | None:
         """Return the judges, and the task as shown to them, or None without judges."""
@@ -134,15 +134,11 @@ class JudgedDraft:
                 if self.writes.is_sent_back and task and task.request and not says_anything:
                     return Rejected(NOT_ANSWERED)
             case CarryOut():
-                return self._record_writes(effect)
+                outcome = yield effect
+                if effect.has_seen and isinstance(outcome, Allowed):  # writes of a strategy itself are excluded
+                    self.writes.record(outcome.answer)
+                return outcome
         return None
-
-    def _record_writes(self, effect: CarryOut) -> Interception:
-        """Note the draft's writes for a possible withdrawal. Writes of a strategy itself are excluded."""
-        outcome = yield effect
-        if effect.has_seen and isinstance(outcome, Allowed):
-            self.writes.record(outcome.answer)
-        return outcome
 
     def _block_handoff(self, effect: CallTool) -> Interception:
         """Block handing off a request whose asker has the answer judged."""

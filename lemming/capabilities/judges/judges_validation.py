@@ -12,7 +12,7 @@ from lemming.capabilities.judges.judges_settings import (
     parse_judge_target,
 )
 from lemming.capabilities.requests.requests_settings import get_team
-from lemming.ext import AgentSubject, Inventory, ModelEntry, Problem, make_warning
+from lemming.ext import AgentSubject, Inventory, Problem, make_warning
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.access.workspace_trust import RequiredPermission
@@ -23,7 +23,7 @@ from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.providers import is_channel, is_person
+from lemming.kernel.providers import is_person
 from lemming.libraries import permission_bindings
 
 
@@ -59,27 +59,30 @@ def find_judge_problems(subject: AgentSubject) -> Iterator[Problem]:
     base, agent, config, file = subject.org, subject.agent, subject.config, subject.file
     agents = survey_agents(base).agents
     for pointer, author, settings in iter_named_judges(agent):
-        yield from validate_judge_name(base, settings.by, file, pointer, config)
-        if author not in agents:
-            continue
-        author_agent = agents[author]
-        yield from _author_problems(author_agent, file, pointer, config)
-        yield from _policy_problems(base, agent, author_agent, settings, file, pointer)
-        if author_agent.name != agent.name and author_agent.turn.take == "all":
-            message = f"{author_agent.name} takes all requests in one turn: its answers are not judged"
-            hint = f'set "take": "one" in turn of {paths.resume_file(author_agent.name)}'
+        yield from validate_judge(base, agent, author, settings, file, pointer, config)
+        if author in agents and author != agent.name and agents[author].turn.take == "all":
+            message = f"{author} takes all requests in one turn: its answers are not judged"
+            hint = f'set "take": "one" in turn of {paths.resume_file(author)}'
             yield Problem(message, file, pointer=pointer, hint=hint)
 
 
-def validate_judge_in_file(
-    base: OrgPath, agent: Agent, author: str, settings: JudgeSettings, file: str, pointer: str, config: Config
+def validate_judge(
+    base: OrgPath,
+    owner: Agent,
+    author: str,
+    settings: JudgeSettings,
+    file: str,
+    pointer: str,
+    config: Config,
+    *,
+    is_new: bool = False,
 ) -> Iterator[Problem]:
-    """Yield problems of a judge named in a file used by an agent."""
+    """Yield problems of a judge named in a file of an agent. `is_new`: also report missing names."""
     agents = survey_agents(base).agents
-    yield from validate_judge_name(base, settings.by, file, pointer, config, is_new=True)
+    yield from validate_judge_name(base, settings.by, file, pointer, config, is_new=is_new)
     if author in agents:
         yield from _author_problems(agents[author], file, pointer, config)
-        yield from _policy_problems(base, agent, agents[author], settings, file, pointer)
+        yield from _policy_problems(base, owner, agents[author], settings, file, pointer)
 
 
 def program_permission(base: OrgPath, by: JudgeReference, subject: str, location: str) -> Iterator[RequiredPermission]:
@@ -113,41 +116,27 @@ def validate_judge_name(
     else:
         if not is_new and (by.name not in survey.broken or by.kind == "model"):
             return
-        hint = (
-            did_you_mean(by.name, by.list_candidates(agents, config.models))
-            or "name an agent with a valid resume, or a key of config/models.json"
-        )
+        hint = did_you_mean(by.name, by.list_candidates(agents, config.models))
+        hint = hint or "name an agent with a valid resume, or a key of config/models.json"
         yield Problem(f'there is no {by.kind_text} "{by.name}"', file, pointer=by_pointer, hint=hint)
         return
     if not is_new and by.kind != "model" and by.name in agents:
-        yield from _own_turn_problems(agents[by.name], file, by_pointer, config)
+        habits = resolve_turn_policy(agents[by.name], config)
+        if habits.is_asked and habits.wake != "addressed" and not agents[by.name].permissions.read_outboxes:
+            message = f"{by.name} is a judge and also takes turns, in which it reads no outboxes"
+            hint = f'set "wake": "addressed" in schedule of {paths.resume_file(by.name)} to let it only judge'
+            yield make_warning(message, by_pointer, hint, file)
     entry = config.models.get(key)
-    if entry and (entry.prompt == "values" or _is_person_or_channel(entry, config)):
-        hint = "name a model that answers within a turn; ask people with a plan step or a request"
-        yield Problem(
-            f'{prefix}"{key}" cannot judge: its provider is {entry.provider}', file, pointer=by_pointer, hint=hint
-        )
-
-
-def _own_turn_problems(judge: Agent, file: str, pointer: str, config: Config) -> Iterator[Problem]:
-    """Yield a warning for a judge with turns of its own and no outbox to read."""
-    habits = resolve_turn_policy(judge, config)
-    if habits.is_asked and habits.wake != "addressed" and not judge.permissions.read_outboxes:
-        message = f"{judge.name} is a judge and also takes turns, in which it reads no outboxes"
-        hint = f'set "wake": "addressed" in schedule of {paths.resume_file(judge.name)} to let it only judge'
-        yield make_warning(message, pointer, hint, file)
-
-
-def _is_person_or_channel(entry: ModelEntry, config: Config) -> bool:
-    """Return True if a model key stands for a person or a channel."""
     plugins = config.org.plugins
-    return is_person(entry.provider, plugins) or is_channel(entry.provider, plugins)
+    if entry and (entry.prompt == "values" or is_person(entry.provider, plugins) or key in config.channel_keys):
+        message = f'{prefix}"{key}" cannot judge: its provider is {entry.provider}'
+        hint = "name a model that answers within a turn; ask people with a plan step or a request"
+        yield Problem(message, file, pointer=by_pointer, hint=hint)
 
 
 def _author_problems(author: Agent, file: str, pointer: str, config: Config) -> Iterator[Problem]:
     """Yield a problem if no model writes, so there is no draft to judge."""
-    entry = config.models.get(author.model.key)
-    if (entry and _is_person_or_channel(entry, config)) or not resolve_turn_policy(author, config).is_asked:
+    if config.is_person(author) or config.is_channel(author) or not resolve_turn_policy(author, config).is_asked:
         hint = "remove it: entries of people and channels are not judged"
         yield Problem(f"{author.name} takes no turns: verify has no effect", file, pointer=pointer, hint=hint)
     elif resolve_turn_policy(author, config).is_written:
@@ -170,9 +159,8 @@ def _policy_problems(
         yield Problem(error.message, file, pointer=policy_pointer, hint=error.hint or "name a file it may read")
         return
     try:
-        writable_path = resolve_path(
-            author, Path(base), str(Path(base) / policy_path.path_key), "write", caller="verify.policy"
-        )
+        full_path = str(Path(base) / policy_path.path_key)
+        writable_path = resolve_path(author, Path(base), full_path, "write", caller="verify.policy")
     except FILE_ERRORS:
         return
     if writable_path.path_key == policy_path.path_key:

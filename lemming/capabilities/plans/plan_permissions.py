@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.judges.judges_validation import validate_judge_in_file
+from lemming.capabilities.judges.judges_validation import validate_judge
 from lemming.capabilities.plans.plan_format import (
     AgentPlan,
     StepAction,
@@ -59,7 +59,7 @@ def find_plan_problems(subject: AgentSubject) -> Iterator[Problem]:
     problems = [*validate_plan(document.value), *validate_permissions(document.value, agent, context)]
     yield from locate_problems(problems, file, document.raw)
     for author, judge_settings, pointer in document.value.iter_judges():
-        yield from validate_judge_in_file(org, agent, author, judge_settings, file, pointer, config)
+        yield from validate_judge(org, agent, author, judge_settings, file, pointer, config, is_new=True)
 
 
 DANGEROUS_CLASSES = ("send", "execute", "administer")
