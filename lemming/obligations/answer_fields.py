@@ -67,11 +67,8 @@ def describe_field(schema: Json | None, name: str) -> str:
     values = map(str, choice) if isinstance(choice, list) else ()
     types = (_TYPE_DESCRIPTIONS.get(kind, kind) for kind in _get_types(field))
     description = ", ".join(values) or " or ".join(types) or "anything"
-    return (
-        f"{description}; {field_description}"
-        if isinstance(field_description, str) and field_description
-        else description
-    )
+    is_described = isinstance(field_description, str) and field_description
+    return f"{description}; {field_description}" if is_described else description
 
 
 _TYPE_DESCRIPTIONS = {

@@ -247,9 +247,8 @@ class _RequestsCache:
         before_next_entry = min((name.tick - 1 for name in entries if name.tick > requests.tick), default=None)
         self.snapshot, self.sources = snapshot, (entries, survey, config)
         self.valid_until = requests.next_moment
-        self.valid_through = min(
-            (tick for tick in (requests.next_deadline, before_next_entry) if tick is not None), default=None
-        )
+        ticks = (requests.next_deadline, before_next_entry)
+        self.valid_through = min((tick for tick in ticks if tick is not None), default=None)
         return snapshot
 
 
@@ -297,9 +296,8 @@ def find_request(requests: AllRequests, reference: str) -> RequestView:
         listed = ", ".join(match.identity for match in matches[:SHOWN_WHEN_AMBIGUOUS])
         suffix = f" and {len(matches) - SHOWN_WHEN_AMBIGUOUS} more" if len(matches) > SHOWN_WHEN_AMBIGUOUS else ""
         raise UsageError(f'"{reference}" matches {len(matches)} requests', hint=f"write one of {listed}{suffix}")
-    hint = (
-        did_you_mean(reference, [*requests.ids, *requests.by_identity]) or "list the requests with `lemming requests`"
-    )
+    hint = did_you_mean(reference, [*requests.ids, *requests.by_identity])
+    hint = hint or "list the requests with `lemming requests`"
     raise UsageError(f'there is no request "{reference}"', hint=hint)
 
 

@@ -238,9 +238,8 @@ def find_unbindable_effects(command: str) -> list[str]:
     ['programs, and files that these or the named ones read in turn']
     """
     effects = [*dict.fromkeys(_iter_unbindable_effects(command))]
-    rest_note = (
-        [f"and {len(effects) - MAX_LISTED_WORDS} more words of this kind"] if len(effects) > MAX_LISTED_WORDS else []
-    )
+    rest_count = len(effects) - MAX_LISTED_WORDS
+    rest_note = [f"and {rest_count} more words of this kind"] if rest_count > 0 else []
     return [*effects[:MAX_LISTED_WORDS], *rest_note, ALWAYS]
 
 

@@ -117,9 +117,7 @@ class RequestCosts:
 
     def get_tree_cost(self, request: RequestView, requests: AllRequests) -> RequestCost:
         """Return the cost of a request with all sub-requests."""
-        return self.subtree_cost(
-            request.identity, {descendant.identity for _, descendant in requests.iter_tree(request)}
-        )
+        return self.subtree_cost(request.identity, {item.identity for _, item in requests.iter_tree(request)})
 
     def subtree_cost(self, identity: str, other_identities: Collection[str] = ()) -> RequestCost:
         """Return the cost of a request with all sub-requests, and of other requests as well."""

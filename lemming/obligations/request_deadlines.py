@@ -59,9 +59,7 @@ class DeadlineExtensions:
         self._reached: dict[tuple[int, int], tuple[int, int]] = {}
 
     def extend_last_tick(self, request_tick: int, until: int, *, current_tick: int) -> int:
-        """Return the last tick in which a person asked in tick `request_tick` may answer, before tick
-        `current_tick` runs.
-        """
+        """Return the last tick for a person's answer to a request, before tick `current_tick` runs."""
         key = request_tick, until
         checked, extended = self._reached.get(key, key)
         if checked >= current_tick:  # a view of the past, when less time had passed

@@ -50,9 +50,8 @@ def choose_person(snapshot: RequestsSnapshot, name: str | None, *, candidates: I
     if USUAL_PERSON in people:
         return USUAL_PERSON
     if not people:
-        raise UsageError(
-            "the organisation has no person", hint="create one with `lemming agents new human --model human`"
-        )
+        hint = "create one with `lemming agents new human --model human`"
+        raise UsageError("the organisation has no person", hint=hint)
     if len(people) > 1:
         raise UsageError("the organisation has several people", hint=f"choose one: --as {' or '.join(people)}")
     return people[0]
@@ -159,19 +158,14 @@ def write_request(
     if reserved_keys := sorted(REQUEST_KEYS.intersection(fields or ())):
         raise UsageError(f'"{reserved_keys[0]}" is a reserved key of requests', hint="rename the field")
     if budget is not None and parse_amount(budget) is None:
-        raise UsageError(
-            f'a budget must be credits or tokens, got "{budget}"', hint='write credits such as 50, or "9000 tokens"'
-        )
+        hint = 'write credits such as 50, or "9000 tokens"'
+        raise UsageError(f'a budget must be credits or tokens, got "{budget}"', hint=hint)
     if until is not None:
         require_fact("goals.require_valid")(base, until, target)
     deadlines = expiry_payload([] if deadline is None else [deadline], timestamp(SystemClock().now()))
     options = {**deadlines, "schema": schema, "budget": budget, "until": until}
-    payload = {
-        **(fields or {}),
-        **({"text": text} if text else {}),
-        "target": target,
-        "conversation": conversation,
-    }  # the sender waits for the answer
+    # The sender waits for the answer.
+    payload = {**(fields or {}), **({"text": text} if text else {}), "target": target, "conversation": conversation}
     return write_payload(base, person, "request", {**payload, **{k: v for k, v in options.items() if v is not None}})
 
 

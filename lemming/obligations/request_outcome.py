@@ -115,9 +115,8 @@ def apply_events(
         if _apply_event(request, event, facts):
             request.closed_by, request.end_tick = event.entry, event.entry.tick
             return event.position
-    if is_expired(None, request.not_after, facts.tick, facts.at) and (
-        last_position is None or last_position[0] > facts.tick
-    ):
+    is_pending = last_position is None or last_position[0] > facts.tick
+    if is_pending and is_expired(None, request.not_after, facts.tick, facts.at):
         last_position = expiry_at = expiry_position(facts.tick - 1)
     if last_position is None or last_position[0] > facts.tick:
         return None

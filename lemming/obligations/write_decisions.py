@@ -163,9 +163,8 @@ def _other_decision(request: RequestView, kind: DecisionKind, text: str) -> Json
     values = ("deny", "reject", "refuse") if kind == "deny" else (kind,)
     decision_value = next((value for value in values if isinstance(listed, list) and value in listed), None)
     if decision_value is None:
-        raise UsageError(
-            "the request asks for an answer, not for approval", hint=f"lemming answer {request.id} TEXT, or --refuse"
-        )
+        hint = f"lemming answer {request.id} TEXT, or --refuse"
+        raise UsageError("the request asks for an answer, not for approval", hint=hint)
     names = get_properties(get_answer_schema(request))
     reason = next((name for name in ("reason", "reasons", "text") if name in names), "text")
     return {"decision": decision_value, **({reason: text} if text else {})}

@@ -192,9 +192,8 @@ class TurnApprovals:
         `only`: there is no other reason for the turn.
         """
         rules = self._asking_rules
-        askable = {
-            rule.line: self._find_approvers(rule.gate.persons or None) for rule in rules if rule.gate.at == "out"
-        }
+        output_rules = [rule for rule in rules if rule.gate.at == "out"]
+        askable = {rule.line: self._find_approvers(rule.gate.persons or None) for rule in output_rules}
         askable |= {"": self._find_approvers(None)} if self._may_be_asked else {}
         preapprovals: list[Json] = []
         used = earlier_used = [*self._turn.state.get("used", ())]
@@ -205,9 +204,8 @@ class TurnApprovals:
         snapshot |= {"used": used, "decided": self._decided, "denied": self._denied}
         if self.reviews_entries:
             snapshot["new"] = [*filter(None, self._new_requests.values())]
-            snapshot["spend"] = {
-                rule.line: self._spending_request(rule.gate) for rule in rules if rule.gate.at == "spend"
-            }
+            limits = [rule for rule in rules if rule.gate.at == "spend"]
+            snapshot["spend"] = {rule.line: self._spending_request(rule.gate) for rule in limits}
             snapshot["only"] = not self._turn.has_news
         return {"at": self._tick_context.at, **{key: value for key, value in snapshot.items() if value}}
 
@@ -228,9 +226,7 @@ def find_unapproved_calls(turn: TurnSubject) -> Iterator[Problem]:
     name = inputs.agent.name
     # Checked against the ledger and the persons' outboxes: a journal alone could have been edited.
     open_requests = read_state(tick_context.org, name, before_tick=inputs.tick).requests
-    sub_requests = [
-        sub_request for item in open_requests for sub_request in item.asked if DECISION_RULES in sub_request.held
-    ]
+    sub_requests = [part for item in open_requests for part in item.asked if DECISION_RULES in part.held]
     for item in calls:
         if not any(_is_approved(item, sub_request, tick_context.mail) for sub_request in sub_requests):
             yield Problem(f"its journal says that {item['call']['id']} was approved, which nobody says now")

@@ -130,11 +130,8 @@ class CallApprovals:
         task = self._inputs.task
         for open_request in self._inputs.state.requests:
             if task is None or open_request.key != task.begun.key:
-                yield from (
-                    sub_request.held[DECISION_RULES]
-                    for sub_request in open_request.open_sub_requests
-                    if DECISION_RULES in sub_request.held
-                )
+                states = (part.held for part in open_request.open_sub_requests)
+                yield from (state[DECISION_RULES] for state in states if DECISION_RULES in state)
         for record in self._finished.values():
             if record.entries_by == DECISION_RULES:
                 yield from (entry["payload"]["call"] for entry in record.entries)
@@ -234,11 +231,9 @@ def _diff_effect(base: Path, effect: FileEffect, staged: Mapping[str, bytes]) ->
             old_content = fs.read_bytes(f"{root}/{effect.path}", ENTRY_LIMIT_BYTES)
     old = (old_content or b"").decode("utf-8", "replace").splitlines()
     new = effect.content.decode("utf-8", "replace").splitlines()  # empty for a removed file
-    names = (
-        "/dev/null" if old_content is None else effect.path_key,
-        "/dev/null" if effect.removes else effect.path_key,
-    )
-    yield from unified_diff(old, new, *names, lineterm="")
+    old_name = "/dev/null" if old_content is None else effect.path_key
+    new_name = "/dev/null" if effect.removes else effect.path_key
+    yield from unified_diff(old, new, old_name, new_name, lineterm="")
 
 
 # --- entries, and models whose limit is reached: pure --------------------------------------------

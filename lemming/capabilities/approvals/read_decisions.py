@@ -23,13 +23,7 @@ from lemming.kernel.journal.open_requests import SHOW, SPEND, OpenRequest, SubRe
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import ToolResult
-from lemming.obligations.decisions import (
-    Decision,
-    EntryClassifier,
-    find_approval_outcomes,
-    is_amount,
-    parse_decision,
-)
+from lemming.obligations.decisions import Decision, EntryClassifier, find_approval_outcomes, is_amount, parse_decision
 from lemming.obligations.request_deadlines import extend_deadlines
 from lemming.obligations.request_view import describe_deadline
 
@@ -151,12 +145,14 @@ def collect_decided_calls(
 
 def _iter_decided_calls(outcomes: Sequence[RequestOutcome]) -> Iterator[tuple[int, RequestOutcome]]:
     """Yield each decided call with the index; of several asked persons, the decider's outcome."""
-    waited = [
-        outcome for outcome in outcomes if DECISION_RULES in outcome.sub_request.held and outcome.sub_request.call
-    ]
-    for request in dict.fromkeys(outcome.sub_request.request for outcome in waited):
-        candidates = [outcome for outcome in waited if outcome.sub_request.request == request]
-        chosen = next((outcome for outcome in candidates if outcome.answer), candidates[0])
+    chosen_by_request: dict[str, RequestOutcome] = {}
+    for outcome in outcomes:
+        request = outcome.sub_request.request
+        if DECISION_RULES in outcome.sub_request.held and outcome.sub_request.call:
+            chosen = chosen_by_request.setdefault(request, outcome)
+            if outcome.answer and not chosen.answer:
+                chosen_by_request[request] = outcome
+    for chosen in chosen_by_request.values():
         yield chosen.sub_request.call - 1, chosen
 
 

@@ -18,21 +18,8 @@ from lemming.capabilities.gates.gate_evaluation import (
 )
 from lemming.capabilities.gates.gate_format import GateRule
 from lemming.capabilities.gates.gate_settings import build_question, rules_for_agent
-from lemming.capabilities.gates.path_arguments import (
-    PathResolver,
-    find_defaults,
-    path_parameters,
-)
-from lemming.ext import (
-    Allowed,
-    CheckResult,
-    Interception,
-    LemmingError,
-    LivePhase,
-    Rejected,
-    RunTool,
-    ToolCall,
-)
+from lemming.capabilities.gates.path_arguments import PathResolver, find_defaults, path_parameters
+from lemming.ext import Allowed, CheckResult, Interception, LemmingError, LivePhase, Rejected, RunTool, ToolCall
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ToolError
@@ -75,11 +62,8 @@ class CallGates:
     def for_agent(cls, agent: Agent, settings: OrgSettings, tick: int) -> CallGates | None:
         """Return the call gates of an agent, or None without any."""
         rules = rules_for_agent(agent, settings)
-        # The turn evaluates the gates with judges at results.
-        calls, results = (
-            rules_at_stage(rules, "call"),
-            [rule for rule in rules_at_stage(rules, "result") if not rule.gate.by],
-        )
+        calls, results = rules_at_stage(rules, "call"), rules_at_stage(rules, "result")
+        results = tuple(rule for rule in results if not rule.gate.by)  # the turn evaluates gates with judges
         return cls(calls, results, agent, settings, tick) if calls or results else None
 
     def intercept_call(self, effect: RunTool, phase: LivePhase) -> Interception:

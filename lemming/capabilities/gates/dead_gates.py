@@ -146,7 +146,7 @@ def _unknown_names(gate: Gate, inventory: Inventory) -> Iterator[Problem]:
             hint = did_you_mean(key, [*models]) or f"keys: {', '.join(sorted(models))}"
             yield Problem(f'there is no model key "{key}"', pointer=f"/models/{index}", hint=hint)
     if gate.by:
-        from lemming.capabilities.judges.judges_validation import judge_error
+        from lemming.capabilities.judges.judges_capability import judge_error
 
         if reason_and_hint := judge_error(inventory, gate.by):
             yield Problem(reason_and_hint[0], pointer="/by", hint=reason_and_hint[1])
@@ -222,9 +222,8 @@ def _impossible_values(test: ConditionTest, gate: Gate, inventory: Inventory, ag
     for value in test.expected_values:
         if value is None and test.field in _MAY_BE_NULL:
             continue
-        if value not in possible_values and not (
-            test.field == "tool" and inventory.missing_tool_reason(str(value)) is None
-        ):
+        is_server_tool = test.field == "tool" and inventory.missing_tool_reason(str(value)) is None
+        if value not in possible_values and not is_server_tool:
             hint = did_you_mean(str(value), [*possible_values]) or available
             yield Problem(f'"{test.field}" is never "{value}"', pointer=f"{test.pointer}/value", hint=hint)
     if test.op in _TEXT_OPS and not (test.field == "tool" and inventory.survey.has_server_tools):

@@ -157,14 +157,14 @@ def _merge_replacement(replacement: Any, content: Any, facts: Facts) -> Any:
     if not (isinstance(replacement, dict) and isinstance(content, dict) and isinstance(visible_args, dict)):
         return replacement
     # The function saw resolved paths: an unchanged argument keeps the spelling of the call.
-    unchanged = {
-        key: value for key, value in content.items() if key in replacement and replacement[key] == visible_args.get(key)
-    }
-    defaulted = {key for key in visible_args if key not in content}  # the function saw their defaults
-    return {
-        **{key: value for key, value in replacement.items() if key not in defaulted or value != visible_args[key]},
-        **unchanged,
-    }
+    merged = {}
+    for key, value in replacement.items():
+        is_unchanged = key in visible_args and value == visible_args[key]
+        if not is_unchanged:
+            merged[key] = value
+        elif key in content:  # otherwise the function saw the default of the argument
+            merged[key] = content[key]
+    return merged
 
 
 def _stopped_result(content: Any, verdicts: Iterable[GateVerdict], decision: GateVerdict) -> GateResult:
@@ -248,10 +248,8 @@ def _condition_holds(gate: Gate, fields: Json) -> bool:
     """
     if gate.at != "out" or fields.get("what") != "entry" or gate.condition_fields.isdisjoint(("target", "payload")):
         return gate.predicate(fields)
-    names = sorted(parse_targets(fields["payload"]))
-    results = [
-        gate.predicate({**fields, "target": name, "payload": {**fields["payload"], "target": name}}) for name in names
-    ]
+    payload, names = fields["payload"], sorted(parse_targets(fields["payload"]))
+    results = [gate.predicate({**fields, "target": name, "payload": {**payload, "target": name}}) for name in names]
     if gate.then == "pass" and names:
         return all(results)
     return any(results) or gate.predicate(fields)

@@ -179,9 +179,9 @@ class Gate:
     def _check_patterns(self) -> None:
         """Raise `TypeMismatch` for an invalid regular expression, JSON Schema or condition."""
         patterns = [
-            (f"/{key}/{number}", expression_text, compile_pattern)
+            (f"/{key}/{number}", pattern, compile_pattern)
             for key, compile_pattern in (("redact", compile_redaction), ("deny", compile_regex))
-            for number, expression_text in enumerate(getattr(self, key) or ())
+            for number, pattern in enumerate(getattr(self, key) or ())
         ]
         for pointer, pattern, compile_pattern in patterns:
             if not pattern:
@@ -190,10 +190,9 @@ class Gate:
             try:
                 compile_pattern(pattern)
             except InvalidPattern as error:
+                message = f"expected a regular expression, got {pattern!r}: {error}"
                 hint = "put \\\\ before each of . * + ? ( ) [ ] { } ^ $ | in a plain text"
-                raise TypeMismatch(
-                    f"expected a regular expression, got {pattern!r}: {error}", at=pointer, hint=hint
-                ) from None
+                raise TypeMismatch(message, at=pointer, hint=hint) from None
         if self.schema == {}:
             message = "expected a JSON Schema with keywords, got {} (it matches everything)"
             raise TypeMismatch(message, at="/schema", hint='add "required": ["text"], for example, or remove it')
@@ -262,11 +261,7 @@ class Gate:
     @cached_property
     def condition_fields(self) -> frozenset[str]:
         """Top-level names of the fields in the condition."""
-        return (
-            frozenset(field_path.partition(".")[0] for field_path in iter_fields(self.when))
-            if self.when
-            else frozenset()
-        )
+        return frozenset(path.partition(".")[0] for path in iter_fields(self.when or {}))
 
     def concerns_tool(self, name: str, tool_class: str) -> bool:
         """Return True if the gate concerns a tool."""

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.gates.gate_evaluation import CheckInterrupted, evaluate_gates
 from lemming.capabilities.gates.gate_format import Gate, GateRule
-from lemming.capabilities.gates.path_arguments import (
-    PathResolver,
-    find_defaults,
-    has_absolute_path,
-    path_parameters,
-)
+from lemming.capabilities.gates.path_arguments import PathResolver, find_defaults, has_absolute_path, path_parameters
 from lemming.capabilities.judges.judge_prompts import (
     NoVerdict,
     ask_judge,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from lemming.capabilities.gates.call_gates import CallGates
+from lemming.capabilities.gates.content_gates import InputGates, OutputGates
 from lemming.capabilities.gates.gate_evaluation import rules_at_stage
 from lemming.capabilities.gates.gate_format import GATES
 from lemming.capabilities.gates.gate_settings import iter_rules, rules_for_agent
-from lemming.capabilities.gates.input_gates import InputGates, make_snapshot
-from lemming.capabilities.gates.output_gates import OutputGates
 from lemming.ext import (
     Capability,
     CheckResult,
@@ -53,10 +52,7 @@ class GatesCapability(Capability):
 
     def prepare(self, turn: Preparation) -> Json:
         """Return the recorded gates of the turn, the required facts, and earlier verdicts."""
-        snapshot = make_snapshot(turn, turn.get_cache(InputGates))
-        # Turns started up to 0.2.0 keep their notes unchanged.
-        notes = any(rule["gate"].get("at") == "out" and rule["gate"].get("redact") for rule in snapshot["rules"])
-        return {key: value for key, value in {**snapshot, "notes": notes}.items() if value}
+        return turn.get_cache(InputGates).to_snapshot()
 
     facts = ("judged",)
 
@@ -78,13 +74,9 @@ class GatesCapability(Capability):
         gates = turn.live.get_cache(CallGates.for_turn)
         if gates is None:
             return None
-        return (
-            gates.intercept_call(effect, turn.live)
-            if isinstance(effect, RunTool)
-            else gates.intercept_result(effect)
-            if isinstance(effect, CheckResult) and gates.results
-            else None
-        )
+        if isinstance(effect, RunTool):
+            return gates.intercept_call(effect, turn.live)
+        return gates.intercept_result(effect) if isinstance(effect, CheckResult) and gates.results else None
 
     def describe(self, query: DescribeQuery) -> Iterator[ModelEntry | SharedResource | ToolReference]:
         """Yield the programs of recorded judges, the limits that turns share, and the tools in gates."""
@@ -118,7 +110,7 @@ def iter_permissions(
     """Yield the permissions required by judge programs at gates."""
     for rule in iter_rules(config.org, *agents):
         if rule.gate.by:
-            from lemming.capabilities.judges.judges_validation import program_permission  # only a judge needs judges
+            from lemming.capabilities.judges.judges_capability import program_permission  # only a judge needs judges
 
             file = rule.line.partition("#")[0]
             yield from program_permission(org.base, rule.gate.by, f"at a gate of {file}", rule.line)

@@ -49,8 +49,7 @@ def show_standard(
 
 
 def standard_gates() -> Json:
-    """Return the standard settings for `config/org.json`: trust tracking, and approval of risky actions after
-    untrusted text.
+    """Return the standard settings: trust tracking, and approval of risky actions after untrusted text.
 
     Writes to the agent's own workspace and memories need no approval. A tool without declared writes asks.
     """

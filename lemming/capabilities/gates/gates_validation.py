@@ -144,6 +144,9 @@ def _conjuncts(condition: Json | None) -> Iterator[Json]:
 # --- limits that cannot hold ----------------------------------------------------------------------
 
 
+Models = Sequence[tuple[str, ModelEntry]]
+
+
 def find_limit_problems(subject: CheckSubject) -> Iterator[Problem]:
     """Yield problems of spending limits and of judges in the gates of an agent, or of the settings."""
     agent, config = subject.agent, subject.config
@@ -154,7 +157,7 @@ def find_limit_problems(subject: CheckSubject) -> Iterator[Problem]:
     turn_agents = (item for item in concerned if agent or config.has_model_turns(item))
     keys = {key for item in turn_agents for key in (item.model.key, *item.model.fallback)}
     entries = [(key, config.models[key]) for key in sorted(keys) if key in config.models]
-    models = [(key, entry) for key, entry in entries if entry.provider not in NO_MODELS]
+    models: Models = [(key, entry) for key, entry in entries if entry.provider not in NO_MODELS]
     for index, gate in enumerate(gates):
         if gate.at == "spend":
             yield from _validate_limit(gate, f"/gates/{index}", models, config)
@@ -162,9 +165,7 @@ def find_limit_problems(subject: CheckSubject) -> Iterator[Problem]:
             yield from _validate_judge(gate, f"/gates/{index}", subject)
 
 
-def _validate_limit(
-    gate: Gate, pointer: str, models: Sequence[tuple[str, ModelEntry]], config: Config
-) -> Iterator[Problem]:
+def _validate_limit(gate: Gate, pointer: str, models: Models, config: Config) -> Iterator[Problem]:
     if retention_problem := _retention_gap(gate, config):
         hint = "shorten it, or raise kept_journals: spending is read from journals"
         yield Problem(retention_problem, pointer=f"{pointer}/window", hint=hint)
@@ -196,7 +197,7 @@ def _retention_gap(gate: Gate, config: Config) -> str:
 
 def _validate_judge(gate: Gate, pointer: str, subject: CheckSubject) -> Iterator[Problem]:
     from lemming.capabilities.gates.gate_judges import get_judge  # only a gate with a judge needs judges
-    from lemming.capabilities.judges.judges_validation import validate_judge_name
+    from lemming.capabilities.judges.judges_capability import validate_judge_name
 
     judge = get_judge(gate)
     yield from validate_judge_name(subject.org, judge.by, subject.file, pointer, subject.config)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property, lru_cache, partial
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from lemming.capabilities.gates.gate_format import GateRule
@@ -99,9 +99,8 @@ class SpendingHistory:
         missing_tick = tick_totals[-1].previous_tick if tick_totals else None
         if missing_tick is not None and missing_tick >= first_tick:
             # Not counted as 0: removing journals must not reset a limit.
-            raise SpendingUnknown(
-                f"journals go back to tick {earlier_ticks[0]} only, and nothing tells what was before"
-            )
+            oldest = earlier_ticks[0]
+            raise SpendingUnknown(f"journals go back to tick {oldest} only, and nothing tells what was before")
         return tick_totals
 
 
@@ -117,10 +116,10 @@ def _load_tick(org: Organisation, tick: int) -> _TickTotal:
     facts = load_tick_facts(org, tick)  # from the journal: a limit trusts no cache
     turns = {}
     for key, turn in facts.turns.items():
-        calls = [
-            make_amount(call.credits, call.cost_usd, call.input_tokens + call.output_tokens) for call in turn.calls
-        ]
-        turns[key] = _TurnTotal(turn.request, sum_amounts([*calls, write_off_amount(turn.write_off)]))
+        amount = write_off_amount(turn.write_off)
+        for call in turn.calls:
+            amount = amount.add(make_amount(call.credits, call.cost_usd, call.input_tokens + call.output_tokens))
+        turns[key] = _TurnTotal(turn.request, amount)
     return _TickTotal(facts.at, facts.after, turns, sum_amounts(turn.amount for turn in turns.values()))
 
 
@@ -215,10 +214,8 @@ class TickSpending:
             return sum_amounts(map(self._ledger_amount, sorted(scope.agents or self.initial_states)))
         tick_totals: Iterable[_TickTotal]
         if window is None and scope.request:
-            ticks = range(get_request_tick(scope.request), tick)
-            tick_totals = (
-                self.history.get_tick(item) for item in journal_ticks(self.tick_context.org) if item in ticks
-            )
+            ticks, recorded_ticks = range(get_request_tick(scope.request), tick), journal_ticks(self.tick_context.org)
+            tick_totals = (self.history.get_tick(item) for item in recorded_ticks if item in ticks)
         else:
             tick_totals = self.history.ticks_in_window(window, tick, at)
         if scope == SpendingScope():
@@ -256,14 +253,11 @@ class TickSpending:
     def sum_earlier_turns(self, name: str, turn: int, scope: SpendingScope) -> SpendAmount:
         """Return the spending counted by a scope for earlier turns of this tick, in turn order."""
         # Later turns may end first, by chance: turns in parallel must get the sums of turns in series.
-        earlier_keys = (
-            key for other in takewhile(name.__ne__, self.order) for key in list_turn_keys(other, self.reports)
-        )
-        own_keys = (turn_key(name, item) for item in range(turn))
-        earlier_reports = (self.reports[key] for key in chain(earlier_keys, own_keys) if key in self.reports)
-        return sum_amounts(
-            _sum_turn_report(item) for item in earlier_reports if self.is_in_scope(scope, item.agent, item.request)
-        )
+        keys = [key for other in takewhile(name.__ne__, self.order) for key in list_turn_keys(other, self.reports)]
+        keys += [turn_key(name, item) for item in range(turn)]
+        reports = (self.reports[key] for key in keys if key in self.reports)
+        counted = (report for report in reports if self.is_in_scope(scope, report.agent, report.request))
+        return sum_amounts(map(_sum_turn_report, counted))
 
     def sum_approved_raises(self, rule: GateRule, about: str, name: str, snapshot: Mapping[str, Any]) -> SpendAmount:
         """Return the approved raises of a limit. `snapshot`: inputs of the turn."""

@@ -1,8 +1,6 @@
-"""Agents exposed to untrusted senders: outside text reaches the agent, and no gate asks before an acting
-call.
+"""Agents exposed to untrusted senders: outside text reaches the agent, and no gate asks before acting calls.
 
-Text read by a model may be instructions, and the model must be assumed to follow the text:
-`docs/security.md`.
+Text read by a model may be instructions, and the model must be assumed to follow the text: `docs/security.md`.
 """
 
 from __future__ import annotations

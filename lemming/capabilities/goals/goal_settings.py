@@ -46,9 +46,8 @@ class Goal:
             raise TypeMismatch(f"until.checks must have at most {MAX_CHECKS} programs, got {len(self.checks)}")
         for index, command in enumerate(self.checks):
             if not command or not command[0] or "\0" in "".join(command):
-                raise TypeMismatch(
-                    f'until.checks.{index} must be a program and its arguments, such as ["pytest", "-q"]'
-                )
+                expected = 'a program and its arguments, such as ["pytest", "-q"]'
+                raise TypeMismatch(f"until.checks.{index} must be {expected}")
         if self.by is not None and parse_judge_target(self.by).kind == "command":
             raise TypeMismatch('until.by must be an agent or a model key: put the program into "checks"')
 
@@ -89,9 +88,8 @@ def require_valid_goal(base: OrgPath, plain: Any, target: str) -> None:
     if agent is not None:
         policy = resolve_turn_policy(agent, config)
         if not config.has_model_turns(agent) or policy.is_written:
-            raise UsageError(
-                f"until: {target} takes no turns of a model", hint="ask an agent with a model, or leave it out"
-            )
+            hint = "ask an agent with a model, or leave it out"
+            raise UsageError(f"until: {target} takes no turns of a model", hint=hint)
         if policy.take == "all":
             hint = f'set "take": "one" in turn of agents/{target}/resume.json'
             raise UsageError(f"until: {target} takes all requests in one turn, and no answer is checked", hint=hint)

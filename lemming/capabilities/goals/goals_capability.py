@@ -221,9 +221,8 @@ class GoalLoop:
         if any(draft.payload.get("status") in _GIVEN_UP for draft in drafts):
             self._add_receipts(receipts)
             return end
-        receipts["checks"] = checks = [
-            self._run_check(command, drafts[0].created_at) for command in self._goal["checks"]
-        ]
+        at, commands = drafts[0].created_at, self._goal["checks"]
+        receipts["checks"] = checks = [self._run_check(command, at) for command in commands]
         problems = [_describe_check(check) for check in checks if check["status"] != 0]
         if verdict := self._ask_judge(drafts, checks):
             receipts["judge"] = verdict

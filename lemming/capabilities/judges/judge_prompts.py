@@ -203,22 +203,18 @@ def iter_program_entries(judges: Iterable[Mapping[str, Any]]) -> Iterator[ModelE
 
     The program runs once, in the organisation's folder, and costs nothing.
     """
-    free = {**FREE_OPTIONS, "prompt": "full"}
+    fixed = {**FREE_OPTIONS, "prompt": "full", "attempts": 1, "deadline_s": COMMAND_DEADLINE_S}
     for judge in judges:
         if command := judge.get("command"):
-            options, key = {"command": command, "cwd": ".", "effects": "none"}, judge["model"]
-            yield ModelEntry(
-                provider="cli", model=key, options=options, attempts=1, deadline_s=COMMAND_DEADLINE_S, **free
-            )
+            options = {"command": command, "cwd": ".", "effects": "none"}
+            yield ModelEntry(provider="cli", model=judge["model"], options=options, **fixed)
 
 
 # --- prompts --------------------------------------------------------------------------------------
 
 
 def build_judge_prompt(judge: ResolvedJudge, *, task_text: str, results: str, draft_text: str) -> list[Message]:
-    """Return the prompt of a judging model: instructions and policy, with task, results and draft as quoted
-    data.
-    """
+    """Return the prompt of a judging model: instructions and policy, then task, results and draft as quoted data."""
     policy = judge.policy.strip() or ("" if judge.instructions else DEFAULT_POLICY)
     parts = {"What was asked": task_text, "What its tools gave": results, "The draft": draft_text}
     system = [HEAD, judge.instructions, f"# Policy\n{policy}" if policy else "", QUOTE_NOTICE]

@@ -141,9 +141,8 @@ class VerificationLoop:
         memory_lines = [f"memory {key}: {to_line(value)}" for key, value in memories.items()]
         results = [describe_result(result, PLAIN) for result in without_notices(turn.results)]
         text = "\n".join([*map(describe_draft_entry, self._own_entries), *memory_lines])
-        return build_judge_prompt(
-            judge, task_text=task_text, results=truncate_for_judge("\n".join(results)), draft_text=text
-        )
+        results_text = truncate_for_judge("\n".join(results))
+        return build_judge_prompt(judge, task_text=task_text, results=results_text, draft_text=text)
 
     @property
     def _own_entries(self) -> list[OutboxEntry]:
@@ -242,15 +241,12 @@ def describe_draft_entry(entry: OutboxEntry) -> str:
         if (to and key == "target") or _ID.fullmatch(str(remaining.get(key, ""))):
             remaining.pop(key, None)
     if entry.tags:
-        remaining = (
-            {"tags": entry.tags, "payload": remaining} if "tags" in remaining else {**remaining, "tags": entry.tags}
-        )
+        nested = {"tags": entry.tags, "payload": remaining}
+        remaining = nested if "tags" in remaining else {**remaining, "tags": entry.tags}
     line = f"{entry.kind}{to}:{quoted_text}"
-    return (
-        f"{line}{QUOTED_LINE_START if QUOTED_LINE_START in quoted_text else ' '}{to_line(remaining)}"
-        if remaining or not quoted_text
-        else line
-    )
+    if quoted_text and not remaining:
+        return line
+    return f"{line}{QUOTED_LINE_START if QUOTED_LINE_START in quoted_text else ' '}{to_line(remaining)}"
 
 
 def truncate_for_judge(text: str) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.judges.judges_validation import validate_judge
+from lemming.capabilities.judges.judges_capability import validate_judge
 from lemming.capabilities.plans.plan_format import (
     AgentPlan,
     StepAction,

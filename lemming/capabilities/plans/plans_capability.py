@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lemming.capabilities.judges.judges_validation import program_permission
+from lemming.capabilities.judges.judges_capability import program_permission
 from lemming.capabilities.plans.plan_format import AgentPlan, find_awaited_files, is_planner, load_plan, plan_file
 from lemming.capabilities.plans.plan_rules import load_valid_plan
 from lemming.capabilities.plans.plan_run import PREFIX, get_waits, is_redirected, is_wait_done, run_key

@@ -153,9 +153,7 @@ class Charges:
         return next((item for item in turns if entry in item.wrote), None)
 
     def _subtree_cost(self, identity: str, unit: Unit) -> float | None:
-        """Return the cost of a request with all sub-requests before this tick, or None if a report is
-        missing.
-        """
+        """Return the cost of a request with all earlier sub-requests, or None if a report is missing."""
         tick = next((item.tick for item in parse_identities([identity])), None)
         if tick is None or (tick < self._tick_context.tick and tick not in journal_ticks(self._tick_context.org)):
             return None

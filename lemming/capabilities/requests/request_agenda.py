@@ -55,9 +55,7 @@ def build_agenda(
     """Return the agenda of an agent, or None if the agent has no requests and accepts none."""
     is_quiet = turn_policy.wake == "addressed"
     if open_requests or is_quiet or request_policy.can_withhold or can_accept_requests(view, turn_policy.take):
-        return RequestAgenda(
-            view, name, open_requests, turn_policy.take, only_addressed=is_quiet, request_policy=request_policy
-        )
+        return RequestAgenda(view, name, open_requests, turn_policy, request_policy)
     return None
 
 
@@ -77,13 +75,11 @@ class RequestAgenda(Agenda):
         view: ReaderView,
         name: str,
         open_requests: Sequence[OpenRequest],
-        take: Take,
-        *,
-        only_addressed: bool,
+        policy: TurnPolicy,
         request_policy: RequestPolicy,
     ) -> None:
-        super().__init__(name, request_policy, only_addressed=only_addressed)
-        self._view, self._mail, self._take, self._open_requests = view, view.mail, take, open_requests
+        super().__init__(name, request_policy, only_addressed=policy.wake == "addressed")
+        self._view, self._mail, self._take, self._open_requests = view, view.mail, policy.take, open_requests
         self._callers = view.mail.get_callers(name)
         self._kinds = view.mail.org.get_cache(EntryClassifier)
         self._affecting_cache: dict[str, tuple[int, list[tuple[EntryName, OutboxEntry]]]] = {}
@@ -131,9 +127,7 @@ class RequestAgenda(Agenda):
         return None
 
     def inbox_requests(self, unread: Iterable[OutboxEntry]) -> Sequence[OutboxEntry]:
-        """Return the requests open to answers from a turn for the inbox: requests shown earlier, and new
-        requests.
-        """
+        """Return the requests open to answers from a turn for the inbox: shown earlier, or new."""
         if self._take != "all":
             return ()
         shown_earlier = (load_entry(self._mail, item.request) for item in self._open_requests if item.is_untouched)
@@ -171,9 +165,8 @@ class RequestAgenda(Agenda):
     def _is_assigned(self, request: OutboxEntry) -> bool:
         """Return True if the agent may handle a request now.
 
-        A request to any of several targets rotates among them.
-
-        The targets take turns of `within` ticks each. The id of the request decides which target begins.
+        A request to any of several targets rotates among the targets, `within` ticks each. The id of the request
+        decides which target begins.
         """
         if not accepts_first_answer(request):
             return True
@@ -200,9 +193,8 @@ class RequestAgenda(Agenda):
             policy = self._request_policy
             if not (self._should_take(entry) and self._is_assigned(entry)):
                 continue
-            if not (
-                policy.should_withhold(entry) or policy.should_reject(entry)
-            ):  # a person decides, or has rejected it
+            # A person decides, or has rejected the request.
+            if not (policy.should_withhold(entry) or policy.should_reject(entry)):
                 yield name, entry
 
     def _build_task(self, request: OutboxEntry | None, open_request: OpenRequest) -> Task:

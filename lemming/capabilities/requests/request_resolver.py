@@ -78,9 +78,7 @@ class RequestResolver:
         return self._resolved[entry.identity]
 
     def _opening_entry(self, entry: OutboxEntry) -> OutboxEntry:
-        """Return the entry that opened a handed-off request; without one, the entry itself in the asker's
-        name.
-        """
+        """Return the opening entry of a handed-off request; without any, the entry itself in the asker's name."""
         moved_reference = parse_reference(entry.payload.get("hands_on"))
         if not moved_reference:
             return entry
@@ -123,9 +121,7 @@ class RequestResolver:
             resolved_parent = self.resolve(parent_entry, depth + 1)
             if not is_parent_request(resolved_parent.view, view, self._get_position):
                 return None
-            return find_cutoff(
-                resolved_parent.view, resolved_parent.events, resolved_parent.end_position, opening.agent
-            )
+            return find_cutoff(*resolved_parent, opening.agent)
         asker_events = self._iter_author_events(opening.agent, opening.tick, {parent}, ("answers",))
         return min((event.position for event in asker_events), default=None)
 

@@ -44,12 +44,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import Agenda, RequestPolicy, Task
 from lemming.kernel.obligations.current_request import OWN_REQUESTS, CurrentRequest
-from lemming.kernel.obligations.request_payloads import (
-    get_count,
-    get_last_tick,
-    parse_deadline_time,
-    parse_reference,
-)
+from lemming.kernel.obligations.request_payloads import get_count, get_last_tick, parse_deadline_time, parse_reference
 from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
 from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.turn.loop_breaker import loop_limits, select_request_counts

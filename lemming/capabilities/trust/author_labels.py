@@ -122,8 +122,7 @@ class OrgTrustLabeler:
         return labels
 
     def apply_endorsements(self, label: str, subject: str, digest: Callable[[], str] = str) -> str:
-        """Return a label, raised to the label of the highest-ranked person with an endorsement of the
-        subject.
+        """Return a label, raised to the label of the highest-ranked person with an endorsement of the subject.
 
         `digest` returns the SHA-256 of the content, for all subjects except entries.
         """

@@ -47,9 +47,7 @@ class CleanContextFilter:
         return sorted(self._omitted, key=lambda item: item[0] != "file")
 
     def entry_label(self, entry: OutboxEntry) -> str:
-        """Return the trust label of an entry as shown to the turn: extracted values contain no untrusted
-        text.
-        """
+        """Return the trust label of an entry as shown: extracted values contain no untrusted text."""
         return AGENT if self.is_reduced(entry) else self._authors.entry_label(entry)
 
     def is_reduced(self, entry: OutboxEntry) -> bool:
@@ -192,9 +190,8 @@ class _ValueReader:
         if schema.get("type", "object") != "object" or any(key not in payload for key in schema.get("required", ())):
             raise ValueError("it does not fit")
         self.bits += len(properties.keys() - set(schema.get("required", ())))  # the presence of each is a bit
-        return {
-            key: self._parse_value(form, payload[key], depth - 1) for key, form in properties.items() if key in payload
-        }
+        forms = ((key, form) for key, form in properties.items() if key in payload)
+        return {key: self._parse_value(form, payload[key], depth - 1) for key, form in forms}
 
     def _parse_value(self, schema: Any, value: Any, depth: int) -> Any:
         if not isinstance(schema, dict):

@@ -17,17 +17,7 @@ from lemming.capabilities.trust.origins import label_arguments
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels
 from lemming.capabilities.trust.trust_settings import AGENT, TRUST, SourcedLabel
 from lemming.capabilities.trust.turn_trust import TurnLabelState
-from lemming.ext import (
-    Allowed,
-    CheckResult,
-    Effect,
-    Interception,
-    LiveEffect,
-    LivePhase,
-    Outcome,
-    RunTool,
-    StartTool,
-)
+from lemming.ext import Allowed, CheckResult, Effect, Interception, LiveEffect, LivePhase, Outcome, RunTool, StartTool
 from lemming.kernel.access.allowed_paths import Access, nearest_readable, unsafe_path_reason
 from lemming.kernel.base import paths
 from lemming.kernel.files.canonical_path import canonical_path
@@ -107,9 +97,8 @@ class CallTaintTracker:
         if folders and order.is_untrusted(order.lowest((self._label_state.label, call_label.get("is", AGENT)))):
             call_label["below"] = folders
             previous_labels = [files.sidecar_labels.get_label(f"{folder}/") for folder in folders]
-            call_label["bears"] = {
-                label.source: _to_record(label) for label in previous_labels if order.is_untrusted(label.label)
-            }
+            inherited = [label for label in previous_labels if order.is_untrusted(label.label)]
+            call_label["bears"] = {label.source: _to_record(label) for label in inherited}
             # Labelled before the call, because its writes stay even if the turn fails.
             label_state, sync = deepcopy(self._label_state), effect.context.settings.durability != "off"
             label_state.record_result(call_label)
@@ -154,8 +143,7 @@ class CallFiles:
             yield from self._memory_labels()
 
     def find_label_changes(self, call_label: Mapping[str, Any], result: ToolResult) -> dict[str, Any]:
-        """Return the files with a sidecar label so far, with the labels of files possibly containing earlier
-        text.
+        """Return the files with a sidecar label so far, with the labels of files possibly with earlier text.
 
         A memory has no sidecar label, because its own record contains the label.
         """
@@ -195,10 +183,8 @@ class CallFiles:
 
     def _suggestion_labels(self) -> Iterator[SourcedLabel]:
         """Yield the labels of files suggested by name for a missing path."""
-        call, context, is_folder = self._call, self._context, self._call.tool in SUGGESTS_FOLDERS
-        if not isinstance(self._tool, EngineTool) or (
-            self._tool.tool_class != "read" and call.tool not in EDITING_TOOLS
-        ):
+        call, tool, context, is_folder = self._call, self._tool, self._context, self._call.tool in SUGGESTS_FOLDERS
+        if not isinstance(tool, EngineTool) or (tool.tool_class != "read" and call.tool not in EDITING_TOOLS):
             return
 
         def resolve(path: str) -> str:

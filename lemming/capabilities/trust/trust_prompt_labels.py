@@ -41,49 +41,8 @@ from lemming.kernel.org.resume import ContextFile
 from lemming.kernel.turn.prompt_input import PromptInput
 
 
-class TrustPromptLabels(PromptLabels):
-    """Prompt labels with trust labels: on every entry, and on labelled memories."""
-
-    def __init__(self, tracker: PromptTaintTracker) -> None:
-        self._tracker = tracker
-        self.line = self._entry_line
-
-    def _entry_line(self, entry: OutboxEntry) -> str:
-        """Return an entry on one line, beginning with the trust label."""
-        return f'{{"trust": "{self._tracker.entry_label(entry)}", {entry.prompt_line[1:]}'
-
-    def label_entry(self, entry: OutboxEntry) -> Json:
-        """Return an entry as JSON values, with the trust label."""
-        return {**entry.as_json(), "trust": self._tracker.entry_label(entry)}
-
-    def label_outcome(self, outcome: RequestOutcome, raw: Json) -> Json:
-        """Return a sub-request's outcome with the trust label of the answer."""
-        source_entry, call_label = outcome.answer or outcome.entry, raw.get("trust")
-        label = self._tracker.entry_label(source_entry) if source_entry else self._tracker.own_label
-        if call_label and self._tracker.is_omitted(call_label):
-            return {**raw, "args": {}, "trust": label}
-        return {**raw, "trust": self._tracker.order.lowest([label, call_label]) if call_label else label}
-
-    def label_memory(self, key: str, raw: Json) -> Json:
-        """Return a memory as JSON values, with the trust label."""
-        return {**raw, "trust": self._tracker.memory_labels.get(key, self._tracker.own_label)}
-
-    def entry_prefix(self, entry: OutboxEntry) -> str:
-        """Return the prefix of an entry in a prompt for small models."""
-        return f"[trust: {self._tracker.entry_label(entry)}] "
-
-    def memory_prefix(self, key: str) -> str:
-        """Return the prefix of a memory in a prompt for small models."""
-        return f"[trust: {self._tracker.memory_labels.get(key, self._tracker.own_label)}] "
-
-    def template_values(self) -> Json:
-        """Return the trust labels of labelled memories as template values."""
-        labels = self._tracker.memory_labels
-        return {"trust": {"memory": dict(labels)}} if labels else {}
-
-
-class PromptTaintTracker:
-    """Tracks the inputs of one turn and the trust label of each input."""
+class PromptTaintTracker(PromptLabels):
+    """Prompt labels with trust labels on every entry, and on labelled memories. Tracks the inputs of a turn."""
 
     def __init__(self, turn: Preparation) -> None:
         context, tick_context, agent = turn.context, turn.context.tick_context, turn.agent
@@ -98,14 +57,43 @@ class PromptTaintTracker:
         self._clean_filter: CleanContextFilter | None = None
         self._files: list[SourcedLabel] = []
         self.record: Json = {}
+        self.line = self._entry_line
+
+    def _entry_line(self, entry: OutboxEntry) -> str:
+        """Return an entry on one line, beginning with the trust label."""
+        return f'{{"trust": "{self.entry_label(entry)}", {entry.prompt_line[1:]}'
+
+    def label_entry(self, entry: OutboxEntry) -> Json:
+        """Return an entry as JSON values, with the trust label."""
+        return {**entry.as_json(), "trust": self.entry_label(entry)}
+
+    def label_outcome(self, outcome: RequestOutcome, raw: Json) -> Json:
+        """Return a sub-request's outcome with the trust label of the answer."""
+        source_entry, call_label = outcome.answer or outcome.entry, raw.get("trust")
+        label = self.entry_label(source_entry) if source_entry else self.own_label
+        if call_label and self._clean_filter and self._clean_filter.is_below_minimum(call_label):
+            return {**raw, "args": {}, "trust": label}
+        return {**raw, "trust": self.order.lowest([label, call_label]) if call_label else label}
+
+    def label_memory(self, key: str, raw: Json) -> Json:
+        """Return a memory as JSON values, with the trust label."""
+        return {**raw, "trust": self.memory_labels.get(key, self.own_label)}
+
+    def entry_prefix(self, entry: OutboxEntry) -> str:
+        """Return the prefix of an entry in a prompt for small models."""
+        return f"[trust: {self.entry_label(entry)}] "
+
+    def memory_prefix(self, key: str) -> str:
+        """Return the prefix of a memory in a prompt for small models."""
+        return f"[trust: {self.memory_labels.get(key, self.own_label)}] "
+
+    def template_values(self) -> Json:
+        """Return the trust labels of labelled memories as template values."""
+        return {"trust": {"memory": dict(self.memory_labels)}} if self.memory_labels else {}
 
     def entry_label(self, entry: OutboxEntry) -> str:
         """Return the trust label of an entry as shown to the turn."""
         return self._clean_filter.entry_label(entry) if self._clean_filter else self._authors.entry_label(entry)
-
-    def is_omitted(self, label: str) -> bool:
-        """Return True if a clean turn omits inputs with a label."""
-        return self._clean_filter is not None and self._clean_filter.is_below_minimum(label)
 
     @property
     def handles(self) -> Sequence[type[Effect]]:
@@ -119,7 +107,7 @@ class PromptTaintTracker:
         """Label the prompt, and show a clean turn only what it may be shown."""
         match effect:
             case LabelPrompt():
-                return (yield replace(effect, labels=TrustPromptLabels(self)))
+                return (yield replace(effect, labels=self))
             case BuildPrompt():
                 return (yield self._label_prompt(effect))
             case SelectContext(task=task) if task and self._clean_filter:
@@ -174,10 +162,8 @@ class PromptTaintTracker:
             labelled = zip(context, files, strict=True)
             context = [(f"{title} (trust: {file.label})", text) for (title, text), file in labelled]
             time.append(f"What you are shown here is trusted as: {record['is']}.")
-        results = [
-            {"trust": self.own_label, **{key: result[key] for key in result if key != VALUES}}
-            for result in prompt.results
-        ]
+        plain_results = ({key: result[key] for key in result if key != VALUES} for result in prompt.results)
+        results = [{"trust": self.own_label, **result} for result in plain_results]
         return effect.change(time=time, context=context, results=results)
 
     def _traced_values(self, prompt_input: PromptInput, entries: Sequence[OutboxEntry]) -> Sequence[UntrustedValue]:
@@ -215,11 +201,8 @@ class PromptTaintTracker:
             is_own = entry.agent == self._agent.name
             if not (is_own or holds_values or is_untrusted(self._authors.entry_label(entry))):
                 yield entry.payload
-        yield {
-            key: value
-            for key, value in prompt_input.memory.items()
-            if not is_untrusted(self.memory_labels.get(key, AGENT))
-        }
+        labels, memories = self.memory_labels, prompt_input.memory.items()
+        yield {key: value for key, value in memories if not is_untrusted(labels.get(key, AGENT))}
         for (_, text), file in zip(prompt_input.context, self._files, strict=True):
             if not is_untrusted(file.label):
                 yield text
@@ -272,12 +255,8 @@ class PromptTaintTracker:
 
 
 def _iter_entries(prompt_input: PromptInput) -> Iterator[OutboxEntry]:
-    yield from (
-        *prompt_input.inbox.unread,
-        *prompt_input.inbox.earlier,
-        *prompt_input.inbox.own_entries,
-        *prompt_input.requests,
-    )
+    inbox = prompt_input.inbox
+    yield from (*inbox.unread, *inbox.earlier, *inbox.own_entries, *prompt_input.requests)
     if task := prompt_input.task:
         yield from (*([task.request] if task.request else []), *task.thread)
         for outcome in task.outcomes:

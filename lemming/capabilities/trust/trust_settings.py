@@ -90,9 +90,8 @@ class TrustRule:
                 raise TypeMismatch(error.message, at=f"/when{error.pointer}", hint=error.hint)
             if claimed := [name for name in iter_fields(self.when) if not name.startswith(_VERIFIED)]:
                 message = f'a rule must test verified fields, got "{claimed[0]}", which the sender may forge'
-                raise TypeMismatch(
-                    message, at="/when", hint=f'write "field": "verified.{claimed[0]}" if the channel verifies it'
-                )
+                hint = f'write "field": "verified.{claimed[0]}" if the channel verifies it'
+                raise TypeMismatch(message, at="/when", hint=hint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,21 +114,20 @@ class TrustSettings:
     may_be_absent: bool = make_field(False, "Allow `tools` to name tools that do not exist yet.")
 
     def __post_init__(self) -> None:
-        order = self.order
-        if invalid := next((label for label in order if not _LABEL.match(label) or order.count(label) > 1), None):
-            message = f'a label must be unique and consist of a-z, 0-9, - and _, got "{invalid}"'
-            raise TypeMismatch(message, at="/order", hint=f"write {', '.join(ORDER)}, for example")
+        order, message = self.order, ""
         if order[:1] != ["outside"] or order[-1:] != ["owner"] or "agent" not in order:
             message = '"order" must start with "outside", end with "owner", and have "agent" between them'
+        if invalid := next((label for label in order if not _LABEL.match(label) or order.count(label) > 1), None):
+            message = f'a label must be unique and consist of a-z, 0-9, - and _, got "{invalid}"'
+        if message:
             raise TypeMismatch(message, at="/order", hint=f"write {', '.join(ORDER)}, for example")
         located_labels = [(f"/rules/{number}/is", rule.is_) for number, rule in enumerate(self.rules)]
         located_labels += [(f"/tools/{escape_pointer_key(pattern)}", label) for pattern, label in self.tools.items()]
         for pointer, label in located_labels:
             if label not in order:
                 message = f'expected a label of order ({", ".join(order)}), got "{label}"'
-                raise TypeMismatch(
-                    message, at=pointer, hint=did_you_mean(label, order) or f'write "{order[0]}", for example'
-                )
+                hint = did_you_mean(label, order) or f'write "{order[0]}", for example'
+                raise TypeMismatch(message, at=pointer, hint=hint)
 
 
 @dataclass(frozen=True, kw_only=True)

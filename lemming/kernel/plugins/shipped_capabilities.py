@@ -169,7 +169,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "request.verify": "",
             },
             provides={
-                "checks": _in("judges_validation", resume="find_missing_judges", agent="find_judge_problems"),
+                "checks": _in("judges_capability", resume="find_missing_judges", agent="find_judge_problems"),
                 "permissions": {JUDGES: ".judges_capability:iter_permissions"},
                 "facts": {
                     "judges.parse_target": ".judges_settings:parse_judge_target",
