@@ -215,8 +215,7 @@ class RequestsSnapshot:
 class _RequestsCache:
     """Cache of an organisation's requests and the inputs used to build them.
 
-    Except for ages, the cached requests are valid through tick `valid_through`, or until a new entry arrives
-    if the tick is None.
+    Except for ages, the requests are valid through tick `valid_through`, or until a new entry if the tick is None.
     """
 
     def __init__(self, _: Organisation) -> None:

@@ -88,8 +88,7 @@ def find_approval_outcomes(
 ) -> RequestOutcomes:
     """Return the outcomes of an open request's approvals, without the ones that still wait.
 
-    `is_authorized`: returns True for a current person whose outbox the agent reads, and who reads the
-    agent's.
+    `is_authorized`: returns True for a current person, if the person and the agent read each other.
     """
     outcomes: RequestOutcomes = {}
     open_parts = open_request.open_sub_requests

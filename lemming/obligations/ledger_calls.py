@@ -32,8 +32,8 @@ def find_pending_calls(org: Organisation, requests: Iterable[RequestView]) -> di
             continue
         sub_requests = [sub_request for request in state.requests for sub_request in request.open_sub_requests]
         sub_requests += [sub_request for sub_request in iter_person_requests(state.kept) if not sub_request.end]
-        held = ((sub_request.request, sub_request.held) for sub_request in sub_requests)
-        calls |= {request: state[DECISION_RULES] for request, state in held if DECISION_RULES in state}
+        pairs = ((sub_request.request, sub_request.held) for sub_request in sub_requests)
+        calls |= {request: state[DECISION_RULES] for request, state in pairs if DECISION_RULES in state}
     return calls
 
 

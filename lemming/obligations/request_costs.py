@@ -1,8 +1,7 @@
 """Costs of turns for requests, summed over the reports in journals.
 
-Used for display and for budgets. The parent of a request comes from the report of the asking turn, never from
-a payload: a turn for a request writes the sub-requests and handoffs. Calls without an answer count, because
-providers may bill them.
+Used for display and for budgets. The parent of a request comes from the report of the asking turn, never from a payload.
+Calls without an answer count, because providers may bill them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Deadlines of requests: the last tick and the last time in which answers count.
 
-Deadlines in ticks are extended for persons: burst ticks do not count. The journals record the burst ticks
-(`at_once` of their first record) as long as a person has an open request with a deadline in ticks. Rules:
-docs/requests.md.
+Deadlines in ticks are extended for persons: burst ticks do not count. The journals record the burst ticks (`at_once` of
+the first record) as long as a person has an open request with a deadline in ticks. Rules: docs/requests.md.
 """
 
 from __future__ import annotations

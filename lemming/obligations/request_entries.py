@@ -151,8 +151,7 @@ def write_request(
 ) -> OutboxEntry:
     """Ask an agent as a person, and return the entry. Raise `UsageError` if the request would reach nobody.
 
-    `until`: the goal, checks and a judge, as in docs/requests.md. `fields`: additional payload keys, none defined by the
-    engine.
+    `until`: the goal, checks and a judge, as in docs/requests.md. `fields`: further payload keys, unknown to the engine.
     """
     require_reachable(requests_snapshot, person, target)
     if reserved_keys := sorted(REQUEST_KEYS.intersection(fields or ())):

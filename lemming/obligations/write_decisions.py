@@ -59,8 +59,7 @@ def find_pending_request(base: OrgPath, reference: str) -> tuple[RequestsSnapsho
 def find_approved(base: OrgPath, reference: str) -> tuple[RequestView, Json] | None:
     """Return a request and the approved call before its execution, or None.
 
-    `--for tool` makes two writes, the decision and the gate's line: a repeated command completes the writes
-    after a kill.
+    `--for tool` writes the decision and the gate's line: a repeated command completes the writes after a kill.
     """
     org = Organisation.from_path(base)
     requests = load_requests(org).requests

@@ -1,7 +1,6 @@
 """Outcomes of requests for approval, by the first decision of a person who was asked. Pure.
 
-Rules: docs/gates.md. The decisions are recorded in the journal with the turn's inputs, before any call;
-the interceptor `approvals.approval_interceptor` makes the calls.
+Rules: docs/gates.md. The decisions are recorded in the journal with the turn's inputs, before any call.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ def _apply_outcome(sub_request: SubRequest, end: str, decision: Decision | None)
     """Return a request with its end, and a request for more spending with the amounts of the decision."""
     call, amounts = sub_request.held[DECISION_RULES], (decision and decision.args) or {}
     if call["tool"] == SPEND and amounts:
-        known = {key: amount for key, amount in amounts.items() if key in call["args"] and key != "of"}
-        edits = {key: float(amount) if is_amount(amount) else 0.0 for key, amount in known.items()}
+        own_amounts = {key: amount for key, amount in amounts.items() if key in call["args"] and key != "of"}
+        edits = {key: float(amount) if is_amount(amount) else 0.0 for key, amount in own_amounts.items()}
         sub_request = replace(sub_request, held={DECISION_RULES: {**call, "args": {**call["args"], **edits}}})
     return replace(sub_request, end=sub_request.end or end)
 

@@ -41,8 +41,7 @@ class CallNotPlannable(ToolError):
 class CallGates:
     """Gates at an agent's calls and at their results.
 
-    `trust`: the current trust label of the turn, or for a result the label after the result. Empty without
-    tracking.
+    `trust`: the label of the turn, or for a result the label after the result. Empty without tracking.
     """
 
     calls: Sequence[GateRule]

@@ -36,6 +36,7 @@ from lemming.ext import (
     ShowFile,
     ShowMemory,
     TakeResult,
+    TurnView,
     Withdraw,
     WriteEntry,
     WriteMemory,
@@ -54,7 +55,6 @@ from lemming.libraries.outbox_files import read_outbox_entries
 
 if TYPE_CHECKING:
     from lemming.capabilities.gates.gate_judges import GateJudges
-    from lemming.ext import TurnView
 
 RECENT_ENTRIES = 200
 """Number of the agent's newest entries that `dedupe` compares with."""

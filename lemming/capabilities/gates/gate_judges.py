@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.capabilities.gates.gate_evaluation import CheckInterrupted, evaluate_gates
 from lemming.capabilities.gates.gate_format import Gate, GateRule
@@ -22,14 +22,11 @@ from lemming.capabilities.judges.judge_prompts import (
     resolve_judge,
 )
 from lemming.capabilities.judges.judges_settings import JudgeSettings
-from lemming.ext import TickContext, ToolCall
+from lemming.ext import TickContext, ToolCall, TurnView
 from lemming.kernel.agents import Agent
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctionError
 from lemming.libraries.conditions.predicates import compile_condition, iter_fields
-
-if TYPE_CHECKING:
-    from lemming.ext import TurnView
 
 Json = dict[str, Any]
 GATE_POLICY = (

@@ -69,8 +69,7 @@ def preview_standing_approval(base: OrgPath, call: Json, agent: str) -> Standing
 def add_standing_approval(base: OrgPath, call: Json, agent: str) -> StandingApproval:
     """Add a standing approval for an agent's calls of a tool to the asking gate.
 
-    An existing approval is left alone. Raises `UsageError` if the gate is gone, `ConfigError` for broken
-    files.
+    An existing approval is left alone. Raises `UsageError` if the gate is gone, `ConfigError` for broken files.
     """
     file, _, index = call["gate"].partition("#/gates/")
     with edit_file(base, file) as locked_file:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.capabilities.judges.judges_settings import (
     DEFAULT_POLICY,
@@ -22,7 +22,7 @@ from lemming.capabilities.judges.judges_settings import (
     parse_judge_target,
 )
 from lemming.capabilities.requests.requests_settings import get_team
-from lemming.ext import VERDICT_SCHEMA, ConfigError, ContractError, ModelEntry, TickContext
+from lemming.ext import VERDICT_SCHEMA, ConfigError, ContractError, ModelEntry, TickContext, TurnView
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import AllowedPath, resolve_org_path, resolve_path
 from lemming.kernel.agents import Agent
@@ -39,9 +39,6 @@ from lemming.kernel.org.model_entries import FREE_OPTIONS
 from lemming.kernel.plugins.capability_table import JUDGES
 from lemming.kernel.providers import Message, require_usable_finish
 from lemming.kernel.turn.turn_end import spending_fields
-
-if TYPE_CHECKING:
-    from lemming.ext import TurnView
 
 HEAD = "You judge what an agent is about to publish. It passes only if it follows the policy."
 QUOTE_NOTICE = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lemming.capabilities.judges.judge_prompts import (
     NoVerdict,
@@ -33,9 +33,6 @@ from lemming.kernel.turn.forms.form_user_message import describe_result
 from lemming.kernel.turn.tool_results import without_notices
 from lemming.kernel.turn.turn_values import Act
 from lemming.queries.findings.neglected_work import UNPASSED_REMARKS
-
-if TYPE_CHECKING:
-    from lemming.ext import TurnView
 
 MAX_SHOWN_CHARS = 40_000
 """Maximum characters of the author's prompt, and of its tool results, in a judge's prompt."""

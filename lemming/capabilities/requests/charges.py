@@ -120,8 +120,7 @@ class Charges:
     def _charge_answered(self, sub_request: SubRequest, unit: Unit) -> float | None:
         """Return the charge of the turns behind an answer, or None if no journal records the charge.
 
-        The answering agent may have received the request by handoff: each hop is a separate request, with a
-        final turn.
+        The answering agent may have received the request by handoff: each hop is a request with a final turn.
         """
         charged, entry = 0.0, sub_request.answer
         for _ in range(_MAX_HOPS):

@@ -1,7 +1,4 @@
-"""The requests capability in a turn: answer, defer or fail the turn's request, and record open requests.
-
-Pure.
-"""
+"""The requests capability in a turn: answer, defer or fail the turn's request, and record open requests. Pure."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
 """Team tools of a turn: ask members and hand off requests (`team` in the resume). Rules: docs/requests.md.
 
-The calls run no code: a turn stages an entry for each call, and the answer becomes the call's result in a
-later turn.
+The calls run no code: a turn stages an entry for each call, and a later turn has the answer as the call's result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from lemming.capabilities.requests.request_agenda import accepts_requests
 from lemming.capabilities.requests.requests_settings import get_team
@@ -21,6 +20,7 @@ from lemming.ext import (
     PromptLabels,
     Rejected,
     TickContext,
+    TurnView,
     describe_field,
     render_result,
 )
@@ -35,11 +35,6 @@ from lemming.kernel.org.resume import Agent
 from lemming.kernel.tools import Tool, ToolResult
 from lemming.kernel.turn.tool_results import RESULTS_CHARS
 from lemming.obligations.request_view import describe_deadline
-
-if TYPE_CHECKING:
-    from lemming.ext import TurnView
-
-Wait = Literal["all", "first"]
 
 
 class TeamTool(Tool):
@@ -60,7 +55,7 @@ class _AskTool(TeamTool):
         base_path: Path,
         message: str,
         deadline: Annotated[int | None, describe_field("In so many ticks.")] = None,
-        wait: Annotated[Wait | int | None, describe_field("For all, the first, or so many.")] = None,
+        wait: Annotated[Literal["all", "first"] | int | None, describe_field("For all, the first, or so many.")] = None,
     ) -> ToolResult:
         """Raise `ToolError`: only a turn can wait for an answer."""
         raise ToolError(f"{self.name} can be called in a turn only")

@@ -1,4 +1,1 @@
-"""Trust labels of texts: assign labels by source, and propagate labels to derived texts.
-
-Rules: docs/security.md.
-"""
+"""Trust labels of texts: assign labels by source, and propagate labels to derived texts. Rules: docs/security.md."""

@@ -1,7 +1,4 @@
-"""The trust capability in a turn: a turn has the lowest trust label of all its inputs.
-
-Rules: docs/security.md.
-"""
+"""The trust capability in a turn: a turn has the lowest trust label of all its inputs. Rules: docs/security.md."""
 
 from __future__ import annotations
 
