@@ -70,7 +70,7 @@ CAPABILITIES = "capabilities"
 # Which capabilities a capability needs. Without a circle, as the test of circles says.
 NEEDS: dict[str, set[str]] = {
     "output_schemas": set(),
-    "approvals": {"gates"},
+    "approvals": {"gates", "requests"},
     "attachments": {"toolbox"},
     "batches": {"hosted_models"},
     "calendars": set(),

@@ -99,7 +99,7 @@ def load_recorded_judge(plain: Mapping[str, Any]) -> ResolvedJudge:
 def resolve_judges(
     tick_context: TickContext, agent: Agent, task: Task | None, file_contents: Mapping[str, bytes]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the judges of a turn, the judges in the agent's own resume first, and the files read by the judges.
+    """Return the judges of a turn, the agent's own judges first, and the files read by the judges.
 
     The author sees the reasons of the judges. Raises: ConfigError for a missing judge or policy.
     """
