@@ -93,8 +93,12 @@ class RequestEntryIndex:
         self._merge_outboxes()
         if sum(len(self._outboxes[author].names.all) for author in rescanned) >= MIN_ENTRIES_TO_CACHE:
             stamps = {author: outbox_stamp(self._base, author, since_ns=started_ns) for author in rescanned}
-            fresh = {name: (digest, self._outboxes[name].relevant_files) for name, digest in stamps.items() if digest}
-            model.save_outboxes({name: cached for name, cached in cache.items() if name in self._outboxes} | fresh)
+            outboxes = {author: cached for author, cached in cache.items() if author in self._outboxes}
+            for author, digest in stamps.items():
+                if digest:  # with the files that are relevant, or may be
+                    scan = self._outboxes[author]
+                    outboxes[author] = digest, [name.file_name for name in (*scan.entries, *scan.unusable)]
+            model.save_outboxes(outboxes)
 
     def _read_outbox(self, author: str, names: EntryNames, previous: _OutboxScan | None) -> _OutboxScan:
         """Read the new entries of an outbox. If the names are unchanged, an entry was replaced under its name."""
@@ -151,11 +155,6 @@ class _OutboxScan:
         self.names, self.folder, self.is_cached = names, folder, is_cached
         self.entries: dict[EntryName, OutboxEntry] = {}
         self.unusable: set[EntryName] = set()
-
-    @property
-    def relevant_files(self) -> list[str]:
-        """The files that are relevant, or may be."""
-        return [name.file_name for name in (*self.entries, *self.unusable)]
 
 
 # --- which entries matter, kept -------------------------------------------------------------------

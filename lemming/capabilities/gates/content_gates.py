@@ -263,7 +263,7 @@ class OutputGates:
         # An approval that a gate asked for answers the gates that name its person. Gates that block still decide.
         grants = list_grants(effect.grant) if effect.grant else ()
         approvers = {grant["by"] for grant in grants if GATE_POINTER in grant.get("gate", "")}
-        rules = [rule for rule in self._rules if rule.gate.then != "ask" or not _accepts_any(rule.gate, approvers)]
+        rules = [rule for rule in self._rules if not _is_answered(rule.gate, approvers)]
         result, passed = self._evaluate(effect.payload, build_facts, f"entry of kind {effect.kind}", rules), effect
         verdicts = result.approval_verdicts
         text_rules = [rule for rule in rules if _applies_to_tags(rule.gate)] if effect.tags else []
@@ -372,9 +372,8 @@ class OutputGates:
         return self._turn.call_function(name, fields, make_check_runner)
 
 
-def _accepts_any(gate: Gate, approvers: Collection[str]) -> bool:
-    """Return True for a gate with an accepted person among the approvers."""
-    return any(not gate.persons or name in gate.persons for name in approvers)
+def _is_answered(gate: Gate, approvers: Collection[str]) -> bool:
+    return gate.then == "ask" and any(not gate.persons or name in gate.persons for name in approvers)
 
 
 def _applies_to_tags(gate: Gate) -> bool:

@@ -50,11 +50,6 @@ class GateResult(NamedTuple):
     then: Then = "pass"
 
     @property
-    def decisive_verdict(self) -> GateVerdict:
-        """The decisive verdict against passing, or the first request for approval."""
-        return next((verdict for verdict in self.verdicts if verdict.then == self.then), self.verdicts[-1])
-
-    @property
     def approval_verdicts(self) -> list[GateVerdict]:
         """Verdicts with a request for a person's approval, in order."""
         return [verdict for verdict in self.verdicts if verdict.then == "ask"]
@@ -66,7 +61,8 @@ class GateResult(NamedTuple):
 
     def explain_to_model(self) -> str:
         """Return the explanation of rejected content for the model."""
-        verdict = self.decisive_verdict
+        # The decisive verdict, or the first request for approval.
+        verdict = next((verdict for verdict in self.verdicts if verdict.then == self.then), self.verdicts[-1])
         reason = f": {verdict.why}" if verdict.why else ""
         return f"{OUTCOME_PHRASES[self.then]}{reason} ({verdict.line})"
 

@@ -65,11 +65,6 @@ class TurnSpendingLimits:
         self._lower_limits: list[float] = []  # dollars that limits leave for the current call
         self._snapshot = inputs.given
 
-    @property
-    def _own_spending(self) -> SpendAmount:
-        """Spending of the turn, including reservations for unanswered calls."""
-        return sum_amounts(map(_sum_answer, self._answers.values())).add(write_off_amount(self._get_reserved()))
-
     def intercept(self, effect: SendRequest, phase: LivePhase) -> Interception:
         """Reject a call over a limit, before the call."""
         # Plans, the clock and judge programs are not counted.
@@ -136,7 +131,8 @@ class TurnSpendingLimits:
         if scope is None:
             return None
         try:
-            spent = self._own_spending
+            # With the reservations for unanswered calls of the turn.
+            spent = sum_amounts(map(_sum_answer, self._answers.values())).add(write_off_amount(self._get_reserved()))
             if gate.per != "turn":
                 earlier = tick_limits.sum_earlier_spending(scope, parse_window(gate.window), counts="calls" in limits)
                 spent = earlier.add(tick_limits.sum_earlier_turns(self._name, self._turn, scope)).add(spent)
