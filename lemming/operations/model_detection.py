@@ -93,9 +93,15 @@ def ask_servers(
 def ask_server(server: KeylessServer, timeout_s: float) -> ServedModels:
     """Query a server. A slow, stopped or unexpected server gives a `problem`."""
     try:
-        return run_on_thread(partial(_query_server, server, timeout_s), Deadline(timeout_s), name="lemming-look")
+        return run_on_thread(partial(_ask_server, server, timeout_s), Deadline(timeout_s), name="lemming-look")
     except WorkAbandoned:
         return ServedModels(problem=f"the server does not answer within {timeout_s:g} s")
+
+
+def _ask_server(server: KeylessServer, timeout_s: float) -> ServedModels:
+    # caught in the thread: an error carried to another one would keep the socket open
+    try:
+        return _query_server(server, timeout_s)
     except ValueError:  # from urlsplit, also for an invalid port
         return ServedModels(problem="not the address of a server")
     except (OSError, http.client.HTTPException) as error:
