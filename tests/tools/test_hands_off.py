@@ -150,7 +150,7 @@ def test_no_tool_writes_moves_or_removes_it_however_it_is_spelled(
     everything: Desk, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What is granted is all of the disk, in which a name near to each missing one would be looked for.
-    monkeypatch.setattr(allowed_paths, "nearest_file", lambda *_, **__: "")
+    monkeypatch.setattr(allowed_paths, "nearest_readable", lambda *_, **__: "")
     desk, before = everything, contents(everything.base)
     # Links come second, for a file with two names is refused anyway.
     for paths in (list(spellings(desk.base, place)), list(links(place))):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
@@ -161,11 +161,6 @@ def resolve_org_path(base: Path, path: str, *, caller: str, nearest: str = "") -
     return AllowedPath(attempt, base, base, path, is_granted_folder=False)
 
 
-def nearest_readable(agent: Agent, base: Path, path: str, access: Access = "read", is_folder: bool = False) -> str:
-    """Return the existing path nearest to a missing path, as the agent would write it."""
-    return nearest_file(agent.name, base, path, granted_folders(agent, access), is_folder=is_folder)
-
-
 def granted_folders(agent: Agent, access: Access) -> dict[str, str]:
     """Return the folders granted by a resume, each with its grant; invalid grants are left out.
 
@@ -266,18 +261,15 @@ MAX_FILES, MAX_FOLDERS = 2000, 500
 """Limits of the search: files beyond them are not suggested."""
 
 
-def nearest_file(
-    agent_name: str, base: str | os.PathLike[str], path: str, granted: Iterable[str], *, is_folder: bool = False
-) -> str:
+def nearest_readable(agent: Agent, base: Path, path: str, access: Access = "read", is_folder: bool = False) -> str:
     """Return the existing path nearest to a missing path, as the agent would write it, or an empty string.
 
-    `granted`: the folders available to the agent, as returned by `granted_folders`. Only the agent's
-    workspace, `shared/` and external folders are searched, and no link is followed. `is_folder`: search for a
-    folder.
+    Only granted folders are searched: those of the agent's workspace and `shared/`, and external ones. No link is
+    followed.
     """
     candidates: dict[str, None] = {}
-    workspace = paths.workspace_folder(agent_name)
-    for folder in sorted(granted):
+    workspace = paths.workspace_folder(agent.name)
+    for folder in sorted(granted_folders(agent, access)):
         if folder == workspace or folder.startswith(f"{workspace}/"):
             name = folder[len(workspace) + 1 :]
         elif folder.startswith("/") or folder.split("/")[0] == "shared":

@@ -68,10 +68,7 @@ def require_code_allowed(org: Organisation) -> None:
 
 
 class WorkspaceTrust:
-    """Trust check before the settings of a tick, and the files they name, are used; by default no check.
-
-    Tool files are loaded behind the same check: `require_sources` is called before any file is loaded.
-    """
+    """Trust check before a tick's settings, and the files and tools they name, are used; by default no check."""
 
     def __init__(self, org: Organisation) -> None:
         self._org = org

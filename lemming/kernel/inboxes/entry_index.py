@@ -119,10 +119,7 @@ class EntryIndex:
         return self._reveal_times.get(name, "")
 
     def split_visible(self, author: str, names: EntryNames, at: str) -> tuple[EntryNames, frozenset[EntryName]]:
-        """Split the entries of an author ("*": all) into names visible at a time and hidden names.
-
-        Returns the same value as before if no entry was added or removed and no reveal time has passed.
-        """
+        """Split an author's names ("*": all) into visible and hidden ones: the same values while nothing changes."""
         hidden = frozenset([name for name in names.by_hand if self.reveal_time(name) > at])
         if not hidden:
             return names, hidden
@@ -138,10 +135,7 @@ class EntryIndex:
         return min((reveal_time for reveal_time in self._reveal_times.values() if reveal_time > at), default="")
 
     def list_outbox(self, author: str) -> EntryNames:
-        """Return the current names in an outbox; the same value as before if nothing changed.
-
-        An outbox that is not a folder (or is a link), or is unreadable, has no entries.
-        """
+        """Return the current names in an outbox: the same value while nothing changes, none without a readable folder."""
         outbox = self._outboxes.get(author)
         path = outbox.path if outbox else f"{self._base}/{paths.outbox_folder(author)}"
         try:

@@ -96,10 +96,7 @@ class MailView:
         return self._readable[name]
 
     def past_names(self, author: str) -> EntryNames:
-        """Return an outbox's names from earlier ticks, as first listed in this tick; "*" means all outboxes.
-
-        Returns the same value as in another tick if nothing changed.
-        """
+        """Return an outbox's names ("*": all) from earlier ticks: the same value as in another tick without a change."""
         if author == "*":
             return self.all_past_names
         if (past := self._past.get(author)) is None:

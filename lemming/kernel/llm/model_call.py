@@ -48,10 +48,7 @@ def call_provider(provider: LLMProvider, request: Request, on_delta: Callable[[s
 
 
 def guard_provider_work(work: Callable[[], T], name: str) -> T:
-    """Return the result of a provider's work. Raise a redacted `ProviderError`, or our own `DiskError`.
-
-    `name`: the provider's name for error messages. Ctrl-C passes through.
-    """
+    """Return the result of a provider's work. Raise a redacted `ProviderError`, or our own `DiskError`."""
     try:
         return work()
     except (Exception, SystemExit) as error:

@@ -53,8 +53,7 @@ class PacedCall:
 class RateLimiter:
     """The calls of a backend: waiting, running, and sent in the last minute. Thread-safe.
 
-    `name` identifies the backend in errors; `clock` and `wait` are for tests. `pause`: replaces sleeping
-    during a pause of the provider.
+    `name` identifies the backend in errors. `clock`, `wait` and `pause` replace real time in tests.
     """
 
     name: str = ""

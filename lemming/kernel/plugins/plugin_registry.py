@@ -53,10 +53,7 @@ _collected: ContextVar[list[Registration] | None] = ContextVar("collected", defa
 
 
 def register(kind: Kind, name: str, value: Any, *, defined_by: Any, shipped: Mapping[str, str]) -> None:
-    """Add an item, replacing an earlier item of the same plugin; `definition` is its class.
-
-    Raises `ValueError` for the name of a shipped item.
-    """
+    """Add an item, replacing an earlier item of the same plugin. Raises `ValueError` for the name of a shipped item."""
     new = Registration(kind, name, value, (defined_by.__module__, defined_by.__qualname__), _loading.get())
     if name in shipped:
         raise ValueError(

@@ -168,10 +168,7 @@ class JournaledAnswers:
         questions: Sequence[AskPerson] = (),
         approved: int = 0,
     ) -> ToolResult:
-        """Return the result of tool call number `index`, recorded or live.
-
-        Persons must approve `questions` before the call runs; else the result is that of a call that waits.
-        """
+        """Return the result of tool call number `index`, recorded or live. Without approval of `questions` it waits."""
         index += self._first_number
         record = self._finished.get(index)
         if record is None:

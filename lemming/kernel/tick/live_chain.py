@@ -84,19 +84,19 @@ def _perform(effect: Effect) -> Any:
     return effect.result if isinstance(effect, CheckResult) else Rejected(f"{type(effect).__name__} is no effect here")
 
 
-def _refuse_question(effect: AskPerson) -> Rejected:
-    return Rejected(f"REFUSED: a gate asks about it ({effect.asked_by}), and nothing here asks anybody")
-
-
-_NOBODY_ASKS = Interceptor("", (AskPerson,), (), _refuse_question)
+_NOBODY_ASKS = Interceptor(
+    "",
+    (AskPerson,),
+    (),
+    lambda effect: Rejected(f"REFUSED: a gate asks about it ({effect.asked_by}), and nothing here asks anybody"),
+)
 """Answers questions that no capability takes."""
 
 
 def make_live_chain(phase: LivePhase, active: Iterable[Capability], plugins: Sequence[str] | None) -> LiveChain | None:
     """Return the chain of the live effects of a turn, or None if no capability intercepts them.
 
-    `active`: capabilities in use in this tick. Those of the turn's record take part, and of the active ones those that
-    join turns begun without them. Raises `ConfigError` for a missing capability.
+    Capabilities of the turn's record take part, and `active` ones that join later. Raises `ConfigError` for a missing one.
     """
     snapshots = phase.inputs.given
     by_name = {item.name: item for item in active if item.name in snapshots or item.joins_later}

@@ -89,10 +89,7 @@ class Backends:
         return reply
 
     def max_calls(self, entry: ModelEntry) -> int | None:
-        """Return the maximum number of parallel calls to an entry's model; None for one call per turn.
-
-        Raises a `LemmingError` for an entry without a backend.
-        """
+        """Return the maximum number of parallel calls to an entry's model, or None for one call per turn."""
         if entry.concurrency_limit or self.settings.max_parallel:
             return entry.concurrency_limit
         return self._get_provider_by_key(entry).limits.max_concurrent

@@ -101,10 +101,7 @@ class ModelRequests:
         return lambda: reservations.reserved
 
     def require_payment(self, entry: ModelEntry, request: Request, used: float) -> None:
-        """Raise `OutOfCredits` if the agent, or the request of its turn, cannot pay for a model call.
-
-        `used`: credits spent so far by the agent.
-        """
+        """Raise `OutOfCredits` if an agent that has `used` credits, or its turn's request, cannot pay for a model call."""
         inputs = self._inputs
         check_credits(entry, inputs.allocation, used)
         if inputs.task is None:

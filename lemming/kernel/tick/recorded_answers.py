@@ -47,11 +47,7 @@ if TYPE_CHECKING:
 
 
 class CallView(NamedTuple):
-    """A turn as one of its calls finds it.
-
-    `number`: of the call, in the tick. `at`: the time. `staged`: files that the turn has written. `used_up`: credits that
-    the agent has spent.
-    """
+    """A turn at one of its calls: the number in the tick, the time, staged files, and spent credits."""
 
     number: int
     at: str

@@ -205,10 +205,7 @@ class Runtime:
     def complete_live(
         self, entry: ModelEntry, request: Request, before_again: Callable[[ProviderError], None] | None = None
     ) -> Reply:
-        """Call an entry's model with retries, a deadline and a circuit breaker.
-
-        `before_retry` is called before each retry, after the check of the turn's limits.
-        """
+        """Call an entry's model. Before each retry, `before_again` follows the check of the turn's limits."""
 
         def notify_delta(text: str) -> None:
             self.notify(ModelWrote(agent=request.agent, call=request.step, text=text))

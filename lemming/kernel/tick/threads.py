@@ -93,19 +93,12 @@ class TurnLock:
             waiter.wake_lock.acquire()
 
     def acquire_with_timeout(self, seconds: float, *, behind: int | None = None) -> bool:
-        """Wait up to `seconds` for the turn lock; return True if acquired.
-
-        `behind`: maximum number of waiting threads ahead of this thread.
-        """
+        """Wait up to `seconds` for the turn lock, with at most `behind` threads ahead; return True if acquired."""
         waiter = _Waiter(self)
         return waiter.acquire_or_enqueue(behind) or waiter.wake_lock.acquire(timeout=seconds) or waiter.cancel()
 
     def enqueue_start(self, start: Callable[[], bool]) -> None:
-        """Queue `start`, called by the lock holder's release to start a thread that holds the lock.
-
-        If `start` returns False, no thread was started and the lock passes to the next in the queue. Holder
-        only.
-        """
+        """Queue `start`, which starts a thread that holds the lock, or returns False to pass it on. Holder only."""
         # Needs no lock: only the holder takes from the queue, and only the holder calls this.
         self._queue.append(start)
 

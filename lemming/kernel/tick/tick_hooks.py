@@ -180,10 +180,7 @@ KnownSchedules = Mapping[str, tuple[str, str]]
 
 
 def find_first_reading(org: Organisation, name: str, schedule: str, since: str, at: str) -> str:
-    """Return the reading after which due times of a schedule count, in a tick with the given readings.
-
-    For a schedule that is new in this tick, the result is `at`, so no due time counts.
-    """
+    """Return the reading after which due times of a schedule count; `at` for a new schedule, so none counts."""
     known_schedules = load_known_schedules(org)
     if known_schedules is None or not since:
         return since

@@ -123,10 +123,7 @@ class LiveCalls:
     def call_and_record(
         self, call: ToolCall, view: CallView, questions: Sequence[AskPerson], approved: int
     ) -> ToolFinished:
-        """Call a tool, and return the record of the outcome. Persons must approve `questions` first.
-
-        `approved`: number of those that they had approved as the call was requested.
-        """
+        """Call a tool, and return the record. Persons must approve `questions` first; `approved` of them already are."""
         index, outcome = view.number, None
         if self._parallel_calls and not questions:
             outcome = self._parallel_calls.take_outcome(index, call)
