@@ -13,7 +13,7 @@ from patience import PATIENCE_S
 
 from lemming.engine import run_once
 from lemming.journal_tools.repair.unknown_calls import find_unknown_calls, plan_retry, retry_call
-from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_on_thread
+from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_on_thread, wait_slices
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.operations.opening import open_org
@@ -144,10 +144,12 @@ def test_work_on_a_thread_ends_as_it_would_here() -> None:
 def test_work_that_is_under_way_when_the_engine_is_to_end_has_a_moment_left() -> None:
     stop, go = threading.Event(), threading.Event()
     stop.set()
+    assert next(wait_slices(Deadline(60), stop)) > 0
+    assert [*wait_slices(Deadline(60), stop, grace_s=0)] == []
     with pytest.raises(WorkAbandoned):
-        run_on_thread(go.wait, Deadline(60), name="test", stop=stop, grace_s=0)
+        run_on_thread(go.wait, Deadline(0), name="test", stop=stop)
     go.set()
-    assert run_on_thread(go.wait, Deadline(60), name="test", stop=stop, grace_s=60)
+    assert run_on_thread(go.wait, Deadline(60), name="test", stop=stop)
 
 
 def test_a_tool_without_time_is_refused_at_registration() -> None:
