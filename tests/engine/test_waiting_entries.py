@@ -205,7 +205,7 @@ def test_the_next_prompt_of_a_preview_shows_what_is_due_by_now(base: Path) -> No
     org = Watched(base, resume("ada"))
     org.send("long ago", hours=-24)
     org.send("in a hundred years", hours=24 * 36_500)
-    prompt = preview_tick(base, load_config(base)).build_inputs("ada").prompt[-1]["content"]
+    prompt = preview_tick(base, load_config(base)).build_prompt("ada").inputs.prompt[-1]["content"]
     assert "long ago" in prompt
     assert "hundred years" not in prompt
 

@@ -72,7 +72,7 @@ register_provider("reserved_bank", Bank)
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RetryingLLMProvider, "_pause", lambda *_: None)
+    monkeypatch.setattr(RetryingLLMProvider, "_pause_s", lambda *_: 0.0)
     Bank.bill, Bank.told = SpendAmount(), iter(())
 
 

@@ -37,7 +37,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RetryingLLMProvider, "_pause", lambda *_: None)
+    monkeypatch.setattr(RetryingLLMProvider, "_pause_s", lambda *_: 0.0)
 
 
 @pytest.mark.sample(3)

@@ -45,7 +45,7 @@ def test_the_prompt_that_is_looked_at_before_is_the_turns_also_where_others_are_
     write_person_entry(org, "human", tick=load_tick(org), kind="message", payload=payload, tags=[], created_at="")
     tick(org)
     ask(org, "ada", "the second")
-    before = preview_tick(org, load_config(org)).build_inputs("ada").prompt[-1]["content"]
+    before = preview_tick(org, load_config(org)).build_prompt("ada").inputs.prompt[-1]["content"]
     tick(org)
     assert before == prompts(org, 3)["ada"]
 

@@ -28,7 +28,7 @@ def guided(base: Path, *, prompt: str = "full", **blocks: Any) -> Path:
 
 def prompt_of(base: Path) -> list[str]:
     """Return what the agent's model would be sent."""
-    return [message["content"] for message in preview_tick(base, load_config(base)).build_inputs("ada").prompt]
+    return [message["content"] for message in preview_tick(base, load_config(base)).build_prompt("ada").inputs.prompt]
 
 
 def took_a_turn(base: Path) -> bool:

@@ -49,7 +49,7 @@ def org_with(base: Path, skills: list[str], **blocks: Any) -> Path:
 
 def prompt_of(base: Path, name: str = "ada") -> str:
     """Return what the agent's model would be sent first."""
-    return preview_tick(base, load_config(base)).build_inputs(name).prompt[0]["content"]
+    return preview_tick(base, load_config(base)).build_prompt(name).inputs.prompt[0]["content"]
 
 
 def read(base: Path, **arguments: Any) -> ToolResult:
