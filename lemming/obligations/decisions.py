@@ -161,7 +161,7 @@ def decision_sort_key(entry: OutboxEntry) -> tuple[int, bool, str, bool, str]:
 class OutboxClassification:
     """The entries of an outbox from earlier ticks, by effect on requests.
 
-    `requests` open a request. `moving` answer a request, report on one, or hand one off. `unasked` are
+    `requests` open a request. `affecting` answer a request, report on one, or hand one off. `unsolicited` are
     answers without a request. An unreadable entry is in all lists, because its file may be repaired.
     """
 

@@ -41,7 +41,7 @@ class Effect:
 
 
 class LiveEffect(Effect):
-    """An effect of the live phase (`live_effects`). Its content is large and not compared: no outcome is `Replaced`."""
+    """An effect of the live phase (`live_phase`). Its content is large and not compared: no outcome is `Replaced`."""
 
 
 class PreparationEffect(Effect):

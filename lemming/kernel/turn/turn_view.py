@@ -85,7 +85,7 @@ class TurnView(ObjectCache):
 
     @property
     def live(self) -> LivePhase:
-        """The live phase, for `RunTool` and the other effects of `live_effects`. Raises `TypeError` elsewhere."""
+        """The live phase, for `RunTool` and any other `LiveEffect`. Raises `TypeError` elsewhere."""
         if self._live is None:
             raise TypeError("only interceptors of live effects may look at files and at the tick")
         return self._live
