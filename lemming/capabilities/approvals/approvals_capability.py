@@ -29,7 +29,6 @@ from lemming.ext import (
     DescribeQuery,
     Effect,
     Interception,
-    Interceptor,
     Outcome,
     Preparation,
     Problem,
@@ -70,7 +69,7 @@ class ApprovalsCapability(Capability):
     name = DECISION_RULES
     can_begin = True
     describes = (CallNote,)
-    handles = (AskPerson,)
+    handles = (ReceiveEntry, AskPerson, ShowEntry, ShowEarlierResult, SelectContext)
 
     def due(self, turn: Preparation) -> Iterator[Wake]:
         """Yield a reason for a turn: a person must be asked about a new entry."""
@@ -78,17 +77,14 @@ class ApprovalsCapability(Capability):
         if approvals.reviews_entries:
             yield Wake(approvals.has_new_requests)
 
-    def preparer(self, turn: Preparation) -> Interceptor:
-        """Return the interceptor that asks persons about entries, and shows decisions about earlier calls."""
-        handles = (ReceiveEntry, AskPerson, ShowEntry, ShowEarlierResult, SelectContext)
-        return Interceptor(self.name, handles, self.facts, turn.get_cache(TurnApprovals).intercept)
-
     def prepare(self, turn: Preparation) -> Json:
         """Return the persons to ask by gate, the decisions and the preapprovals."""
         return turn.get_cache(TurnApprovals).to_snapshot()
 
-    def intercept(self, effect: AskPerson, turn: TurnView) -> Interception:
+    def intercept(self, effect: Any, turn: Preparation | TurnView) -> Interception:
         """Answer for a person who has approved, or ask. The kernel asks about a call once it is live."""
+        if isinstance(turn, Preparation):
+            return turn.get_cache(TurnApprovals).intercept(effect)
         if isinstance(effect.subject, CallTool):
             return None
         from lemming.capabilities.approvals.pending_actions import CallApprovals, EntryApprovals

@@ -47,7 +47,7 @@ class AttachmentsCapability(Capability):
     """Attachments, for agents with the tool `attach` and for models with image input."""
 
     name = "attachments"
-    handles = (BindFiles, SendRequest)
+    handles = (BuildPrompt, BindFiles, SendRequest)
     describes = (OptionalReadPath,)
 
     def describe(self, query: DescribeQuery) -> Iterator[OptionalReadPath]:
@@ -57,24 +57,20 @@ class AttachmentsCapability(Capability):
                 grants = agent.permissions.file_access.allow_read
                 yield from (OptionalReadPath(name, grant) for grant in grants if not grant_error(grant))
 
-    def preparer(self, turn: Preparation) -> Interceptor:
-        """Return the interceptor that finds the images of a turn, for a model that takes them."""
-        handles = (BuildPrompt,) if turn.model.images else ()
-        return Interceptor(self.name, handles, self.facts, turn.get_cache(TurnImages).intercept)
-
     def prepare(self, turn: Preparation) -> Json | None:
         """Return paths and digests of the images. The bytes are read for each model call."""
         images = turn.get_cache(TurnImages).images
         return {"images": images} if images else None
 
-    def interceptor(self, turn: TurnView) -> Interceptor:
+    def interceptor(self, turn: Preparation | TurnView) -> Interceptor:
         """Return the interceptor of a turn. That of an agent without the tool `attach` binds no files."""
-        has_tool = is_any_match(AttachTool.name, turn.agent.permissions.tools)
-        handles = (BindFiles,) if has_tool else ()
+        handles = (BuildPrompt, *((BindFiles,) if is_any_match(AttachTool.name, turn.agent.permissions.tools) else ()))
         return super().interceptor(turn)._replace(handles=handles)
 
-    def intercept(self, effect: BindFiles | SendRequest, turn: TurnView) -> Interception:
-        """Add the digests of attached files to payloads, and images to a request."""
+    def intercept(self, effect: Any, turn: Preparation | TurnView) -> Interception:
+        """Add the digests of attached files to payloads, and images to a prompt and to a request."""
+        if isinstance(turn, Preparation):
+            return turn.get_cache(TurnImages).intercept(effect) if turn.model.images else None
         if isinstance(effect, BindFiles):
             return Allowed(effect, fill_digests(turn, effect.payloads, effect.at))
         return self._add_images(effect, turn)

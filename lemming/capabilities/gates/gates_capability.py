@@ -45,23 +45,22 @@ class GatesCapability(Capability):
     joins_later = True  # gates of the current settings
     decides_by_results = False  # but for facts of others
 
-    def preparer(self, turn: Preparation) -> Interceptor:
-        """Return the input gates of a turn."""
-        gates = turn.get_cache(InputGates)
-        return Interceptor(self.name, gates.handles, self.facts, gates.intercept)
-
     def prepare(self, turn: Preparation) -> Json:
         """Return the recorded gates of the turn, the required facts, and earlier verdicts."""
         return turn.get_cache(InputGates).to_snapshot()
 
     facts = ("judged",)
 
-    def interceptor(self, turn: TurnView) -> Interceptor:
-        """Return the output gates of a turn. Its snapshot holds `rules`, `channels`, `said_before` and `verdicts`."""
-        turn.add_verdicts(turn.snapshot.get("verdicts", ()))
-        if "rules" not in turn.snapshot:
-            return super().interceptor(turn)
-        gates = OutputGates(turn)
+    def interceptor(self, turn: Preparation | TurnView) -> Interceptor:
+        """Return the input or output gates of a turn. Its snapshot has `rules`, `channels`, `said_before` and `verdicts`."""
+        gates: InputGates | OutputGates
+        if isinstance(turn, Preparation):
+            gates = turn.get_cache(InputGates)
+        else:
+            turn.add_verdicts(turn.snapshot.get("verdicts", ()))
+            if "rules" not in turn.snapshot:
+                return super().interceptor(turn)
+            gates = OutputGates(turn)
         return Interceptor(self.name, gates.handles, self.facts, gates.intercept)
 
     def intercept(self, effect: LiveEffect, turn: TurnView) -> Interception:

@@ -30,7 +30,6 @@ from lemming.ext import (
     EndTurn,
     Event,
     Interception,
-    Interceptor,
     LemmingError,
     Preparation,
     Rejected,
@@ -66,21 +65,18 @@ class GoalsCapability(Capability):
     """Goals of requests: the asker's key `until`, and nothing else, says what must hold."""
 
     name = "goals"
-    handles = (CallTool, EndTurn)
-
-    def preparer(self, turn: Preparation) -> Interceptor:
-        """Return the interceptor that resolves the goal of the turn's request."""
-        return Interceptor(self.name, (ShowEntry, BuildPrompt), self.facts, turn.get_cache(TurnGoal).intercept)
+    handles = (ShowEntry, BuildPrompt, CallTool, EndTurn)
 
     def prepare(self, turn: Preparation) -> Json:
         """Return the goal of the turn's request with the number of the turn, or why the request must fail."""
         return turn.get_cache(TurnGoal).snapshot
 
-    def intercept(self, effect: Effect, turn: TurnView) -> Interception:
+    def intercept(self, effect: Effect, turn: Preparation | TurnView) -> Interception:
         """Refuse to hand the request on, as the next holder would answer unchecked, and add receipts to the answers."""
+        if isinstance(turn, Preparation):
+            return turn.get_cache(TurnGoal).intercept(effect)
         if isinstance(effect, EndTurn):
-            ended = turn.get_cache(GoalLoop).with_receipts(effect)
-            return None if ended is effect else (yield ended)
+            return turn.get_cache(GoalLoop).add_receipts(effect)
         if isinstance(effect, CallTool) and "turn" in turn.snapshot:
             tool = build_team_tools(turn.agent).get(effect.tool)
             if tool is not None and tool.is_handoff:
@@ -219,7 +215,7 @@ class GoalLoop:
         receipts: Json = {"turns": number, "max_turns": limit, "reached": False}
         self.is_over = True
         if any(draft.payload.get("status") in _GIVEN_UP for draft in drafts):
-            self._add_receipts(receipts)
+            self._set_receipts(receipts)
             return end
         at, commands = drafts[0].created_at, self._goal["checks"]
         receipts["checks"] = checks = [self._run_check(command, at) for command in commands]
@@ -228,7 +224,7 @@ class GoalLoop:
             receipts["judge"] = verdict
             problems += [] if verdict["passes"] else [f"{verdict['by']} says:\n{quote_lines(verdict['reason'])}"]
         if not problems:
-            self._add_receipts({**receipts, "reached": True})
+            self._set_receipts({**receipts, "reached": True})
             return end
         reasons = "\n".join(problems)[:REASON_CHARS]
         if number < limit:
@@ -237,7 +233,7 @@ class GoalLoop:
             return end
         self._turn.withdraw({draft.identity for draft in drafts})
         self._turn.fail_request(f"the goal was not reached in {limit} turns:\n{reasons}")
-        self._add_receipts(receipts)
+        self._set_receipts(receipts)
         return "done"
 
     def _hold_back(self, drafts: list[OutboxEntry], reason: str) -> None:
@@ -248,21 +244,21 @@ class GoalLoop:
         turn.leave_result(UNTIL, f"Your answer has not left. {reason}\nGo on, and answer again once it is reached.")
         turn.remark(f"the answer was held back: {reason}")
 
-    def _add_receipts(self, receipts: Json) -> None:
+    def _set_receipts(self, receipts: Json) -> None:
         """Keep the receipts for every answer of the turn."""
         task = self._turn.request
         assert task, "only a request has a goal"
         answers = task.find_answers(self._turn.entries) or self._find_drafts("done")
         self._receipts = receipts, {answer.identity for answer in answers}
 
-    def with_receipts(self, effect: EndTurn) -> EndTurn:
-        """Return the end with the receipts in the answers, in place of what the agent wrote there itself."""
+    def add_receipts(self, effect: EndTurn) -> Interception:
+        """Pass on the end with the receipts in the answers, in place of what the agent wrote there itself."""
         receipts, identities = self._receipts
         entries = tuple(
             replace(entry, payload={**entry.payload, UNTIL: receipts}) if entry.identity in identities else entry
             for entry in effect.entries
         )
-        return replace(effect, entries=entries) if identities else effect
+        return (yield replace(effect, entries=entries) if identities else effect)
 
     def _run_check(self, command: list[str], at: str) -> Json:
         line = shlex.join(command)

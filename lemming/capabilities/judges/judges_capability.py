@@ -26,7 +26,6 @@ from lemming.ext import (
     DescribeQuery,
     Effect,
     Interception,
-    Interceptor,
     Inventory,
     ModelEntry,
     Preparation,
@@ -63,19 +62,17 @@ class JudgesCapability(Capability):
 
     name = JUDGES
     describes = (ModelEntry,)
-    handles = (CallTool, TakeReply, CarryOut)
-
-    def preparer(self, turn: Preparation) -> Interceptor:
-        """Return the interceptor that resolves the judges of a turn."""
-        return Interceptor(self.name, (BuildPrompt,), self.facts, turn.get_cache(TurnJudges).intercept)
+    handles = (BuildPrompt, CallTool, TakeReply, CarryOut)
 
     def prepare(self, turn: Preparation) -> Json | None:
         """Return the judges of the turn, and the task as shown to them."""
         return turn.get_cache(TurnJudges).to_snapshot()
 
-    def interceptor(self, turn: TurnView) -> Interceptor:
-        """Return the interceptor of a judged turn."""
-        return Interceptor(self.name, self.handles, self.facts, turn.get_cache(JudgedDraft).intercept)
+    def intercept(self, effect: Any, turn: Preparation | TurnView) -> Interception:
+        """Resolve the judges of a turn, and note the draft that they will judge."""
+        if isinstance(turn, Preparation):
+            return turn.get_cache(TurnJudges).intercept(effect)
+        return turn.get_cache(JudgedDraft).intercept(effect)
 
     def wrap_turn(self, turn: TurnView, run: RunTurn) -> End:
         """Have the draft judged, and rewritten if rejected."""

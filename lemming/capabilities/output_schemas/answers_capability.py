@@ -24,7 +24,6 @@ from lemming.ext import (
     CheckEntries,
     Effect,
     Interception,
-    Interceptor,
     Preparation,
     Problem,
     SelectContext,
@@ -43,19 +42,17 @@ class AnswersCapability(Capability):
 
     name = "answers"
 
-    handles = (CheckEntries,)
-
-    def preparer(self, turn: Preparation) -> Interceptor:
-        """Return the interceptor that adds the schemas of a turn's entries."""
-        return Interceptor(self.name, (SelectContext, BuildPrompt), self.facts, turn.get_cache(AnswerSchemas).intercept)
+    handles = (SelectContext, BuildPrompt, CheckEntries)
 
     def prepare(self, turn: Preparation) -> Json | None:
         """Return the answer schemas by identity of the turn's requests."""
         schemas = turn.get_cache(AnswerSchemas).schemas
         return {"schemas": schemas} if schemas else None
 
-    def intercept(self, effect: CheckEntries, turn: TurnView) -> Interception:
+    def intercept(self, effect: Any, turn: Preparation | TurnView) -> Interception:
         """Return each entry as written, or the problems of the payload. Records the problem of the answer."""
+        if isinstance(turn, Preparation):
+            return turn.get_cache(AnswerSchemas).intercept(effect)
         if turn.can_skip_response:
             return None
         validator = PayloadValidator(turn.inputs, turn.snapshot.get("schemas", {}))

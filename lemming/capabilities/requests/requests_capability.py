@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from lemming.capabilities.requests.charges import Charges
 from lemming.capabilities.requests.request_agenda import build_agenda
@@ -53,23 +54,20 @@ class RequestsCapability(Capability):
 
     name = REQUEST_RULES
 
-    handles = (CallTool, EndTurn)
+    handles = (ShowEarlierResult, SelectContext, CallTool, EndTurn)
 
-    def interceptor(self, turn: TurnView) -> Interceptor:
-        """Return the interceptor of the end, and of calls of team tools."""
-        handles = self.handles if "team" in turn.agent.extensions else (EndTurn,)
+    def interceptor(self, turn: Preparation | TurnView) -> Interceptor:
+        """Return the interceptor of an agent, which has calls of team tools if it has a team."""
+        handles = [kind for kind in self.handles if kind is not CallTool or "team" in turn.agent.extensions]
         return super().interceptor(turn)._replace(handles=handles)
 
-    def intercept(self, effect: CallTool | EndTurn, turn: TurnView) -> Interception:
+    def intercept(self, effect: Any, turn: Preparation | TurnView) -> Interception:
         """Carry out calls of the team's tools, and answer the requests of the turn at its end."""
+        if isinstance(turn, Preparation):
+            return turn.get_cache(TurnTeam).intercept(effect)
         if isinstance(effect, EndTurn):
             return turn.get_cache(RequestEnd).intercept(effect)
         return turn.get_cache(TeamCalls).intercept(effect)
-
-    def preparer(self, turn: Preparation) -> Interceptor:
-        """Return the interceptor for filling in answers, and for the tools of the team."""
-        handles = (ShowEarlierResult, SelectContext)
-        return Interceptor(self.name, handles, self.facts, turn.get_cache(TurnTeam).intercept)
 
     def prepare(self, turn: Preparation) -> Json:
         """Return the tools without a reachable target, the agents without a budget bound, and whether an answer came."""

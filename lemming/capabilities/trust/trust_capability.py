@@ -61,17 +61,15 @@ class TrustCapability(Capability):
     facts = ("trust", "trust_source", "args_trust")
     decides_by_results = False  # it decides nothing; who reads its facts may
 
-    def preparer(self, turn: Preparation) -> Interceptor:
-        """Return the labels of a turn's prompt."""
-        tracker = turn.get_cache(PromptTaintTracker)
-        return Interceptor(self.name, tracker.handles, self.facts, tracker.intercept)
-
     def prepare(self, turn: Preparation) -> Json:
         """Return the initial trust label of the turn and its sources."""
         return turn.get_cache(PromptTaintTracker).record
 
-    def interceptor(self, turn: TurnView) -> Interceptor:
-        """Return the labels of a turn with trust tracking."""
+    def interceptor(self, turn: Preparation | TurnView) -> Interceptor:
+        """Return the labels of a turn with trust tracking, and of its prompt."""
+        if isinstance(turn, Preparation):
+            tracker = turn.get_cache(PromptTaintTracker)
+            return Interceptor(self.name, tracker.handles, self.facts, tracker.intercept)
         return Interceptor(self.name, self.handles, self.facts, turn.get_cache(TurnLabels).intercept)
 
     def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.tools import ToolResult
@@ -21,10 +20,8 @@ from lemming.kernel.turn.turn_effects import (
     Rejected,
     Suspended,
 )
+from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_view import TurnView
-
-if TYPE_CHECKING:
-    from lemming.kernel.turn.turn_hooks import Capability
 
 E = TypeVar("E", bound=Effect)
 
@@ -35,11 +32,10 @@ class LiveChain(EffectChain):
     def __init__(self, phase: LivePhase, capabilities: Iterable[Capability]) -> None:
         self._phase, capabilities = phase, [*capabilities]
         self._by_results = {item.name for item in capabilities if item.decides_by_results}
-        interceptors = []
-        for item in capabilities:
-            turn = TurnView(item.name, phase, phase.inputs.given.get(item.name, {}))
-            intercept = partial(item.intercept, turn=turn)
-            interceptors.append(Interceptor(item.name, item.handles, item.facts, intercept, item.may_ask))
+        interceptors = [
+            Capability.interceptor(item, TurnView(item.name, phase, phase.inputs.given.get(item.name, {})))
+            for item in capabilities
+        ]
         super().__init__([*interceptors, _NOBODY_ASKS], _perform, self._note_grant)
 
     @staticmethod

@@ -52,7 +52,7 @@ class PreparationChain:
     def __init__(self, by_name: Mapping[str, tuple[Capability, Preparation]], agent_name: str = "") -> None:
         self._by_name, self._agent_name = by_name, agent_name
         self.names = by_name.keys()
-        links = [capability.preparer(turn) for capability, turn in by_name.values()]
+        links = [capability.interceptor(turn) for capability, turn in by_name.values()]
         self._chain = EffectChain(links, _ignore, _ignore) if links else NO_CHAIN
         self.can_withhold = ReceiveEntry in self._chain
         self.may_change = any(

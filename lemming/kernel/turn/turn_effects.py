@@ -8,7 +8,7 @@ effect through its interceptors. A type without interceptors costs nothing: the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -49,6 +49,11 @@ class PreparationEffect(Effect):
 
 
 UNCOMPARED = (LiveEffect, PreparationEffect)
+
+
+def has_turn_effects(kinds: Iterable[type[Effect]]) -> bool:
+    """Return True if any of the types occurs in a turn that has begun."""
+    return any(not issubclass(kind, PreparationEffect) for kind in kinds)
 
 
 @dataclass(frozen=True, kw_only=True)

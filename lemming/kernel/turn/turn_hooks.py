@@ -9,7 +9,7 @@ The record alone decides, so a turn that is resumed, replayed or explained has t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from lemming.kernel.turn.effect_chain import PAGE, Interceptor, find_place
 from lemming.kernel.turn.preparation import Due, NoSettings, Preparation, RunTurn
 from lemming.kernel.turn.prompt_input import TrustLabeler
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_effects import AskPerson, Effect, Event, Interception, PreparationEffect
+from lemming.kernel.turn.turn_effects import Effect, Event, Interception, has_turn_effects
 from lemming.kernel.turn.turn_view import TurnView
 
 
@@ -91,7 +91,7 @@ class Capability:
             if not (isinstance(effect, type) and issubclass(effect, Effect)):
                 raise _declaration_error(kind, f"must list classes of effects in `handles`, got {effect!r}")
         _check_parameters(kind, base, members)
-        overrides = members.keys() & {"intercept", "interceptor", "preparer"}
+        overrides = members.keys() & {"intercept", "interceptor"}
         if overrides == {"intercept"} and not capability.handles:
             raise _declaration_error(kind, "has `intercept` and no `handles`: list the effects that it gets")
         if capability.handles and not overrides and not (members.keys() & {"wrap_turn", "reduce"}):
@@ -110,7 +110,7 @@ class Capability:
         Called last before the turn: the rest of it uses this record alone, and reads no file. The default is an
         empty snapshot for a capability with a hook in the turn.
         """
-        return {} if self._turn_effects or self.wraps_turns or self.reduces_events else None
+        return {} if has_turn_effects(self.handles) or self.wraps_turns or self.reduces_events else None
 
     def intercept(self, effect: Any, turn: Any) -> Interception:
         """Return the outcome of an effect, None to take no part, or a generator that yields effects.
@@ -151,18 +151,9 @@ class Capability:
         """True if `reduce` is overridden."""
         return type(self).reduce is not Capability.reduce
 
-    def preparer(self, turn: Preparation) -> Interceptor:
-        """Return the part of the effect chain of a turn in preparation. Overridden where it depends on the turn."""
-        handles = [kind for kind in self.handles if issubclass(kind, PreparationEffect) or kind is AskPerson]
-        return Interceptor(self.name, handles, self.facts, partial(self.intercept, turn=turn), self.may_ask)
-
-    def interceptor(self, turn: TurnView) -> Interceptor:
-        """Return the part of the effect chain of a turn. Overridden where `handles` depends on the turn."""
-        return Interceptor(self.name, self._turn_effects, self.facts, partial(self.intercept, turn=turn), self.may_ask)
-
-    @cached_property
-    def _turn_effects(self) -> Sequence[type[Effect]]:
-        return [kind for kind in self.handles if not issubclass(kind, PreparationEffect)]
+    def interceptor(self, turn: Preparation | TurnView) -> Interceptor:
+        """Return the part of the effect chain of a turn, in preparation or begun. Overridden where it depends on the turn."""
+        return Interceptor(self.name, self.handles, self.facts, partial(self.intercept, turn=turn), self.may_ask)
 
     def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
         """Return the source of trust labels, or None. Only one capability has labels."""

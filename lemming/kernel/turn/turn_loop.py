@@ -29,7 +29,7 @@ from lemming.kernel.turn.preparation import RunTurn
 from lemming.kernel.turn.preparation_chain import starting_capabilities
 from lemming.kernel.turn.strategy import NoMoreReplies, Strategy, Turn, react
 from lemming.kernel.turn.turn_approvals import TurnApprovals
-from lemming.kernel.turn.turn_effects import AskModel, CallTool, EffectPerformed
+from lemming.kernel.turn.turn_effects import AskModel, CallTool, EffectPerformed, has_turn_effects
 from lemming.kernel.turn.turn_end import build_outcome
 from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_state import TurnState
@@ -193,7 +193,7 @@ class TurnCapabilities:
             if capability.wraps_turns:
                 self.wraps.append(partial(capability.wrap_turn, view))
         links = [capability.interceptor(view) for capability, view in self._members]
-        if any(link.handles for link in links):
+        if any(has_turn_effects(link.handles) for link in links):
             self.chain = EffectChain(links, turn_state.perform, turn_state.events.append)
 
     def reduce_states(self, states: Mapping[str, Json], *, is_applied: bool) -> dict[str, Json]:
