@@ -54,7 +54,7 @@ def build_agenda(
 ) -> Agenda | None:
     """Return the agenda of an agent, or None if the agent has no requests and accepts none."""
     is_quiet = turn_policy.wake == "addressed"
-    if open_requests or is_quiet or request_policy.can_withhold or can_accept_requests(view, turn_policy.take):
+    if open_requests or is_quiet or request_policy.receive or can_accept_requests(view, turn_policy.take):
         return RequestAgenda(view, name, open_requests, turn_policy, request_policy)
     return None
 
@@ -95,9 +95,8 @@ class RequestAgenda(Agenda):
         # the asker's resume is broken: until its repair, the permitted recipients are unknown
         if asker in self._mail.known_names and asker not in self._mail.resumes:
             return False
-        return (
-            open_request.can_continue or self._request_policy.should_continue_request(open_request)
-        ) and not self._request_policy.should_skip_request(open_request)
+        policy, request = self._request_policy, open_request.request
+        return (open_request.can_continue or request in policy.continued) and request not in policy.waiting
 
     def next_task(self, last: str, served_requests: Collection[str] = ()) -> Task | None:
         """Return the task of the next turn, or None if the next turn is for the inbox.
@@ -190,11 +189,8 @@ class RequestAgenda(Agenda):
             entry = self._mail.read(name)
             if not isinstance(entry, OutboxEntry) or entry.kind != "request" or name.identity in started:
                 continue
-            policy = self._request_policy
-            if not (self._should_take(entry) and self._is_assigned(entry)):
-                continue
-            # A person decides, or has rejected the request.
-            if not (policy.should_withhold(entry) or policy.should_reject(entry)):
+            # Not admitted: a person decides, or has rejected the request.
+            if self._should_take(entry) and self._is_assigned(entry) and self.receive(entry) == "admitted":
                 yield name, entry
 
     def _build_task(self, request: OutboxEntry | None, open_request: OpenRequest) -> Task:

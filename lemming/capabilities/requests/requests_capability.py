@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.capabilities.requests.charges import Charges
-from lemming.capabilities.requests.request_agenda import build_agenda
 from lemming.capabilities.requests.request_end import RequestEnd
 from lemming.capabilities.requests.requests_settings import TeamSettings, get_team
 from lemming.capabilities.requests.team_tools import (
@@ -19,6 +18,7 @@ from lemming.capabilities.requests.team_tools import (
 )
 from lemming.ext import (
     AgentSubject,
+    BuildPrompt,
     CallTool,
     Capability,
     CheckSubject,
@@ -39,11 +39,10 @@ from lemming.kernel.agents import suggest_agent, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.json_schema.schema_violations import find_schema_flaw
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.inboxes.reader_view import ReaderView
-from lemming.kernel.inboxes.turn_agenda import Agenda, RequestPolicy, Task
+from lemming.kernel.inboxes.turn_agenda import Task
 from lemming.kernel.obligations.current_request import OWN_REQUESTS, CurrentRequest
 from lemming.kernel.obligations.request_payloads import get_count, get_last_tick, parse_deadline_time, parse_reference
-from lemming.kernel.org.capability_usage import TurnPolicy, resolve_turn_policy
+from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.turn.loop_breaker import loop_limits, select_request_counts
 from lemming.obligations.current_requests import load_requests
@@ -54,7 +53,7 @@ class RequestsCapability(Capability):
 
     name = REQUEST_RULES
 
-    handles = (ShowEarlierResult, SelectContext, CallTool, EndTurn)
+    handles = (ShowEarlierResult, SelectContext, BuildPrompt, CallTool, EndTurn)
 
     def interceptor(self, turn: Preparation | TurnView) -> Interceptor:
         """Return the interceptor of an agent, which has calls of team tools if it has a team."""
@@ -73,47 +72,9 @@ class RequestsCapability(Capability):
         """Return the tools without a reachable target, the agents without a budget bound, and whether an answer came."""
         return turn.get_cache(TurnTeam).to_snapshot()
 
-    def agenda(
-        self, context: TurnContext, view: ReaderView, policy: TurnPolicy, request_policy: RequestPolicy
-    ) -> Agenda | None:
-        """Return the agent's agenda of requests."""
-        return build_agenda(view, context.agent.name, context.state.requests, policy, request_policy)
-
-    def purpose(self, context: TurnContext, task: Task) -> CurrentRequest:
-        """Return the current request of a turn, with its payload if the agent can hand the request off."""
-        agent, tick_context, begun = context.agent, context.tick_context, task.open_request
-        if task.request is None:
-            return replace(OWN_REQUESTS, begun=begun)
-        payload, team, budget, charged, allotted = task.request.payload, get_team(agent), None, 0.0, 0.0
-        if "budget" in payload:
-            charges = Charges(tick_context)
-            if budget := charges.find_budget(task.request, agent.name):
-                charged, allotted = charges.charge_task(task, budget.unit)
-        # Files written by people, such as a plan, call no model.
-        is_file_based = resolve_turn_policy(agent, tick_context.config).is_written
-        conversation, is_handoff = payload.get("conversation"), "hands_on" in payload
-        return CurrentRequest(
-            request=begun.request,
-            asker=parse_reference(payload.get("owed_to")) if is_handoff else task.request.agent,
-            begun=begun,
-            until=get_last_tick(task.request),
-            not_after=parse_deadline_time(payload),
-            conversation=conversation if isinstance(conversation, str) else "",
-            reply_to=parse_reference(payload["hands_on"]) if is_handoff else "",
-            hops=get_count(payload, "hops") or 1 if is_handoff else 0,
-            path=tuple(task.path),
-            asked=payload if team is not None and team.hand_to else None,
-            budget=budget.number if budget else None,
-            unit=budget.unit if budget else "credits",
-            spent=round(begun.spent + charged, 6),
-            allotted=round(allotted, 6) if budget else None,
-            at=tick_context.at,
-            max_calls=0 if is_file_based else loop_limits(agent, tick_context.config.org.loops).max_calls,
-        )
-
 
 class TurnTeam:
-    """The team tools of a turn, and the answers so far."""
+    """The request and the team tools of a turn, and the answers so far."""
 
     def __init__(self, turn: Preparation) -> None:
         self._turn, self._tools = turn, build_team_tools(turn.agent)
@@ -121,13 +82,15 @@ class TurnTeam:
         self._has_answer = False
 
     def intercept(self, effect: Effect) -> Interception:
-        """Fill answers into the results of earlier calls, and add the tools of the team."""
+        """Fill answers into the results of earlier calls, and add the tools of the team and the current request."""
         match effect:
             case SelectContext():
                 self._task, self._has_answer = effect.task, _has_answer(effect, self._turn.context)
                 return (yield replace(effect, tools=[*effect.tools, *self._tools.values()]))
             case ShowEarlierResult() if effect.outcomes:
                 return (yield replace(effect, result=fill_answer(effect.result, effect.outcomes[-1], effect.labels)))
+            case BuildPrompt(selected=SelectContext(task=Task() as task)):
+                return (yield replace(effect, request=_make_current_request(self._turn.context, task)))
         return None
 
     def to_snapshot(self) -> Json:
@@ -139,6 +102,39 @@ class TurnTeam:
             "answered": self._has_answer,
         }
         return {key: fact for key, fact in facts.items() if fact}
+
+
+def _make_current_request(context: TurnContext, task: Task) -> CurrentRequest:
+    """Return the current request of a turn, with its payload if the agent can hand the request off."""
+    agent, tick_context, begun = context.agent, context.tick_context, task.open_request
+    if task.request is None:
+        return replace(OWN_REQUESTS, begun=begun)
+    payload, team, budget, charged, allotted = task.request.payload, get_team(agent), None, 0.0, 0.0
+    if "budget" in payload:
+        charges = Charges(tick_context)
+        if budget := charges.find_budget(task.request, agent.name):
+            charged, allotted = charges.charge_task(task, budget.unit)
+    # Files written by people, such as a plan, call no model.
+    is_file_based = resolve_turn_policy(agent, tick_context.config).is_written
+    conversation, is_handoff = payload.get("conversation"), "hands_on" in payload
+    return CurrentRequest(
+        request=begun.request,
+        asker=parse_reference(payload.get("owed_to")) if is_handoff else task.request.agent,
+        begun=begun,
+        until=get_last_tick(task.request),
+        not_after=parse_deadline_time(payload),
+        conversation=conversation if isinstance(conversation, str) else "",
+        reply_to=parse_reference(payload["hands_on"]) if is_handoff else "",
+        hops=get_count(payload, "hops") or 1 if is_handoff else 0,
+        path=tuple(task.path),
+        asked=payload if team is not None and team.hand_to else None,
+        budget=budget.number if budget else None,
+        unit=budget.unit if budget else "credits",
+        spent=round(begun.spent + charged, 6),
+        allotted=round(allotted, 6) if budget else None,
+        at=tick_context.at,
+        max_calls=0 if is_file_based else loop_limits(agent, tick_context.config.org.loops).max_calls,
+    )
 
 
 def _has_answer(selected: SelectContext, context: TurnContext) -> bool:

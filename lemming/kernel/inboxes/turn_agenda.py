@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.inboxes.reader_view import ReaderView
@@ -12,6 +12,21 @@ from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.resume import Take
+
+Reception = Literal["admitted", "deferred", "rejected"]
+"""Decision on a new entry: it may be shown, it stays unread for now, or it is never shown as new."""
+
+
+class RequestPolicy(NamedTuple):
+    """Decisions of capabilities on an agent's requests and new entries.
+
+    `waiting`: requests that must still wait, although none of their sub-requests is open. `continued`: requests that
+    continue now, although one is open. `receive`: returns the decision on an entry; None: every entry is admitted.
+    """
+
+    waiting: Collection[str]
+    continued: Collection[str]
+    receive: Callable[[OutboxEntry], Reception] | None
 
 
 @accept_old_names
@@ -43,12 +58,16 @@ class Agenda:
 
     def is_deferred(self, entry: OutboxEntry) -> bool:
         """Return True if an entry is deferred: to a turn of its own, or until a person admits it."""
-        return self._request_policy.should_withhold(entry)
+        return self.receive(entry) == "deferred"
 
     def is_irrelevant(self, entry: OutboxEntry) -> bool:
         """Return True if an entry is skipped and never shown as new."""
         is_other = self.only_addressed and self._name not in entry.targets
-        return is_other or self._request_policy.should_reject(entry)
+        return is_other or self.receive(entry) == "rejected"
+
+    def receive(self, entry: OutboxEntry) -> Reception:
+        """Return the decision of the capabilities on a new entry."""
+        return self._request_policy.receive(entry) if self._request_policy.receive else "admitted"
 
 
 def can_accept_requests(view: ReaderView, take: Take) -> bool:
@@ -79,31 +98,6 @@ RequestOutcomes = dict[tuple[str, str], tuple[str, str]]
 """The end of each sub-request and the entry that ended it, by `SubRequest.key`."""
 EntryLister = Callable[[str, int], Iterable[OutboxEntry]]
 """Yields an author's entries since a tick that may move or end a request."""
-
-
-class RequestPolicy(Protocol):
-    """Capabilities' decisions on an agent's requests and new entries (`lemming.kernel.turn.turn_hooks`)."""
-
-    @property
-    def can_withhold(self) -> bool:
-        """True if any entry may be withheld or rejected."""
-        ...
-
-    def should_skip_request(self, open_request: OpenRequest) -> bool:
-        """Return True if a request must still wait, although none of the sub-requests is open."""
-        ...
-
-    def should_continue_request(self, open_request: OpenRequest) -> bool:
-        """Return True if a request continues now, although one of the sub-requests is open."""
-        ...
-
-    def should_withhold(self, entry: OutboxEntry) -> bool:
-        """Return True if an entry must not be shown yet."""
-        ...
-
-    def should_reject(self, entry: OutboxEntry) -> bool:
-        """Return True if an entry must never be shown."""
-        ...
 
 
 @accept_old_names

@@ -41,7 +41,8 @@ class CapabilitySpec(NamedTuple):
     - `in_ticks`: "" for a capability with clock schedules, files that its agents read in all turns, or memories that
       expire. It is loaded for each tick with agents that use it, others only for turns.
     - `gateways`: classes that carry messages between ticks.
-    - `rules`: "" for the kernel's records that the capability decides about: "requests", or "decisions" of persons.
+    - `rules`: the kernel's records that the capability decides about: "requests", with the function that makes an agent's
+      agenda of them, or "decisions" of persons, with "".
     - `reply_holds`: functions that keep expired entries which await a reply.
     - `permissions`: functions that yield the side effects outside the folder that a person must agree to.
     - `pricing`: function that computes a call's cost in dollars, by providers with known prices, and "*" for entries

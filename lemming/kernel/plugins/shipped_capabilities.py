@@ -255,7 +255,7 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
             after=("goals", "judges"),  # which may forbid that a request is handed on
             keys={"resume.team": ".requests_settings:RequestsResumeSettings", "turn.take": ""},
             provides={
-                "rules": {"requests": ""},
+                "rules": {"requests": ".request_agenda:build_agenda"},
                 "reply_holds": {REQUESTS: ".request_resolver:is_awaited_entry"},
                 "checks": _in("requests_capability", resume="find_team_typos", agent="find_team_problems")
                 | _in("requests_capability", organisation="find_request_problems"),

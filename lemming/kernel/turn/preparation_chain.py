@@ -10,8 +10,14 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, StoppedByGate
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
-from lemming.kernel.inboxes.turn_agenda import Agenda, Task, can_accept_requests, has_new_request
-from lemming.kernel.journal.open_requests import OpenRequest
+from lemming.kernel.inboxes.turn_agenda import (
+    Agenda,
+    Reception,
+    RequestPolicy,
+    Task,
+    can_accept_requests,
+    has_new_request,
+)
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import (
     TurnPolicy,
@@ -22,7 +28,7 @@ from lemming.kernel.org.capability_usage import (
 )
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.plugins.capability_loader import get_capability, missing_reason, sort_capabilities
+from lemming.kernel.plugins.capability_loader import get_capability, load_provided, missing_reason, sort_capabilities
 from lemming.kernel.plugins.capability_table import (
     LISTED,
     ORG_KEYS,
@@ -54,13 +60,13 @@ class PreparationChain:
         self.names = by_name.keys()
         links = [capability.interceptor(turn) for capability, turn in by_name.values()]
         self._chain = EffectChain(links, _ignore, _ignore) if links else NO_CHAIN
-        self.can_withhold = ReceiveEntry in self._chain
+        self._receives = ReceiveEntry in self._chain
         self.may_change = any(
             name not in LISTED and (type(item).due is not Capability.due or ReceiveEntry in item.handles)
             for name, (item, _) in by_name.items()
         )
         """True if a plugin decides when the agent has news: its reasons are unknown and may change in any tick."""
-        self._received: dict[str, object] = {}
+        self._received: dict[str, Reception] = {}
         self.blocks: dict[str, Block] = {}
         self._continued, self._wakes = set[str](), list[Wake]()
         self.files: dict[str, str] = {}
@@ -88,14 +94,6 @@ class PreparationChain:
                             f"{capability.name}.due must yield Wake, Block, Continue or Watch, got {item!r}"
                         )
 
-    def should_skip_request(self, open_request: OpenRequest) -> bool:
-        """Return True if a request must wait."""
-        return open_request.request in self.blocks
-
-    def should_continue_request(self, open_request: OpenRequest) -> bool:
-        """Return True if a request continues despite open sub-requests."""
-        return open_request.request in self._continued
-
     def skip_reason(self) -> str:
         """Return a description of the agent's wait, or an empty string."""
         return next((block.reason for block in self.blocks.values() if block.reason), "")
@@ -108,35 +106,31 @@ class PreparationChain:
         """Return the agenda of the agent, or None."""
         if not policy.is_asked:
             return None
-        if REQUEST_RULES in self.names:
-            agenda: Agenda | None = get_capability(REQUEST_RULES).agenda(context, view, policy, self)
-            if agenda is not None:
-                return agenda
-        only_addressed = policy.wake == "addressed"
-        is_needed = only_addressed or self.can_withhold
-        return Agenda(view.reader, self, only_addressed=only_addressed) if is_needed else None
+        has_requests, only_addressed = REQUEST_RULES in self.names, policy.wake == "addressed"
+        if not (has_requests or only_addressed or self._receives):
+            return None
+        request_policy = RequestPolicy(self.blocks.keys(), self._continued, self._receive if self._receives else None)
+        if has_requests:
+            build_agenda = load_provided("rules", "requests")
+            agenda: Agenda | None = build_agenda(
+                view, context.agent.name, context.state.requests, policy, request_policy
+            )
+            return agenda
+        return Agenda(view.reader, request_policy, only_addressed=only_addressed)
 
-    def should_withhold(self, entry: OutboxEntry) -> bool:
-        """Return True if an entry must not be shown yet."""
-        return self.can_withhold and isinstance(self._receive(entry), Deferred)
-
-    def should_reject(self, entry: OutboxEntry) -> bool:
-        """Return True if an entry must never be shown."""
-        return self.can_withhold and isinstance(self._receive(entry), Rejected)
-
-    def _receive(self, entry: OutboxEntry) -> object:
-        """Return the decision about a new entry, made once. The agent's own entries need none."""
-        if (decision := self._received.get(entry.identity)) is None:
-            effect = ReceiveEntry(entry=entry)
-            decision = effect if entry.agent == self._agent_name else self.decide(effect)
-            self._received[entry.identity] = decision
-        return decision
+    def _receive(self, entry: OutboxEntry) -> Reception:
+        """Return the decision about a new entry, made once. The agent's own entries are admitted."""
+        if (reception := self._received.get(entry.identity)) is None:
+            decision = None if entry.agent == self._agent_name else self.decide(ReceiveEntry(entry=entry))
+            reception = "deferred" if isinstance(decision, Deferred) else "admitted"
+            reception = self._received[entry.identity] = "rejected" if isinstance(decision, Rejected) else reception
+        return reception
 
     def should_wake(self, view: ReaderView) -> bool:
         """Return True if a capability has a reason for a turn, once all new entries have been received."""
         if not self._wakes:
             return False
-        if self.can_withhold:
+        if self._receives:
             for name in view.iter_unread():
                 entry = view.mail.read(name)
                 if isinstance(entry, OutboxEntry) and entry.is_news_to_reader(view.reader, view.mail.known_names):

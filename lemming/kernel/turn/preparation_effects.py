@@ -16,6 +16,7 @@ from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.current_request import CurrentRequest
 from lemming.kernel.tools import Tool
 from lemming.kernel.turn.prompt_input import PLAIN, PromptInput, PromptLabels
 from lemming.kernel.turn.reply_schemas import PayloadSchema
@@ -116,10 +117,14 @@ class SelectContext(PreparationEffect):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPrompt(PreparationEffect):
-    """The prompt, as values of which the messages are made. `selected`: the content before the prompt was made."""
+    """The prompt, as values of which the messages are made. `selected`: the content before the prompt was made.
+
+    `request`: the request that the turn serves, as it is recorded; None for a turn about the inbox.
+    """
 
     prompt: PromptInput
     selected: SelectContext
+    request: CurrentRequest | None = None
 
     def change(self, **values: Any) -> BuildPrompt:
         """Return the effect with other fields of the prompt."""

@@ -34,8 +34,6 @@ from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.settings_blocks import LoopSettings
-from lemming.kernel.plugins.capability_loader import get_capability
-from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.turn.addressing import Readers
 from lemming.kernel.turn.dialogue import continue_dialogue, dialogue_style, find_dialogue, split_prompt_input
 from lemming.kernel.turn.forms.reply_form import ReplyForm, TurnFacts
@@ -113,7 +111,7 @@ def gather_inputs(
     if not (task or requests):
         require_requested_capabilities(inbox.unread, turn_context)
     chain = chain.with_requested(task, requests, turn_context)
-    values, context, allocation, selected = memories.values, check.context_texts, check.allocation, None
+    values, context, allocation, selected, request = memories.values, check.context_texts, check.allocation, None, None
     results: Sequence[Mapping[str, Any]] = [*state.results, *task.open_request.results] if task else state.results
     if chain.names:
         selected = SelectContext(
@@ -160,8 +158,9 @@ def gather_inputs(
     if selected:
         prompt_input.labels, prompt_input.omitted_count = selected.labels, selected.omitted_count
         prompt_input.leading_sections = selected.leading_sections
-        prompt_input = chain.complete(BuildPrompt(prompt=prompt_input, selected=selected)).prompt
-        turn_context.prompt = prompt_input
+        built = chain.complete(BuildPrompt(prompt=prompt_input, selected=selected))
+        turn_context.prompt = prompt_input = built.prompt
+        request = built.request
     pending_indexes = selected.pending_indexes if selected else ()
     prompt_input, awaited_results = split_prompt_input(prompt_input, state, pending_indexes)
     user_message = make_user_message(prompt_input, prefix.form, entry)
@@ -181,7 +180,7 @@ def gather_inputs(
         read=task.mark if task else inbox.mark,
         warned=warned,
         fingerprint=check.fingerprint,
-        task=get_capability(REQUEST_RULES).purpose(turn_context, task) if task else None,
+        task=request,
         open_requests={request.identity: request.agent for request in requests},
         said_requests={} if task or not inbox.unread else _find_inbox_requests(agent, inbox.unread, requests),
         damaged=frozenset(PurePosixPath(problem.file).name.removesuffix(".json") for problem in memories.problems),
