@@ -168,9 +168,7 @@ class Narrator:
             case ModelWrote():
                 self._streamed_lines.add_text(event, self._name_width)
             case ProblemFound(problem=problem):
-                location = problem.file + (f":{problem.line}" if problem.line else "")
-                hint = f" ({problem.hint})" if problem.hint else ""
-                line = one_line(f"{location}: {problem.message}{hint}", 400)
+                line = one_line(str(problem), 400)
                 kind = "ignored" if problem.severity == "error" else problem.severity
                 prefix = f"{self._pad_name(event.agent)}  " if event.agent else ""
                 print_warning(f"  {prefix}{style_text(kind.ljust(8), 'yellow', sys.stderr)}  {line}", style="plain")

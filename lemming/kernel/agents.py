@@ -330,7 +330,9 @@ def decode_resume(name: str, raw: bytes) -> Document[Agent]:
     if claimed_name != name:
         own_name = dump_compact(claimed_name[:80]).decode()
         message = f'the name must be the folder\'s name "{name}", got {own_name}'
-        raise _resume_error(resume, message, f'set "name": "{name}" or rename the folder', "/name")
+        hint, place = f'set "name": "{name}" or rename the folder', locate(raw.decode().removeprefix("\ufeff"), "/name")
+        problem = Problem(message, resume, *place, "/name", hint, code="LMG-304")
+        raise ConfigError(str(problem), problems=(problem,))
     problems: list[Problem] = []
     for problem in document.warnings:
         key = problem.pointer[1:]
@@ -353,8 +355,8 @@ _ELSEWHERE = {
 """Keys easily mistaken for limits in a resume, and the right keys."""
 
 
-def _resume_error(file: str, message: str, hint: str, pointer: str = "") -> ConfigError:
-    problem = Problem(message, file=file, pointer=pointer, hint=hint, code="LMG-304")
+def _resume_error(file: str, message: str, hint: str) -> ConfigError:
+    problem = Problem(message, file=file, hint=hint, code="LMG-304")
     return ConfigError(str(problem), problems=(problem,))
 
 

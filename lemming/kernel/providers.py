@@ -23,6 +23,7 @@ from lemming.kernel.base.errors import (
     ConfigError,
     ContractError,
     LemmingError,
+    Problem,
     ProviderError,
     RequestRejected,
     UnknownModel,
@@ -347,7 +348,7 @@ def make_provider(
     known_options = [option for option in signature.parameters if option != "base"]
     if "api_key" in options:
         hint = 'put the key into an environment variable and its name into "api_key_env"'
-        raise ConfigError(f"provider {name}: a key must not be in a file", where=_MODELS_FILE, hint=hint)
+        raise _option_error(f"provider {name}: a key must not be in a file", "api_key", hint)
     base_option = {"base": base} if "base" in signature.parameters and base is not None else {}
     try:
         if "base" in options:
@@ -358,7 +359,7 @@ def make_provider(
         message = f'option "{unknown}" does not exist' if unknown else error
         usual_hint = f"use the options of {name}: {', '.join(known_options) or 'none'}"
         hint = did_you_mean(unknown, known_options) or usual_hint
-        raise ConfigError(f"provider {name}: {message}", where=_MODELS_FILE, hint=hint) from error
+        raise _option_error(f"provider {name}: {message}", unknown, hint) from error
     for option in options.keys() & signature.parameters.keys():
         annotation = signature.parameters[option].annotation
         kind = Any if annotation is inspect.Parameter.empty or isinstance(annotation, str) else annotation
@@ -367,7 +368,7 @@ def make_provider(
         except TypeError:  # a class of the plugin's own
             continue
         except ValueError as error:
-            raise ConfigError(f'provider {name}: option "{option}": {error}', where=_MODELS_FILE) from error
+            raise _option_error(f'provider {name}: option "{option}": {error}', option) from error
     try:
         return provider(**options, **base_option)
     except LemmingError:
@@ -375,6 +376,13 @@ def make_provider(
     except Exception as error:  # error boundary of a custom provider
         message = redact(f"provider {name} cannot be created: {type(error).__name__}: {error}")
         raise ConfigError(message, where=_MODELS_FILE, hint=redact(f"see {locate_error(error)}")) from error
+
+
+def _option_error(message: str, option: str, hint: str = "") -> ConfigError:
+    """Return the error of an option, with its place in the entry of the model."""
+    pointer = f"/options/{option}" if option else "/options"
+    problem = Problem(message, _MODELS_FILE, pointer=pointer, hint=hint)
+    return ConfigError(message, where=_MODELS_FILE, hint=hint, problems=(problem,))
 
 
 def __getattr__(name: str) -> Any:

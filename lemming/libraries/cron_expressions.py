@@ -55,6 +55,8 @@ def find_cron_error(text: str) -> tuple[str, str] | None:
     ('"mon-fir" is not a valid day of the week (0-7 or sun-sat, also 5L, mon#2)', 'did you mean "mon-fri"?')
     >>> find_cron_error("@dayly")
     ('"@dayly" is not a valid schedule', 'did you mean "@daily"?')
+    >>> find_cron_error("0 9 31 2 *")
+    ('"0 9 31 2 *" never occurs', 'name a month that has this day')
     """
     from cronsim import CronSim, CronSimError
 
@@ -70,6 +72,9 @@ def find_cron_error(text: str) -> tuple[str, str] | None:
         sim = CronSim(_expand_nickname(text), datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError as error:
         number = _FIELD_NUMBERS.get(str(error).removeprefix("Bad "), 0)
+        # a day that exists, but in none of these months
+        if number == 2 and fields[3] != "*" and find_cron_error(f"0 0 {fields[2]} * *") is None:
+            return f'"{text}" never occurs', "name a month that has this day"
         message = f'"{fields[number]}" is not a valid {FIELDS[number]} ({_RANGES[number]})'
         return message, _suggest_spelling(fields[number], number) or EXAMPLE
     if next(sim, None) is None:  # as the 31st of February

@@ -105,16 +105,22 @@ def format_moment(moment: datetime) -> str:
 
 
 def format_remaining_time(moment: datetime, current_time: datetime) -> str:
-    """Return the distance to a time in its largest whole unit, rounded down.
+    """Return the distance to a time, rounded to a whole number of one unit: 90 minutes, not 2 hours.
 
     >>> now = datetime(2026, 11, 22, 14, tzinfo=UTC)
     >>> format_remaining_time(now + timedelta(hours=19, minutes=5), now), format_remaining_time(now, now)
     ('in 19 h', 'now')
+    >>> format_remaining_time(now + timedelta(hours=1, minutes=59, seconds=59), now)
+    'in 2 h'
+    >>> format_remaining_time(now + timedelta(hours=1, minutes=30), now)
+    'in 90 min'
     >>> format_remaining_time(now - timedelta(days=2), now)
     '2 d ago'
     """
-    seconds = int((moment - current_time).total_seconds())
+    seconds = round((moment - current_time).total_seconds())
     for size, unit in _UNITS:
-        if abs(seconds) >= size:
-            return f"in {seconds // size} {unit}" if seconds > 0 else f"{-seconds // size} {unit} ago"
+        number = (abs(seconds) + size // 2) // size
+        is_close = number > 0 and abs(abs(seconds) - number * size) <= size // 20
+        if is_close or abs(seconds) >= 2 * size:
+            return f"in {number} {unit}" if seconds > 0 else f"{number} {unit} ago"
     return "now"

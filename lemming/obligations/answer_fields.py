@@ -10,7 +10,8 @@ from typing import Any
 
 from lemming.kernel.base.errors import ContractError, UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
-from lemming.kernel.base.jsontext import did_you_mean, to_line
+from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.files.unknown_keys import describe_validation_error
 from lemming.kernel.inboxes.answer_payload import ANSWER_KEY, ENVELOPE, collect_properties, needs_answer_key
 from lemming.libraries.lenient_json import parse_or_default
 from lemming.obligations.request_view import RequestView
@@ -146,11 +147,11 @@ def make_answer_parser(answer_type: type[Any]) -> Reading:
 def _describe_error(item: Any) -> str:
     """Return an item of a `ValidationError` as text: location, message and value.
 
-    >>> _describe_error(dict(loc=("price",), msg="Input should be greater than 0", input=-3))
-    '/price: Input should be greater than 0, found -3'
+    >>> _describe_error(dict(loc=("price",), type="greater_than", ctx=dict(gt=0), input=-3))
+    '/price: expected a number above 0, got -3'
     """
     pointer = "".join(f"/{part}" for part in item["loc"])
-    return f"{pointer and pointer + ': '}{item['msg']}, found {to_line(item['input'])[:100]}"
+    return f"{pointer and pointer + ': '}{describe_validation_error(item)}"
 
 
 def parse_answer(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Any:

@@ -56,10 +56,11 @@ def find_settings_problems(subject: CheckSubject) -> Iterator[Problem]:
             if isinstance(error, UnknownModel) and find_unimported(config.org.plugins):
                 continue  # it may be a plugin's
             is_here = not missing_for_provider(entry.provider)  # otherwise reported for an agent that has it
+            place = error.problems[0].pointer if isinstance(error, ConfigError) else "/provider"
             yield Problem(
                 f'model key "{key}": {error.message}',
                 paths.MODELS_FILE,
-                pointer=f"/{key}",
+                pointer=f"/{key}{place}",
                 hint=error.hint,
                 severity="error" if is_here else "warning",
             )

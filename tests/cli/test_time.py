@@ -31,7 +31,7 @@ def test_send_in_prints_back_when_that_is_and_who_is_shown_it_then(base: Path, l
     assert timedelta(minutes=89) < sent(base) - before < timedelta(minutes=91)
     assert "nobody sees it before" in ran.err
     assert "CE" in ran.err  # CET or CEST
-    assert "(in 1 h); then ada" in ran.err
+    assert "(in 90 min); then ada" in ran.err
     assert "(not before 20" in lemming("outbox", "human").out
     assert "look again" not in lemming("inbox", "ada").out
 

@@ -37,7 +37,7 @@ MISTAKES: list[tuple[dict[str, Any], str, str, str]] = [
     (file_access(allow_read=["./workspace", "../x"]), "error", f"{FILES}/allow_read/1", "use ./workspace"),
     (file_access(allow_write=["data"]), "error", f"{FILES}/allow_write/0", "use ./workspace"),
     (file_access(allow_read=["/no/such/folder"]), "warning", f"{FILES}/allow_read/0", "make it"),
-    ({"context": [{"file": "./workspace/gone.txt"}]}, "error", "/context/0/file", ""),
+    ({"context": [{"file": "./workspace/gone.txt"}]}, "error", "/context/0/file", "put a file there"),
     ({"schedule": {"wake": "sometimes"}}, "error", "/schedule/wake", ""),
     ({"shedule": {}}, "error", "/shedule", 'did you mean "schedule"?'),
     ({"tools": ["shell"]}, "error", "/tools", "move it to permissions.tools"),
@@ -136,6 +136,32 @@ def test_a_broken_tick_counter_is_found(base: Path, lemming: Lemming) -> None:
         (problem,) = ran.objects
         assert (ran.status, problem["file"], problem["code"]) == (3, "tick.json", "LMG-101")
         assert '{"current_tick": 1}' in problem["hint"]
+
+
+def test_a_counter_that_the_engine_refuses_is_found(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    lemming("run-once")
+    lemming("run-once")
+    (base / "tick.json").write_text('{"current_tick": 1}')
+    problem = next(found for found in lemming("validate", "--json").objects if found["severity"] == "error")
+    assert problem["message"] == "tick 1 is over: tick 2 has started"
+    assert problem["hint"] == 'write {"current_tick": 3} into the file to continue'
+
+
+def test_a_wrong_option_of_a_model_is_found_at_its_place(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), models={"ours": {"provider": "cli", "options": {"command": "claude -p"}}})
+    (problem,) = lemming("validate", "--json").objects
+    assert problem["pointer"] == "/ours/options/command"
+    assert problem["message"].endswith('option "command": expected a list, got "claude -p"')
+
+
+def test_an_ignored_entry_is_reported_by_a_run_with_its_place(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob", model={"key": "human"}), models={"human": {"provider": "human"}})
+    entry = (
+        b'{"id": "abc", "tick": 1, "agent": "bob", "kind": "message", "tags": [], "created_at": "x",\n "payload": "hi"}'
+    )
+    fs.write_atomic(base, "agents/bob/outbox/00000001_abc.json", entry)
+    assert "00000001_abc.json:2:2 /payload: expected an object, got text" in lemming("run-once").err
 
 
 def test_what_an_empty_resume_lacks_is_one_error(base: Path, lemming: Lemming) -> None:

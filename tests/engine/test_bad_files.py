@@ -34,6 +34,10 @@ def schedule(literal: str) -> str:
 
 UNCLOSED = "close the quote, ] or }"
 EMPTY = "the file is empty; write an object: { ... }"
+TOO_LARGE = "number out of range: integers must fit in 53 bits (write a smaller number)"
+LINES = GOOD.split("\n")
+A_COMMA = f"{RESUME}:{len(LINES)}:1: a comma before }} or ] is not JSON"
+AFTER = f"{RESUME}:{len(LINES)}:{len(LINES[-1]) + 1}"
 EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
 
 
@@ -42,40 +46,66 @@ EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
     ("content", "message"),
     [
         pytest.param('{"name": "beta", ', f"{RESUME}:1:18: unexpected end of JSON ({UNCLOSED})", id="truncated"),
-        pytest.param(GOOD[:60], f"{RESUME}:5:5: unterminated string", id="truncated in a string"),
+        pytest.param(GOOD[:60], f"{RESUME}:5:5: unterminated string (close the quote)", id="truncated in a string"),
         pytest.param("", f"{RESUME}:1:1: unexpected end of JSON ({EMPTY})", id="empty"),
         pytest.param(
             b'{"name": "beta",\n "title": "caf\xff"}',
-            f"{RESUME}:2:15: byte 0xff at offset 31 is not UTF-8",
+            f"{RESUME}:2:15: byte 0xff at offset 31 is not UTF-8 (save the file as UTF-8)",
             id="not UTF-8",
         ),
-        pytest.param(GOOD.encode("utf-16"), f"{RESUME}:1:1: byte 0xff at offset 0 is not UTF-8", id="UTF-16"),
+        pytest.param(
+            GOOD.encode("utf-16"),
+            f"{RESUME}:1:1: byte 0xff at offset 0 is not UTF-8 (save the file as UTF-8)",
+            id="UTF-16",
+        ),
         pytest.param("[]", f"{RESUME}:1:1: expected an object, got a list (start the file with {{)", id="a list"),
-        pytest.param("[" * 200_000, f"{RESUME}: nesting deeper than 64", id="200,000 deep"),
         pytest.param(
-            schedule("9" * 5000), f"{EVERY}: number out of range: integers must fit in 53 bits", id="5000 digits"
+            "[" * 200_000, f"{RESUME}:1:65: nesting deeper than 64 (take out a level of brackets)", id="200,000 deep"
         ),
-        pytest.param(
-            schedule("9007199254740993"), f"{EVERY}: number out of range: integers must fit in 53 bits", id="2^53+1"
-        ),
+        pytest.param(schedule("9" * 5000), f"{EVERY}: {TOO_LARGE}", id="5000 digits"),
+        pytest.param(schedule("9007199254740993"), f"{EVERY}: {TOO_LARGE}", id="2^53+1"),
         pytest.param(schedule('"abc"'), f'{EVERY}: expected a whole number, got "abc"', id="every abc"),
         pytest.param(schedule("0"), f"{EVERY}: expected a number of at least 1, got 0 (write 1 or more)", id="every 0"),
         pytest.param(
             schedule("-1"), f"{EVERY}: expected a number of at least 1, got -1 (write 1 or more)", id="every -1"
         ),
+        pytest.param(schedule("2.0"), f"{EVERY}: expected a whole number, got 2.0 (write 2)", id="every 2.0"),
         pytest.param(schedule("1.5"), f"{EVERY}: expected a whole number, got 1.5", id="every 1.5"),
         pytest.param(schedule("true"), f"{EVERY}: expected a whole number, got true", id="every true"),
-        pytest.param(schedule("NaN"), f"{EVERY}: NaN is not JSON", id="every NaN"),
+        pytest.param(schedule("NaN"), f"{EVERY}: NaN is not JSON (write a number, or null)", id="every NaN"),
         pytest.param(
             '{\n "name": "beta",\n "permissions": {\n  "tools": [],\n  "tools": ["shell"]\n }\n}',
-            f'{RESUME}:5:3 /permissions/tools: duplicate key "tools"',
+            f'{RESUME}:5:3 /permissions/tools: duplicate key "tools" (remove one of the two)',
             id="a duplicate key",
         ),
         pytest.param(
-            json.dumps(resume("ada")),
-            f'{RESUME} /name: the name must be the folder\'s name "beta", got "ada" '
+            json.dumps(resume("ada"), indent=1),
+            f'{RESUME}:2:2 /name: the name must be the folder\'s name "beta", got "ada" '
             '(set "name": "beta" or rename the folder)',
             id="another's name",
+        ),
+        pytest.param(GOOD[:-2] + ",\n}", f"{A_COMMA} (remove the comma)", id="a comma at the end"),
+        pytest.param("name: beta", f"{RESUME}:1:1: expecting value (start the file with {{)", id="YAML"),
+        pytest.param(
+            GOOD.replace("{", "{'x': 1,", 1),
+            f'{RESUME}:1:2: expected a key in double quotes (write straight double quotes: ")',
+            id="single quotes",
+        ),
+        pytest.param(
+            '{"name": "beta",\n "title": "C:\\dir"}',
+            f"{RESUME}:2:14: invalid \\escape (write two backslashes for one: \\\\)",
+            id="a backslash",
+        ),
+        pytest.param(GOOD + "{}", f"{AFTER}: extra data (remove what follows the first value)", id="two objects"),
+        pytest.param(
+            '{"name": "beta",\n "instructions": ""}',
+            f"{RESUME}:2:2 /instructions: expected at least 1 character, got 0",
+            id="no instructions",
+        ),
+        pytest.param(
+            '{"name": "beta", "instructions": "x",\n "clock": "yes"}',
+            f'{RESUME}:2:2 /clock: expected true or false, got "yes" (write true)',
+            id="yes",
         ),
         pytest.param(os.mkfifo, f"{RESUME}: not a regular file", id="a pipe"),
         pytest.param(Path.mkdir, f"{RESUME}: not a regular file", id="a folder"),
@@ -93,7 +123,7 @@ def test_a_bad_resume_takes_out_that_agent_only_and_says_where(org: Path, conten
 @pytest.mark.parametrize("name", ["../../evil", "", "a/b", "CON", "x" * 300, "e\u0301te\u0301", "Beta", "be\nta"])
 def test_a_resume_with_a_name_that_is_not_its_folders_is_refused(org: Path, name: str) -> None:
     reasons = run_with(org, RESUME, json.dumps(resume(name)))
-    assert reasons["beta"].startswith(f"{RESUME} /name: the name must be the folder's name")
+    assert reasons["beta"].startswith(f"{RESUME}:1:2 /name: the name must be the folder's name")
     assert reasons["beta"].endswith('(set "name": "beta" or rename the folder)')
     assert sorted(path.name for path in (org / "agents").iterdir()) == ["ada", "beta", "zed"]
 

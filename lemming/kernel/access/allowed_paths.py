@@ -230,7 +230,7 @@ def grant_error(grant: str) -> str:
         return '"*" is not allowed in a folder\'s name; a grant covers all files below a folder'
     if grant.startswith("/") or parts[:1] in (("workspace",), ("shared",)):
         return ""
-    return "it must be ./workspace, ./shared, a folder in one of them, or an absolute path"
+    return "it is no folder that can be granted"
 
 
 def unsafe_path_reason(path: str, parts: paths.Components) -> str:

@@ -27,6 +27,9 @@ _DIGITS = frozenset(b"0123456789")
 _SEPARATOR = re.compile(r"[-_. ]")
 _COUNTERS = re.compile(r"[0-9]+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
 _LONG_INTEGER = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
+_LONE_SURROGATE = re.compile(
+    r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
 
 # A string that never ends is one token up to the end: to look for its end from each quote is quadratic.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]:,]|[^\s{}\[\]:,"]+')
@@ -73,19 +76,23 @@ def parse(
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             raise JsonProblem("unexpected end of JSON", error.lineno, error.colno) from error
-        raise JsonProblem(_plain_message(error.msg, text[error.pos :].lstrip()), error.lineno, error.colno) from error
+        raise JsonProblem(_plain_message(error.msg, text, error.pos), error.lineno, error.colno) from error
     except _ParseRejected as error:
         is_duplicate = error.key is not None
         pointer = _find_duplicate(text, error.key or "") if is_duplicate else _find_value(text, error.literal)
         raise JsonProblem(str(error), *locate(text, pointer), pointer) from error
     except RecursionError as error:
-        raise JsonProblem(f"nesting deeper than {max_depth}") from error
+        raise _nesting_problem(text, max_depth) from error
     # counted first, which is quick: a text with fewer brackets cannot be deeper
     if text.count("[") + text.count("{") > max_depth and _depth(value) > max_depth:
-        raise JsonProblem(f"nesting deeper than {max_depth}")
+        raise _nesting_problem(text, max_depth)
     # only an escape can produce a lone surrogate: the rest of the text was decoded already
     if "\\u" in text and ("\\ud" in text or "\\uD" in text):
-        _require_encodable(value)
+        try:
+            _require_encodable(value)
+        except JsonProblem as problem:
+            lone = next((match.start() for match in _LONE_SURROGATE.finditer(text) if match[1]), 0)
+            raise JsonProblem(problem.message, *_line_and_column(text, lone)) from problem
     return value
 
 
@@ -117,9 +124,21 @@ _pieces_of = c_make_encoder(None, _refuse, encode_basestring, None, ": ", ", ", 
 def locate(text: str, pointer: str) -> tuple[int, int]:
     """Return (line, column) of the key or element at a JSON pointer, or (0, 0) if there is none."""
     offset = _pointer_offsets(text).get(pointer)
-    if offset is None:
-        return 0, 0
+    return (0, 0) if offset is None else _line_and_column(text, offset)
+
+
+def _line_and_column(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _nesting_problem(text: str, max_depth: int) -> JsonProblem:
+    """Return the problem of a text that is too deep, at the bracket that is one too many."""
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        depth += (token.group() in "[{") - (token.group() in "]}")
+        if depth > max_depth:
+            return JsonProblem(f"nesting deeper than {max_depth}", *_line_and_column(text, token.start()))
+    return JsonProblem(f"nesting deeper than {max_depth}")
 
 
 def did_you_mean(name: str, candidates: Collection[str]) -> str:
@@ -237,11 +256,16 @@ def _decode(raw: bytes | str, limit_bytes: int, allow_bom: bool) -> str:
     return text
 
 
-def _plain_message(message: str, following: str) -> str:
+def _plain_message(message: str, text: str, position: int) -> str:
+    following = text[position:].lstrip()
     if following.startswith(("//", "/*", "#")):
-        return "JSON has no comments: take this one out"
+        return "JSON has no comments"
+    # Python 3.13 has a message of its own for it, earlier versions expect a key or a value
+    is_closed = following.startswith(("}", "]")) and text[:position].rstrip().endswith(",")
+    if is_closed or message.startswith("Illegal trailing comma"):
+        return "a comma before } or ] is not JSON"
     if message.startswith("Expecting property name"):
-        return 'expected a key in double quotes (a comma before "}" is not JSON)'
+        return "expected a key in double quotes"
     return message[0].lower() + message[1:].removesuffix(" at").removesuffix(" starting")
 
 

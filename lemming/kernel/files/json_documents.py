@@ -153,9 +153,10 @@ def _validate(kind: Any, plain: Any) -> Any:
     except PydanticUserError as error:
         raise TypeError(str(error)) from error
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors(include_url=False)[0]
         location = "/".join(map(str, first["loc"]))
-        raise ValueError(f"{location}: {first['msg']}" if location else first["msg"]) from error
+        message = describe_validation_error(first)
+        raise ValueError(f"{location}: {message}" if location else message) from error
 
 
 def find_problems(kind: Any, plain: Any) -> list[Problem]:
@@ -224,24 +225,43 @@ def _find_unloadable_keys(plain: dict[str, Any], kind: Any, file: str, text: str
 
 
 def _syntax_hint(raw: bytes, error: JsonProblem) -> str:
-    """Return a hint for a JSON syntax error, guessed from the text at the error, or an empty string."""
+    """Return the fix of a JSON syntax error, guessed from the message and the text at the error."""
     lines = raw.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
     if not raw.strip():
         return "the file is empty; write an object: { ... }"
     if not error.line or error.line > len(lines):
         return ""
     remaining_text = lines[error.line - 1][max(error.column, 1) - 1 :]
-    for prefixes, hint in _SYNTAX_HINTS.items():
-        if remaining_text.startswith(tuple(prefixes.split())):
-            return hint
-    if "delimiter" in error.message:
-        return "add the missing comma or closing bracket before this place"
-    if "control character" in error.message:
-        return "write \\n for a line end and \\t for a tab inside a text"
-    return "close the quote, ] or }" if "end of JSON" in error.message else ""
+    if error.message.startswith("expect"):
+        for prefixes, hint in _TEXT_HINTS.items():
+            if remaining_text.startswith(tuple(prefixes.split())):
+                return hint
+        if (error.line, error.column) == (1, 1):
+            return "start the file with {"
+    return next((hint for words, hint in _MESSAGE_HINTS.items() if words in error.message), "")
 
 
-_SYNTAX_HINTS = {
+# by words of the message, the first match counts
+_MESSAGE_HINTS = {
+    "not UTF-8": "save the file as UTF-8",
+    "duplicate key": "remove one of the two",
+    "no comments": "remove it",
+    "a comma before": "remove the comma",
+    "is not JSON": "write a number, or null",
+    "out of range": "write a smaller number",
+    "delimiter": "add the missing comma or closing bracket before this place",
+    "control character": "write \\n for a line end and \\t for a tab inside a text",
+    "escape": "write two backslashes for one: \\\\",
+    "surrogate": "write the character itself",
+    "nesting": "take out a level of brackets",
+    "extra data": "remove what follows the first value",
+    "end of JSON": "close the quote, ] or }",
+    "unterminated": "close the quote",
+    "expected a key": 'write "key": value',
+    "expecting value": "write a number, a text in double quotes, true, false, null, [...] or {...}",
+}
+_TEXT_HINTS = {
+    ",": "remove this comma, or write what is missing before it",
     "\u201c \u201d \u201e \u00ab '": 'write straight double quotes: "',
     "True False None": "write true, false and null",
 }

@@ -186,6 +186,11 @@ def describe_validation_error(item: Any) -> str:
         return f"expected an object, got {describe_kind(value)}"
     if kind == "value_error":  # our own error, which explains more than a type
         return str(context["error"])
+    if kind.endswith(("too_short", "too_long")):
+        bound, number = next((key, context[key]) for key in ("min_length", "max_length") if key in context)
+        unit = "character" if isinstance(value, str) else "item"
+        least = f"at {'least' if bound == 'min_length' else 'most'} {number} {unit}{'' if number == 1 else 's'}"
+        return f"expected {least}, got {len(value) if isinstance(value, (str, list, dict)) else describe_kind(value)}"
     if kind == "literal_error":
         return f"expected {context['expected']}, got {_show(value)}"
     expected = {
@@ -195,6 +200,7 @@ def describe_validation_error(item: Any) -> str:
         "greater_than_equal": f"a number of at least {context.get('ge')}",
         "greater_than": f"a number above {context.get('gt')}",
         "less_than_equal": f"a number of at most {context.get('le')}",
+        "less_than": f"a number below {context.get('lt')}", "finite_number": "a finite number",
     }.get(kind)  # fmt: skip
     return f"expected {expected}, got {_show(value)}" if expected else f"{item['msg']}, got {_show(value)}"
 
@@ -215,9 +221,16 @@ def _is_object(kind: Any) -> bool:
     return dataclasses.is_dataclass(kind)
 
 
+_TRUTH_WORDS = {"yes": True, "on": True, "no": False, "off": False}
+
+
 def _iter_guesses(expected: Any, value: Any) -> Iterator[Any]:
     """Yield guesses at the intended value; a guess need not have the expected type."""
+    if isinstance(value, float) and value.is_integer():
+        yield int(value)
     if isinstance(value, str):
+        if (word := value.lower()) in _TRUTH_WORDS:
+            yield _TRUTH_WORDS[word]
         with contextlib.suppress(JsonProblem):  # "3", "true"
             yield parse(value.encode())
     if isinstance(value, (str, int, float)):

@@ -188,7 +188,8 @@ def _check_context(subject: AgentSubject) -> Iterator[Problem]:
             for context_file in expand_context(only_item, base, {}).context:
                 read_allowed_text(agent, base, context_file.file)
         except ToolError as error:
-            yield Problem(f"{error.message}; every turn would fail", pointer=f"/context/{index}/file", hint=error.hint)
+            hint = error.hint or "correct the path, or put a file there that the agent may read"
+            yield Problem(f"{error.message}; every turn would fail", pointer=f"/context/{index}/file", hint=hint)
 
 
 AGENT_CHECKS = (

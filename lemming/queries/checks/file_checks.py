@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from lemming.journal_tools.outbox_validation import select_newest, validate_outbox, validate_outbox_files
 from lemming.kernel.agents import Agent, suggest_agent, survey_agents
 from lemming.kernel.base import paths
+from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import ConfigError, CorruptState, LemmingError, Problem
 from lemming.kernel.base.jsontext import locate
 from lemming.kernel.base.problems import make_warning
@@ -30,12 +31,13 @@ from lemming.kernel.tools import Tool, get_toolset
 from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.libraries.outbox_files import read_entry
 from lemming.libraries.store_values import validate_store
-from lemming.operations.lock_holder import parse_tick
+from lemming.operations.lock_holder import find_running_engine, parse_tick
 from lemming.operations.misplaced_files import future_tick_problems
-from lemming.operations.next_tick import explain_skipped_ticks
+from lemming.operations.next_tick import explain_skipped_ticks, find_next_tick
 from lemming.queries.case_format import SAME_ORG, Case, case_file, list_case_names, load_case
 from lemming.queries.checks.check_registry import CheckRun, to_problem
 from lemming.queries.org_validation import find_resume_problems, find_settings_problems
+from lemming.read_model.journal_ticks import newest_journals
 
 MAX_ENTRIES_CHECKED = 3
 """Maximum entries of an agent that are checked, of its newest tick."""
@@ -47,7 +49,12 @@ def _check_tick_counter(run: CheckRun) -> Iterator[Problem]:
     with contextlib.suppress(OSError):
         last_tick = parse_tick(fs.read_bytes(f"{run.org}/{paths.LOCK_FILE}", _DESCRIPTION_BYTES))
     try:
-        yield from filter(None, [explain_skipped_ticks(load_tick(run.org), last_tick)])
+        tick = load_tick(run.org)
+        yield from filter(None, [explain_skipped_ticks(tick, last_tick)])
+        ticks = newest_journals(run.org, 2)
+        refusal = find_next_tick(run.org, tick, ticks, boot_id=SystemClock().boot_id).to_error
+        if refusal and not find_running_engine(run.org):
+            yield to_problem(refusal)
     except CorruptState as error:
         yield to_problem(error)
 

@@ -322,10 +322,10 @@ def find_grant_typos(subject: AgentSubject) -> Iterator[Problem]:
     files = permissions.file_access
     for key, grants in (("allow_read", files.allow_read), ("allow_write", files.allow_write)):
         for index, grant in enumerate(grants):
-            if why_not := grant_error(grant):
+            if reason := grant_error(grant):
                 hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
                 pointer = f"/permissions/file_access/{key}/{index}"
-                yield Problem(f'"{grant}" grants nothing: {why_not}', pointer=pointer, hint=hint)
+                yield Problem(f'"{grant}" grants nothing: {reason}', pointer=pointer, hint=hint)
 
 
 _settings, _resume = partial(Check, cost="files", scope="settings"), partial(Check, cost="files", scope="resume")
