@@ -238,7 +238,7 @@ def _syntax_hint(raw: bytes, error: JsonProblem) -> str:
                 return hint
         if (error.line, error.column) == (1, 1):
             return "start the file with {"
-    return next((hint for words, hint in _MESSAGE_HINTS.items() if words in error.message), "")
+    return next((hint for phrase, hint in _MESSAGE_HINTS.items() if phrase in error.message), "")
 
 
 # by words of the message, the first match counts

@@ -229,8 +229,8 @@ def _iter_guesses(expected: Any, value: Any) -> Iterator[Any]:
     if isinstance(value, float) and value.is_integer():
         yield int(value)
     if isinstance(value, str):
-        if (word := value.lower()) in _TRUTH_WORDS:
-            yield _TRUTH_WORDS[word]
+        if value.lower() in _TRUTH_WORDS:
+            yield _TRUTH_WORDS[value.lower()]
         with contextlib.suppress(JsonProblem):  # "3", "true"
             yield parse(value.encode())
     if isinstance(value, (str, int, float)):
