@@ -62,6 +62,11 @@ EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
         pytest.param(
             "[" * 200_000, f"{RESUME}:1:65: nesting deeper than 64 (take out a level of brackets)", id="200,000 deep"
         ),
+        pytest.param(
+            '{"name": "\\ud83d\\ude00 \\\\ud800",\n "title": "[\\ud800"}',
+            f"{RESUME}:2:11: a string holds half of a surrogate pair, which is not text (write the character itself)",
+            id="half a pair",
+        ),
         pytest.param(schedule("9" * 5000), f"{EVERY}: {TOO_LARGE}", id="5000 digits"),
         pytest.param(schedule("9007199254740993"), f"{EVERY}: {TOO_LARGE}", id="2^53+1"),
         pytest.param(schedule('"abc"'), f'{EVERY}: expected a whole number, got "abc"', id="every abc"),

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
+from hashlib import sha256
 
 from lemming.journal_tools.verify.journal_facts import JournalFacts, WrittenFile, load_journal_facts, make_mismatch
 from lemming.journal_tools.verify.state_root import (
@@ -22,7 +23,7 @@ from lemming.journal_tools.verify.state_root import (
 )
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import CorruptState, DiskError, Problem
+from lemming.kernel.base.errors import ConfigError, CorruptState, DiskError, Problem
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.field_types import Json
@@ -31,7 +32,7 @@ from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_records import ToolFinished
 from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
 from lemming.kernel.memory import decode_memory
-from lemming.kernel.messages import parse_file_names
+from lemming.kernel.messages import decode_entry, parse_file_names
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.plugins.capability_table import TEMPORARY_FILES
@@ -98,6 +99,32 @@ class VerificationInputs:
         return compute_file_digests(self.base, self._steps, uses_all_cores=self._uses_all_cores)
 
     @cached_property
+    def renamed(self) -> dict[str, str]:
+        """Map each entry of a renamed agent to the file of its turn. Only the author may differ."""
+        facts = self.journal_facts
+        missing: dict[str, list[str]] = {}
+        for file in filter(_is_entry, facts.files.keys() - self.digests.keys() if self.digests else ()):
+            missing.setdefault(file.split("/")[3], []).append(file)
+        unwritten = (self.digests.keys() | facts.expired) - facts.files.keys() if missing else ()
+        candidates = ((new, missing.get(new.split("/")[3], [])) for new in filter(_is_entry, unwritten))
+        return {
+            new: old
+            for new, olds in candidates
+            for old in olds
+            if new not in self.digests or self._is_renamed_entry(new, old)
+        }
+
+    def _is_renamed_entry(self, new: str, old: str) -> bool:
+        """Return True if an entry has the recorded content, with another author."""
+        author, former = new.split("/")[1], old.split("/")[1]
+        for name in parse_file_names(author, [new.split("/")[3]]):
+            with contextlib.suppress(ConfigError, OSError):
+                entry = decode_entry(name, fs.read_bytes(self.base / new, FILE_READ_LIMIT_BYTES))
+                content = replace(entry, agent=former).content
+                return sha256(content).hexdigest() == self.journal_facts.files[old].sha256
+        return False
+
+    @cached_property
     def state_root(self) -> str | None:
         """The state root, or None unless every file is read."""
         return compute_state_root(self.digests) if self.only is None else None
@@ -108,7 +135,7 @@ class VerificationInputs:
         selected = [mismatch_found for mismatch_found in findings if ticks is None or mismatch_found.tick in chosen]
         selected.sort(key=lambda finding: (finding.tick, finding.file))
         files = sum(written.tick in chosen for written in facts.files.values())
-        turns = sum(tick in chosen for turns in facts.turns.values() for tick in turns)
+        turns = sum(tick in chosen for turns in (*facts.turns.values(), *facts.former) for tick in turns)
         turns += sum(count for tick, count in facts.later_turns.items() if tick in chosen)
         return Verification(tuple(selected), len(chosen), turns, files, self.state_root, facts.skimmed)
 
@@ -124,9 +151,10 @@ def verify_org(base: OrgPath, ticks: list[int] | None = None, *, newest: int | N
 
 def _verify_files(inputs: VerificationInputs) -> Iterator[Problem]:
     base, facts, digests = inputs.base, inputs.journal_facts, inputs.digests
+    renamed = {*inputs.renamed.values()}
     for file, written in facts.files.items():
         # an unfinished turn may be writing it right now
-        if facts.is_possibly_in_progress(file):
+        if facts.is_possibly_in_progress(file) or file in renamed:
             continue
         try:
             digest = digests.get(file) or compute_file_digest(base, file)
@@ -142,8 +170,11 @@ def _verify_files(inputs: VerificationInputs) -> Iterator[Problem]:
 
 
 def _missing_mismatch(base: OrgPath, facts: JournalFacts, file: str, written: WrittenFile) -> Problem:
-    is_error = _is_entry(file) and (base / paths.agent_folder(written.agent)).is_dir()
+    begun = facts.begun.get(written.agent, 0)
+    is_error = _is_entry(file) and begun <= written.tick and (base / paths.agent_folder(written.agent)).is_dir()
     message = f"does not exist; {written.agent} wrote it in tick {written.tick}"
+    if begun > written.tick:
+        message = f"does not exist; an earlier {written.agent} wrote it, and a new one began in tick {begun}"
     later = next((tick for tick in sorted([*facts.damaged, *facts.lost_ticks]) if tick > written.tick), None)
     if is_error and later is not None:
         message += f"; retention may have removed it in tick {later}, whose journal cannot be read"
@@ -228,7 +259,12 @@ def _verify_outboxes(inputs: VerificationInputs) -> Iterator[Problem]:
         if not paths.AGENT_NAME.match(author) or author in facts.people:
             continue
         for name in parse_file_names(author, names):
-            if name.file in facts.files or name.tick in facts.damaged or facts.is_possibly_in_progress(name.file):
+            if (
+                name.file in inputs.renamed
+                or name.file in facts.files
+                or name.tick in facts.damaged
+                or facts.is_possibly_in_progress(name.file)
+            ):
                 continue
             is_error = True
             if name.file in facts.expired:
@@ -322,9 +358,9 @@ def _compare_ledger(base: OrgPath, facts: JournalFacts, agent: str, lines: dict[
             message = f"{key} must be {expected[key]!r} after tick {tick} by the journals, got {line.get(key)!r}"
             yield make_mismatch(tick, file, "edited", message)
     for tick in ((lines.keys() - turns.keys()) & {*facts.ticks}).difference(facts.damaged):
-        # An agent without a folder may have been renamed, and its ledger with it.
-        former = [name for name in facts.turns if not (base / paths.agent_folder(name)).is_dir()]
-        if not any(_matches(lines[tick], facts.turns[name][tick]) for name in former if tick in facts.turns[name]):
+        # An agent without a folder, or with a new one, may have been renamed, and its ledger with it.
+        gone = [turns for name, turns in facts.turns.items() if not (base / paths.agent_folder(name)).is_dir()]
+        if not any(_matches(lines[tick], former[tick]) for former in (*gone, *facts.former) if tick in former):
             yield make_mismatch(tick, file, "unaccounted", f"has a line for tick {tick}, which has no turn")
 
 

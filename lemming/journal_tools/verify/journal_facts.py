@@ -67,7 +67,8 @@ class JournalFacts:
     """The facts from the journals.
 
     `files`: the last write of each expected file. `turns`: the expected ledger line of each agent
-    and tick. `people`: agents without turns because a person speaks for them. `under_way`: agents with an
+    and tick. `former`: these lines of earlier agents whose names were given to new ones, and `begun`: the first tick
+    of each new one. `people`: agents without turns because a person speaks for them. `under_way`: agents with an
     unfinished turn in the last tick. `damaged`: ticks with an unreadable journal. `uncommitted`: ticks without an
     end. `lost_ticks`: ticks with a missing journal. `skimmed`: number of oldest `ticks` not parsed fully.
     """
@@ -75,6 +76,8 @@ class JournalFacts:
     ticks: list[int]
     files: dict[str, WrittenFile] = field(default_factory=dict)
     turns: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    former: list[dict[int, dict[str, Any]]] = field(default_factory=list)
+    begun: dict[str, int] = field(default_factory=dict)
     later_turns: dict[int, int] = field(default_factory=dict)
     people: set[str] = field(default_factory=set)
     expired: set[str] = field(default_factory=set)
@@ -232,6 +235,9 @@ def _add_turn(facts: JournalFacts, tick: int, ended: TurnCommitted, started: Tur
         facts.files[file["path"]] = WrittenFile(tick, ended.turn_key, file["sha256"])
     facts.later_turns[tick] = facts.later_turns.get(tick, 0) + bool(ended.turn)
     lines = facts.turns.get(ended.agent_name, {})
+    if started and started.state.get("tick") == -1 and lines.keys() - {tick}:  # its ledger had no line
+        facts.former.append(lines)
+        facts.begun[ended.agent_name], lines = tick, {}
     if ended.state:  # of a failed turn
         lines[tick] = {key: ended.state[key] for key in _LEDGER_KEYS}
     elif started:

@@ -27,12 +27,9 @@ _DIGITS = frozenset(b"0123456789")
 _SEPARATOR = re.compile(r"[-_. ]")
 _COUNTERS = re.compile(r"[0-9]+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
 _LONG_INTEGER = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
-_LONE_SURROGATE = re.compile(
-    r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
-)
 
 # A string that never ends is one token up to the end: to look for its end from each quote is quadratic.
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 
 
 class JsonProblem(ValueError):
@@ -82,17 +79,13 @@ def parse(
         pointer = _find_duplicate(text, error.key or "") if is_duplicate else _find_value(text, error.literal)
         raise JsonProblem(str(error), *locate(text, pointer), pointer) from error
     except RecursionError as error:
-        raise _nesting_problem(text, max_depth) from error
+        raise JsonProblem(f"nesting deeper than {max_depth}") from error
     # counted first, which is quick: a text with fewer brackets cannot be deeper
     if text.count("[") + text.count("{") > max_depth and _depth(value) > max_depth:
-        raise _nesting_problem(text, max_depth)
+        raise JsonProblem(f"nesting deeper than {max_depth}")
     # only an escape can produce a lone surrogate: the rest of the text was decoded already
     if "\\u" in text and ("\\ud" in text or "\\uD" in text):
-        try:
-            _require_encodable(value)
-        except JsonProblem as problem:
-            lone = next((match.start() for match in _LONE_SURROGATE.finditer(text) if match[1]), 0)
-            raise JsonProblem(problem.message, *_line_and_column(text, lone)) from problem
+        _require_encodable(value)
     return value
 
 
@@ -124,21 +117,9 @@ _pieces_of = c_make_encoder(None, _refuse, encode_basestring, None, ": ", ", ", 
 def locate(text: str, pointer: str) -> tuple[int, int]:
     """Return (line, column) of the key or element at a JSON pointer, or (0, 0) if there is none."""
     offset = _pointer_offsets(text).get(pointer)
-    return (0, 0) if offset is None else _line_and_column(text, offset)
-
-
-def _line_and_column(text: str, offset: int) -> tuple[int, int]:
+    if offset is None:
+        return 0, 0
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
-
-
-def _nesting_problem(text: str, max_depth: int) -> JsonProblem:
-    """Return the problem of a text that is too deep, at the bracket that is one too many."""
-    depth = 0
-    for token in _TOKEN.finditer(text):
-        depth += (token.group() in "[{") - (token.group() in "]}")
-        if depth > max_depth:
-            return JsonProblem(f"nesting deeper than {max_depth}", *_line_and_column(text, token.start()))
-    return JsonProblem(f"nesting deeper than {max_depth}")
 
 
 def did_you_mean(name: str, candidates: Collection[str]) -> str:
@@ -155,12 +136,9 @@ def closest_match(name: str, candidates: Collection[str]) -> str:
     """Return the closest candidate, or an empty string."""
     by_lowercase = {other.lower(): other for other in candidates}
     matches = get_close_matches(name, candidates, n=1, cutoff=0.6)
-    matches = matches or [
-        by_lowercase[candidate] for candidate in get_close_matches(name.lower(), by_lowercase, 1, 0.6)
-    ]
-    prefix_matches = [
-        candidate for candidate in candidates if len(name) > 2 and candidate.lower().startswith(name.lower())
-    ]  # "exec", "org"
+    matches = matches or [by_lowercase[other] for other in get_close_matches(name.lower(), by_lowercase, 1, 0.6)]
+    # "exec", "org"
+    prefix_matches = [other for other in candidates if len(name) > 2 and other.lower().startswith(name.lower())]
     return matches[0] if matches else prefix_matches[0] if len(prefix_matches) == 1 else ""
 
 
@@ -260,9 +238,8 @@ def _plain_message(message: str, text: str, position: int) -> str:
     following = text[position:].lstrip()
     if following.startswith(("//", "/*", "#")):
         return "JSON has no comments"
-    # Python 3.13 has a message of its own for it, earlier versions expect a key or a value
-    is_closed = following.startswith(("}", "]")) and text[:position].rstrip().endswith(",")
-    if is_closed or message.startswith("Illegal trailing comma"):
+    is_after_comma = following[:1] in ("}", "]") and text[:position].rstrip().endswith(",")
+    if is_after_comma or message.startswith("Illegal trailing comma"):  # the latter in Python 3.13
         return "a comma before } or ] is not JSON"
     if message.startswith("Expecting property name"):
         return "expected a key in double quotes"
@@ -361,7 +338,7 @@ def _find_duplicate(text: str, key: str) -> str:
 
 def _find_value(text: str, literal: str) -> str:
     """Return the pointer of the first value written as `literal`."""
-    offset = next((token.start() for token in _TOKEN.finditer(text) if token.group() == literal), 0)
+    offset = next((token.start() for token in TOKEN.finditer(text) if token.group() == literal), 0)
     pointer = ""
     for candidate, start in _walk(text):
         if start > offset:
@@ -376,7 +353,7 @@ def _walk(text: str) -> Iterator[tuple[str, int]]:
     path: list[str | int] = []
     open_brackets: list[str] = []
     expect_key = False
-    for token in _TOKEN.finditer(text):
+    for token in TOKEN.finditer(text):
         lexeme = token.group()
         in_array = bool(open_brackets) and open_brackets[-1] == "["
         if in_array and lexeme not in "],:}":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.base.jsontext import JsonProblem, dump_compact, locate, parse
+from lemming.kernel.base.jsontext import (
+    MAX_DEPTH,
+    TOKEN,
+    JsonProblem,
+    dump_compact,
+    locate,
+    parse,
+)
 from lemming.kernel.files.fast_decoder import (
     TypeMismatch,
     extension_keys,
@@ -187,7 +195,8 @@ def parse_document(
         plain = parse(raw, limit_bytes=limit_bytes, allow_bom=True, any_integer=any_integer)
     except JsonProblem as error:
         hint = _syntax_hint(raw, error)
-        problem = Problem(error.message, file, error.line, error.column, error.pointer, hint, code=NOT_JSON)
+        line, column = (error.line, error.column) if error.line else _locate_flaw(raw)
+        problem = Problem(error.message, file, line, column, error.pointer, hint, code=NOT_JSON)
         raise _config_error(problem) from error
     if not isinstance(plain, dict):
         message = f"expected an object, got {describe_kind(plain)}"
@@ -229,16 +238,28 @@ def _syntax_hint(raw: bytes, error: JsonProblem) -> str:
     lines = raw.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
     if not raw.strip():
         return "the file is empty; write an object: { ... }"
-    if not error.line or error.line > len(lines):
-        return ""
-    remaining_text = lines[error.line - 1][max(error.column, 1) - 1 :]
     if error.message.startswith("expect"):
+        remaining_text = lines[error.line - 1][max(error.column, 1) - 1 :]
         for prefixes, hint in _TEXT_HINTS.items():
             if remaining_text.startswith(tuple(prefixes.split())):
                 return hint
         if (error.line, error.column) == (1, 1):
             return "start the file with {"
     return next((hint for phrase, hint in _MESSAGE_HINTS.items() if phrase in error.message), "")
+
+
+def _locate_flaw(raw: bytes) -> tuple[int, int]:
+    """Return (line, column) of a bracket that is too deep, or of a text with half a surrogate pair, else (0, 0)."""
+    text, depth = raw.decode("utf-8", "replace").removeprefix("\ufeff"), 0
+    for token in TOKEN.finditer(text):
+        depth += (token[0] in "[{") - (token[0] in "]}")
+        if depth > MAX_DEPTH or ("\\u" in token[0] and _has_half_a_pair(json.loads(token[0], strict=False))):
+            return text.count("\n", 0, token.start()) + 1, token.start() - text.rfind("\n", 0, token.start())
+    return 0, 0
+
+
+def _has_half_a_pair(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 # by words of the message, the first match counts
