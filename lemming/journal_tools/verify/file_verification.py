@@ -359,8 +359,8 @@ def _compare_ledger(base: OrgPath, facts: JournalFacts, agent: str, lines: dict[
             yield make_mismatch(tick, file, "edited", message)
     for tick in ((lines.keys() - turns.keys()) & {*facts.ticks}).difference(facts.damaged):
         # An agent without a folder, or with a new one, may have been renamed, and its ledger with it.
-        gone = [turns for name, turns in facts.turns.items() if not (base / paths.agent_folder(name)).is_dir()]
-        if not any(_matches(lines[tick], former[tick]) for former in (*gone, *facts.former) if tick in former):
+        removed_turns = [turns for name, turns in facts.turns.items() if not (base / paths.agent_folder(name)).is_dir()]
+        if not any(_matches(lines[tick], former[tick]) for former in (*removed_turns, *facts.former) if tick in former):
             yield make_mismatch(tick, file, "unaccounted", f"has a line for tick {tick}, which has no turn")
 
 
