@@ -249,7 +249,7 @@ def _syntax_hint(raw: bytes, error: JsonProblem) -> str:
 
 
 def _locate_flaw(raw: bytes) -> tuple[int, int]:
-    """Return (line, column) of a bracket that is too deep, or of a text with half a surrogate pair, else (0, 0)."""
+    """Return the line and column of a bracket too deep or of half a surrogate pair, or (0, 0)."""
     text, depth = raw.decode("utf-8", "replace").removeprefix("\ufeff"), 0
     for token in TOKEN.finditer(text):
         depth += (token[0] in "[{") - (token[0] in "]}")
