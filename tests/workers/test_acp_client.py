@@ -15,17 +15,16 @@ from harness_programs import make_home, make_variables, require_program
 from model_servers import ModelServer
 from patience import PATIENCE_S
 
-from lemming.capabilities.workers.harnesses.acp_client import run_acp
+from lemming.capabilities.workers.harnesses.acp_reader import AcpReader
 from lemming.capabilities.workers.harnesses.harness_table import build_invocation, load_harness, with_command
 from lemming.capabilities.workers.harnesses.harness_types import (
     Decision,
+    Harness,
     HarnessResult,
-    HarnessRun,
     PermissionQuestion,
     Permit,
     Progress,
 )
-from lemming.kernel.base.errors import Unusable
 
 AGENT = Path(__file__).parent / "acp_agent.py"
 OPTIONS = [
@@ -47,7 +46,6 @@ class Turn:
     result: HarnessResult
     steps: list[Progress]
     told: list[dict[str, Any]]
-    outputs: int
 
     def find_answer(self, method: str) -> dict[str, Any]:
         return next(message for message in self.told if message.get("id") == f"{method}-call")
@@ -56,27 +54,36 @@ class Turn:
         return next(message["params"] for message in self.told if message.get("method") == method)
 
 
+def converse(
+    process: subprocess.Popen[bytes], harness: Harness, folder: Path, session: str, permit: Permit | None
+) -> tuple[HarnessResult, list[Progress]]:
+    """Hold a turn with a started agent, and end it."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    guard = threading.Timer(PATIENCE_S, process.kill)
+    guard.start()
+    reader, steps = AcpReader(harness, permit=permit), list[Progress]()
+    process.stdin.write(reader.begin("write the files", session=session, folder=str(folder)))
+    process.stdin.flush()
+    while reader.error is None and (line := process.stdout.readline()):
+        steps += reader.read_line(line)
+        process.stdin.write(reader.answers)
+        process.stdin.flush()
+        reader.answers = b""
+    process.kill()  # most adapters stay for a while
+    guard.cancel()
+    return reader.finish(-9, ""), steps
+
+
 def run_script(folder: Path, *, session: str = "", permit: Permit | None = None, **script: Any) -> Turn:
     path = folder / "script.json"
     path.write_text(json.dumps(script))
     harness = with_command(load_harness("acp"), [sys.executable, "-S", "-E", str(AGENT), str(path)])
-    steps: list[Progress] = []
-    outputs: list[None] = []
-    run = HarnessRun(
-        harness=harness, model="m", prompt="write the files", session=session, clone=folder, home=folder, folder=folder,
-        permit=permit, on_progress=steps.append,
-    )  # fmt: skip
-    with subprocess.Popen(
-        build_invocation(harness, model="m", session=session).command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        guard = threading.Timer(PATIENCE_S, process.kill)
-        guard.start()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        result = run_acp(process.stdin, process.stdout, run, on_output=lambda: outputs.append(None))
-        guard.cancel()
+    command = build_invocation(harness, model="m", session=session).command
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        result, steps = converse(process, harness, folder, session, permit)
     told = [json.loads(line) for line in path.with_suffix(".json.log").read_text().splitlines()]
-    return Turn(result, steps, told, len(outputs))
+    return Turn(result, steps, told)
 
 
 def test_a_turn_has_its_text_session_and_progress(tmp_path: Path) -> None:
@@ -87,7 +94,6 @@ def test_a_turn_has_its_text_session_and_progress(tmp_path: Path) -> None:
     assert [(step.kind, step.path) for step in turn.steps if step.kind != "text"] == [
         ("session", ""), ("file", "/run/a.txt"),
     ]  # fmt: skip
-    assert turn.outputs >= 4
     assert turn.find_request("session/prompt")["prompt"][0]["text"] == "write the files"
 
 
@@ -244,13 +250,6 @@ def test_lines_that_are_no_messages_are_passed_over(tmp_path: Path) -> None:
     assert turn.result == HarnessResult(text="ok", session="s1")
 
 
-def test_a_missing_package_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "acp", None)
-    with pytest.raises(Unusable, match="needs the package agent-client-protocol") as caught:
-        run_script(tmp_path)
-    assert "lemming-engine[workers]" in caught.value.hint
-
-
 def run_real(
     command: list[str], folder: Path, base_url: str, session: str = "", permit: Permit | None = None
 ) -> HarnessResult:
@@ -258,22 +257,11 @@ def run_real(
     program = require_program(command[0])
     home = make_home(folder / "home", harness, "stand-in", base_url)
     (folder / "tree").mkdir(exist_ok=True)
-    run = HarnessRun(
-        harness=harness, model="stand-in", prompt="write the files", session=session, clone=folder / "tree", home=home,
-        folder=folder, permit=permit,
-    )  # fmt: skip
     with subprocess.Popen(
-        [program, *command[1:]], cwd=run.clone, env=make_variables(harness, home, "stand-in", base_url),
+        [program, *command[1:]], cwd=folder / "tree", env=make_variables(harness, home, "stand-in", base_url),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
-        guard = threading.Timer(PATIENCE_S, process.kill)
-        guard.start()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        result = run_acp(process.stdin, process.stdout, run)
-        process.kill()  # most adapters stay for a while
-        guard.cancel()
-    return result
+        return converse(process, harness, folder / "tree", session, permit)[0]
 
 
 @pytest.mark.long

@@ -13,9 +13,13 @@ from harness_programs import make_home, make_variables, require_program
 from model_servers import ModelServer
 from patience import PATIENCE_S
 
-from lemming.capabilities.workers.harnesses.harness_readers import LATER_MESSAGE, ClaudeReader
 from lemming.capabilities.workers.harnesses.harness_table import build_invocation, load_harness
-from lemming.capabilities.workers.harnesses.harness_types import Decision, HarnessResult, PermissionQuestion
+from lemming.capabilities.workers.harnesses.harness_types import Decision, HarnessResult, PermissionQuestion, Permit
+from lemming.capabilities.workers.harnesses.output_readers import LATER_MESSAGE, ClaudeReader
+
+
+def make_reader(permit: Permit | None = None) -> ClaudeReader:
+    return ClaudeReader(load_harness("claude-code"), permit=permit)
 
 
 def make_question(tool: str = "Write", **arguments: object) -> bytes:
@@ -35,14 +39,14 @@ def read(reader: ClaudeReader, line: bytes) -> bytes:
 
 
 def answer(decision: Decision, line: bytes) -> dict[str, Any]:
-    reply = read(ClaudeReader(lambda _: decision), line)
+    reply = read(make_reader(lambda _: decision), line)
     assert reply.endswith(b"\n")
     response: dict[str, Any] = json.loads(reply)
     return response
 
 
 def test_the_prompt_is_a_message_of_the_user() -> None:
-    line = ClaudeReader(lambda _: "allow").encode_prompt('say "hi"\nand go')
+    line = make_reader(lambda _: "allow").begin('say "hi"\nand go')
     assert line.count(b"\n") == 1
     assert json.loads(line)["message"] == {"role": "user", "content": [{"type": "text", "text": 'say "hi"\nand go'}]}
 
@@ -65,7 +69,7 @@ INTERRUPTED = b'{"type":"result","subtype":"error_during_execution","terminal_re
 
 
 def test_a_question_for_a_person_ends_the_turn_and_is_kept() -> None:
-    reader = ClaudeReader(lambda _: "later")
+    reader = make_reader(lambda _: "later")
     assert json.loads(read(reader, make_question("Bash", command="rm -r x")))["response"]["response"] == {
         "behavior": "deny", "message": LATER_MESSAGE, "interrupt": True,
     }  # fmt: skip
@@ -77,13 +81,13 @@ def test_a_question_for_a_person_ends_the_turn_and_is_kept() -> None:
 
 
 def test_another_error_stays_one_beside_a_question() -> None:
-    reader = ClaudeReader(lambda _: "later")
+    reader = make_reader(lambda _: "later")
     read(reader, make_question())
     assert reader.finish(1, "").error == "exit"
 
 
 def test_an_interruption_without_a_question_stays_one() -> None:
-    reader = ClaudeReader(lambda _: "allow")
+    reader = make_reader(lambda _: "allow")
     read(reader, INTERRUPTED)
     assert reader.finish(0, "").error == "stopped"
 
@@ -96,13 +100,13 @@ def test_an_interruption_without_a_question_stays_one() -> None:
     ],
 )  # fmt: skip
 def test_other_lines_are_not_answered(line: bytes) -> None:
-    assert read(ClaudeReader(lambda _: "allow"), line) == b""
+    assert read(make_reader(lambda _: "allow"), line) == b""
 
 
 def test_a_text_that_speaks_of_a_question_asks_nothing() -> None:
     """A worker can print what it likes into a message, but not a line of its own."""
     line = json.dumps({"type": "assistant", "message": {"content": [{"text": make_question().decode()}]}}).encode()
-    reader = ClaudeReader(lambda _: "later")
+    reader = make_reader(lambda _: "later")
     assert len(list(reader.read_line(line))) == 1
     assert (reader.answers, reader.questions) == (b"", [])
 
@@ -114,14 +118,15 @@ def test_another_request_is_refused() -> None:
 
 
 def test_the_result_ends_the_conversation() -> None:
-    reader = ClaudeReader(lambda _: "allow")
+    reader = make_reader(lambda _: "allow")
+    reader.begin("go")
     assert reader.is_answering
     read(reader, b'{"type":"result","subtype":"success"}')
     assert not reader.is_answering
 
 
 def test_a_question_of_a_run_without_answers_is_passed_over() -> None:
-    assert read(ClaudeReader(), make_question()) == b""
+    assert read(make_reader(), make_question()) == b""
 
 
 def run_claude(folder: Path, base_url: str, reader: ClaudeReader, session: str = "") -> HarnessResult:
@@ -139,7 +144,7 @@ def run_claude(folder: Path, base_url: str, reader: ClaudeReader, session: str =
         guard.start()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(reader.encode_prompt("write the files"))
+        process.stdin.write(reader.begin("write the files"))
         process.stdin.flush()
         for line in process.stdout:
             list(reader.read_line(line))
@@ -161,10 +166,10 @@ def test_a_real_question_waits_for_a_person_and_the_session_goes_on(harness_fold
         {"say": "Written."},
     ]
     with ModelServer(script) as server:
-        first = run_claude(harness_folder, server.url, ClaudeReader(lambda _: "later"))
+        first = run_claude(harness_folder, server.url, make_reader(lambda _: "later"))
         assert not (harness_folder / "tree/a.txt").exists()
         granted: list[PermissionQuestion] = []
-        reader = ClaudeReader(lambda question: "allow" if not granted.append(question) else "deny")
+        reader = make_reader(lambda question: "allow" if not granted.append(question) else "deny")
         second = run_claude(harness_folder, server.url, reader, first.session)
     path = str(harness_folder / "tree/a.txt")
     assert first.questions == (PermissionQuestion(tool="Write", input={"file_path": path, "content": "one\n"}),)
@@ -177,7 +182,7 @@ def test_a_real_question_waits_for_a_person_and_the_session_goes_on(harness_fold
 @pytest.mark.long
 def test_a_real_denial_is_told_to_the_model(harness_folder: Path) -> None:
     with ModelServer([{"write": ["a.txt", "one\n"]}, {"say": "I may not."}]) as server:
-        result = run_claude(harness_folder, server.url, ClaudeReader(lambda _: "deny"))
+        result = run_claude(harness_folder, server.url, make_reader(lambda _: "deny"))
         assert "This is not permitted." in server.requests[-1].text
     assert (result.text, result.error, result.questions) == ("I may not.", "", ())
     assert not (harness_folder / "tree/a.txt").exists()

@@ -22,7 +22,8 @@ from model_servers import ModelServer
 from patience import until
 from worker_runs import KEY, MODEL, REQUEST, find_price, make_run
 
-from lemming.capabilities.workers.harnesses.harness_types import ModelApi, RunTokens
+from lemming.capabilities.workers.harnesses.harness_types import ModelApi
+from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 from lemming.capabilities.workers.running import relay
 from lemming.capabilities.workers.running.api_shapes import UsageCounter, build_url, parse_request
 from lemming.capabilities.workers.running.model_gateway import ModelGateway

@@ -18,8 +18,8 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     HarnessEnd,
     HarnessRun,
     PermissionQuestion,
-    RunTokens,
 )
+from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
 

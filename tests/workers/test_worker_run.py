@@ -16,7 +16,9 @@ import pytest
 from model_servers import ModelServer
 from worker_runs import KEY, REQUEST, find_price, make_run
 
-from lemming.capabilities.workers.harnesses.harness_types import Progress, RunTokens
+from lemming.capabilities.workers.harnesses.harness_table import load_harness
+from lemming.capabilities.workers.harnesses.harness_types import Progress
+from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 from lemming.capabilities.workers.running.harness_process import end_processes
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
@@ -97,7 +99,7 @@ def test_progress_has_no_secrets_and_is_short(tmp_path: Path) -> None:
 def test_paths_of_progress_are_relative_to_the_clone(tmp_path: Path) -> None:
     block = '{"type":"tool_use","name":"Write","input":{"file_path":"\'$PWD\'/src/a.txt"}}'
     run = make_run(tmp_path, f"""echo '{{"type":"assistant","message":{{"content":[{block}]}}}}'""")
-    run_harness(replace(run, harness=replace(run.harness, output="claude-stream-json")))
+    run_harness(replace(run, harness=replace(run.harness, output="claude", events=load_harness("claude-code").events)))
     (line,) = (tmp_path / "attempt" / "progress.jsonl").read_text().splitlines()
     step = json.loads(line)
     assert (step["kind"], step["path"]) == ("file", "src/a.txt")

@@ -8,7 +8,8 @@ from typing import Any
 
 from patience import PATIENCE_S
 
-from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessRun, ModelApi, RunTokens
+from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessRun, ModelApi
+from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 
 KEY = "sk-the-real-key-0123456789"
 MODEL = "claude-sonnet-4-5"

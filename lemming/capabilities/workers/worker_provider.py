@@ -23,8 +23,8 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     HarnessResult,
     HarnessRun,
     PermissionQuestion,
-    RunTokens,
 )
+from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 from lemming.capabilities.workers.repositories.collector import load_bundle, make_clone, open_collector, patch_clone
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree

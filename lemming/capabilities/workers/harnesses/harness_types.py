@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
-from operator import add, sub
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 
 ModelApi = Literal["anthropic", "openai-responses", "openai-chat", "gemini", "none"]
 """The API that a harness speaks to its model. "none": the engine does not pass on its requests."""
@@ -17,6 +18,36 @@ PermissionMode = Literal["bypass", "ask"]
 
 ErrorKind = Literal["", "auth", "rate_limit", "budget", "turns", "model", "stopped", "session", "unreadable", "exit"]
 """Kind of a run's error, empty for success. "session": the session to resume does not exist."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventRule:
+    """What an event of a harness tells, if it has each value of `when` and none of `unless`. Later rules outrank earlier ones.
+
+    Names in `when` and `unless`, `objects`, `input`, `usage` and `cost` are paths, such as `item.type`; other texts name
+    values by {PATH}. Of several the first counts that gives something.
+
+    `objects`: the rule is for each of these, which is `object` in paths. `session`: the session's id. `say`: text for
+    screens. `reply`: text that replaces the reply so far, or is added to it by `adds`; an empty text removes it. `tool`:
+    name of a call with the arguments `input`, or of a change of `file`. `usage`, `cost`: tokens and dollars, which are
+    added. `end`: the run has ended with this error, or without one. `message`, `status`: words and HTTP status of the error.
+    """
+
+    when: Mapping[str, Any] = field(default_factory=dict)
+    unless: Mapping[str, Any] = field(default_factory=dict)
+    objects: str = ""
+    session: str = ""
+    say: tuple[str, ...] = ()
+    reply: str | None = None
+    adds: bool = False
+    tool: tuple[str, ...] = ()
+    input: str = ""
+    file: str = ""
+    usage: tuple[str, ...] = ()
+    cost: str = ""
+    end: ErrorKind | None = None
+    message: tuple[str, ...] = ()
+    status: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +61,12 @@ class Harness:
     `resume` if a session is resumed, "{permissions}" for those of the permission mode, "{limits}" for those of each
     limit that is set, and for nothing otherwise. `environment`: variables beside HOME, PATH and the key. `key_variable`:
     variable from which the harness takes the key. `home_files`: files of HOME by path; a text, a list of lines, or an
-    object that is written as JSON. `output`: name of the reader; "acp" is a protocol (`acp_client`). `version`: words
-    that print the version. `stop_signal`: sent first to end a run early. `install`: command that installs the harness.
+    object that is written as JSON. `version`: words that print the version. `stop_signal`: sent first to end a run early.
+    `install`: command that installs the harness.
+
+    `output`: "events" are lines of JSON that the rules `events` read; "claude" also asks for permissions, "acp" is a
+    protocol. `skipped_prefix`: beginning of lines that need not be parsed. `tokens`: paths of input, output, cached and
+    written tokens in a usage; several are added. `counts_session`: a usage is that of all runs of the session.
     """
 
     name: str = ""
@@ -44,26 +79,14 @@ class Harness:
     key_variable: str = "LEMMING_MODEL_KEY"
     home_files: Mapping[str, Any] = field(default_factory=dict)
     api: ModelApi = "none"
-    output: str = "text"
+    output: Literal["text", "events", "claude", "acp"] = "text"
+    skipped_prefix: str = ""
+    tokens: tuple[str, ...] = ()
+    counts_session: bool = False
+    events: tuple[EventRule, ...] = ()
     version: tuple[str, ...] = ()
     stop_signal: Literal["INT", "TERM"] = "TERM"
     install: str = ""
-
-
-@dataclass(frozen=True)
-class RunTokens:
-    """Tokens of one run. `input` includes `cached` and `written`."""
-
-    input: int = 0
-    output: int = 0
-    cached: int = 0
-    written: int = 0
-
-    def __add__(self, other: RunTokens) -> RunTokens:
-        return RunTokens(*map(add, astuple(self), astuple(other)))
-
-    def __sub__(self, other: RunTokens) -> RunTokens:
-        return RunTokens(*(max(0, count) for count in map(sub, astuple(self), astuple(other))))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The part of an output reader that all harnesses share, and the reader of plain text.
+"""Readers of the output of harnesses: plain text, events by rules, and the questions of Claude Code.
 
 A line of output is written by a program that a model steers. The end of a run is success only if a line says so that
 only a complete run prints, and the exit status agrees. Nothing in the output raises.
@@ -10,15 +10,19 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 from lemming.capabilities.workers.harnesses.harness_types import (
+    Decision,
     ErrorKind,
+    EventRule,
+    Harness,
     HarnessResult,
     PermissionQuestion,
+    Permit,
     Progress,
-    RunTokens,
 )
-from lemming.capabilities.workers.running.api_shapes import JsonFields
+from lemming.capabilities.workers.harnesses.json_fields import JsonFields, RunTokens
 
 MAX_MESSAGE_CHARS, MAX_TEXT_CHARS = 2000, 1_000_000
 _LAST_LINES = 5
@@ -60,16 +64,17 @@ def describe_call(tool: str, arguments: JsonFields) -> Progress:
 
 
 class OutputReader:
-    """Reads the output of one run, JSON lines, and writes its input. A subclass reads the events.
+    """Reads the output of one run by the rules of its harness, and writes its input.
 
-    `answers`: bytes for standard input, which the caller takes. `is_answering`: the input stays open for answers.
-    `ignored_prefix`: beginning of lines that need not be parsed.
+    `earlier`: tokens of the session's runs before this one, as the harness counted them. `permit`: decides permission
+    questions. `answers`: bytes for standard input, which the caller takes. `is_answering`: the input stays open for
+    answers. `ends_process`: the harness stays when the turn has ended, and has to be ended.
     """
 
-    is_answering = False
-    ignored_prefix: str | tuple[str, ...] = ()
+    is_answering = ends_process = False
 
-    def __init__(self) -> None:
+    def __init__(self, harness: Harness, earlier: RunTokens | None = None, permit: Permit | None = None) -> None:
+        self._harness, self._earlier, self._permit = harness, earlier or RunTokens(), permit
         self.text, self.session, self.message, self.answers = "", "", "", b""
         self.tokens: RunTokens | None = None
         self.cost_usd: float | None = None
@@ -77,17 +82,17 @@ class OutputReader:
         self.questions: list[PermissionQuestion] = []
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
 
-    def encode_prompt(self, prompt: str) -> bytes:
-        """Return the input that starts the turn."""
+    def begin(self, prompt: str, *, session: str = "", folder: str = "") -> bytes:
+        """Return the input that starts the turn. `session`: the one to resume. `folder`: the clone."""
         return prompt.encode()
 
     def read_line(self, line: bytes) -> Iterator[Progress]:
         """Yield the progress that a line of standard output tells."""
-        text = line.decode("utf-8", "replace").strip()
+        text, skipped = line.decode("utf-8", "replace").strip(), self._harness.skipped_prefix
         if text:
             self._last_lines.append(text[:MAX_MESSAGE_CHARS])
         try:
-            event = {} if text.startswith(self.ignored_prefix) else json.loads(text)
+            event = {} if skipped and text.startswith(skipped) else json.loads(text)
         except (ValueError, RecursionError):  # words of another program, or a line that was cut
             return
         if isinstance(event, dict):
@@ -102,11 +107,13 @@ class OutputReader:
         if error is None:
             is_signal = exit_status < 0 or exit_status in _SIGNAL_STATUSES
             error = "stopped" if is_signal else "exit" if exit_status else "unreadable"
-            message = error_output.strip()[-MAX_MESSAGE_CHARS:] or "\n".join(self._last_lines)[-MAX_MESSAGE_CHARS:]
-            message = message or f"no output, exit status {exit_status}"
+            message = error_output.strip()[-MAX_MESSAGE_CHARS:]
         elif error == "model":
             # The line that tells an error often lacks the status of the HTTP answer.
             error = classify_error(message, error_output)
+        if error:
+            message = message or "\n".join(self._last_lines)[-MAX_MESSAGE_CHARS:]
+            message = message or f"no output, exit status {exit_status}"
         if error and _NO_SESSION.search(message):
             error = "session"
         if error == "stopped" and self.questions:  # a question for a person interrupts the turn
@@ -116,37 +123,58 @@ class OutputReader:
             message=message, questions=tuple(self.questions),
         )  # fmt: skip
 
+    def end_turn(self, error: ErrorKind = "", message: str = "") -> None:
+        """Keep the end of the run: an error, or success."""
+        self.error, self.message, self.is_answering = error, message[:MAX_MESSAGE_CHARS], False
+
     def _read_event(self, event: JsonFields) -> Iterator[Progress]:
-        raise NotImplementedError
+        for rule in self._harness.events:
+            parts = event.get_objects(rule.objects) if rule.objects else [event]
+            for part in parts:
+                fields = JsonFields({**event.values, "object": part.values}) if rule.objects else event
+                is_met = all(fields.has_value(path, options) for path, options in rule.when.items())
+                if is_met and not any(fields.has_value(path, options) for path, options in rule.unless.items()):
+                    yield from self._apply(rule, fields)
+
+    def _apply(self, rule: EventRule, event: JsonFields) -> Iterator[Progress]:
+        yield from self._start_session(event.fill(rule.session))
+        if rule.reply is not None:
+            reply = event.fill(rule.reply)
+            self.text = self.text + reply if rule.adds else reply or (self.text if rule.reply else "")
+        if text := event.fill(*rule.say):
+            yield Progress(kind="text", text=text)
+        if tool := event.fill(*rule.tool):
+            path = event.fill(rule.file)
+            call = describe_call(tool, event.get_object(rule.input))
+            yield Progress(kind="file", text=tool, path=path) if path else call
+        for usage in next(filter(None, map(event.get_objects, rule.usage)), []):
+            self.tokens = (self.tokens or RunTokens()) + self._count_tokens(usage)
+        if cost_usd := event.get_cost(rule.cost):  # a cost of 0 is that of a model without a price
+            self.cost_usd = (self.cost_usd or 0.0) + cost_usd
+        self.message = event.fill(*rule.message) or self.message
+        if rule.end is not None:
+            status = event.fill(rule.status)
+            kind = classify_error(f"status {status}") if rule.end == "model" and status else rule.end
+            self.end_turn(kind, self.message if kind else "")
+
+    def _count_tokens(self, usage: JsonFields) -> RunTokens:
+        total = usage.sum_tokens(self._harness.tokens)
+        # A session that the harness has cut counts from 0 again.
+        is_new = total.input < self._earlier.input or total.output < self._earlier.output
+        return total - self._earlier if self._harness.counts_session and not is_new else total
 
     def _start_session(self, session: str) -> Iterator[Progress]:
         if session and session != self.session:
             self.session = session
             yield Progress(kind="session", text=session)
 
-    def _tell(self, text: str) -> Iterator[Progress]:
-        """Keep and yield a text of the model. The last text is the reply."""
-        if text:
-            self.text = text
-            yield Progress(kind="text", text=text)
-
-    def _add_usage(self, tokens: RunTokens, cost_usd: float | None = None) -> None:
-        self.tokens = (self.tokens or RunTokens()) + tokens
-        # A cost of 0 is that of a model without a price.
-        self.cost_usd = (self.cost_usd or 0.0) + cost_usd if cost_usd else self.cost_usd
-
-    def end_turn(self, error: ErrorKind = "", message: str = "") -> None:
-        """Keep the end of the run: an error, or success."""
-        self.error, self.message = error, message[:MAX_MESSAGE_CHARS]
-
 
 class TextReader(OutputReader):
     """Reads plain text: all of standard output is the reply, and the exit status decides."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._lines: list[str] = []
-        self._size = 0
+    def __init__(self, harness: Harness, earlier: RunTokens | None = None, permit: Permit | None = None) -> None:
+        super().__init__(harness, earlier, permit)
+        self._lines, self._size = list[str](), 0
 
     def read_line(self, line: bytes) -> Iterator[Progress]:
         """Yield a line as progress."""
@@ -158,9 +186,59 @@ class TextReader(OutputReader):
 
     def finish(self, exit_status: int, error_output: str) -> HarnessResult:
         """Return the result. `exit_status` is negative for a signal."""
-        self.text = "\n".join(self._lines).strip()
+        self.text = "\n".join(self._lines)
         if exit_status == 0 and self._size <= MAX_TEXT_CHARS:
             self.end_turn()
         elif exit_status == 0:
             self.end_turn("unreadable", f"output must have at most {MAX_TEXT_CHARS} characters, got {self._size}")
         return super().finish(exit_status, error_output)
+
+
+LATER_MESSAGE = "A person decides about this. The work goes on after the decision."
+_ANSWERS: dict[Decision, dict[str, Any]] = {
+    "allow": {"behavior": "allow"},
+    "deny": {"behavior": "deny", "message": "This is not permitted."},
+    "later": {"behavior": "deny", "message": LATER_MESSAGE, "interrupt": True},
+}
+
+
+class ClaudeReader(OutputReader):
+    """Answers the permission questions of Claude Code besides reading its events.
+
+    A question is a line `control_request`, its answer a line `control_response` on standard input, which stays open until
+    the result. A question that a person decides later is denied and ends the turn; the session is resumed with the
+    decision, and the model repeats the call.
+    """
+
+    def begin(self, prompt: str, *, session: str = "", folder: str = "") -> bytes:
+        """Return the prompt, as a line of JSON if questions are answered."""
+        if not self._permit:
+            return prompt.encode()
+        self.is_answering = True
+        message = {"role": "user", "content": [{"type": "text", "text": prompt}]}
+        return encode({"type": "user", "message": message, "parent_tool_use_id": None, "session_id": ""})
+
+    def _read_event(self, event: JsonFields) -> Iterator[Progress]:
+        yield from super()._read_event(event)
+        if event.get_text("type") == "control_request" and self._permit:
+            self._answer(self._permit, event.get_object("request"), event.get_text("request_id"))
+
+    def _answer(self, permit: Permit, request: JsonFields, number: str) -> None:
+        """Answer a request. Blocks as long as `permit` does."""
+        response: dict[str, Any] = {"subtype": "success", "request_id": number}
+        if request.get_text("subtype") == "can_use_tool":
+            question = PermissionQuestion(tool=request.get_text("tool_name"), input=request.get_object("input").values)
+            decision = permit(question)
+            if decision == "later":
+                self.questions.append(question)
+            answer = _ANSWERS[decision]
+            response["response"] = {**answer, "updatedInput": question.input} if decision == "allow" else answer
+        else:
+            error = f"request must be can_use_tool, got {request.get_text('subtype')!r}"
+            response |= {"subtype": "error", "error": error}
+        self.answers += encode({"type": "control_response", "response": response})
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """Return a message as a line of JSON."""
+    return json.dumps(message).encode() + b"\n"

@@ -20,7 +20,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.workers.harnesses.harness_types import HarnessRun, RunTokens
+from lemming.capabilities.workers.harnesses.harness_types import HarnessRun
+from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 from lemming.capabilities.workers.running import api_shapes
 from lemming.capabilities.workers.running.api_shapes import Operation, UsageCounter
 from lemming.capabilities.workers.running.worker_sandbox import RELAY_PORT

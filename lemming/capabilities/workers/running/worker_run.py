@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -16,8 +17,7 @@ from dataclasses import asdict, replace
 from typing import IO
 
 from lemming.capabilities.workers.attempts import STOP_FILE, Attempt
-from lemming.capabilities.workers.harnesses.acp_client import run_acp
-from lemming.capabilities.workers.harnesses.harness_readers import make_reader
+from lemming.capabilities.workers.harnesses.acp_reader import READERS
 from lemming.capabilities.workers.harnesses.harness_table import build_invocation, can_ask, find_program
 from lemming.capabilities.workers.harnesses.harness_types import (
     EndedBy,
@@ -26,9 +26,9 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     HarnessResult,
     HarnessRun,
     Progress,
-    RunTokens,
 )
-from lemming.capabilities.workers.running.api_shapes import JsonFields
+from lemming.capabilities.workers.harnesses.json_fields import JsonFields, RunTokens
+from lemming.capabilities.workers.harnesses.output_readers import OutputReader
 from lemming.capabilities.workers.running.harness_process import HarnessProcess
 from lemming.capabilities.workers.running.model_gateway import ModelGateway
 from lemming.kernel.base.blocking_deadline import Deadline
@@ -105,21 +105,26 @@ class _Run:
         self._ended_by: EndedBy = ""
         self._budget_grace: Deadline | None = None
         self._has_ended = threading.Event()
+        self._input: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._error_output = bytearray()
 
     def finish(self) -> HarnessEnd:
-        """Read the output to its end, and return the end of the run."""
-        threads = [threading.Thread(target=work, daemon=True) for work in (self._watch, self._read_errors)]
+        """Hold the conversation to its end, and return the end of the run."""
+        run = self._run
+        reader = READERS[run.harness.output](run.harness, self._log.earlier_tokens, run.permit)
+        work = (self._watch, self._read_errors, self._feed)
+        threads = [threading.Thread(target=function, daemon=True) for function in work]
         for thread in threads:
             thread.start()
         try:
-            conclude = self._converse()
+            self._converse(reader)
         finally:
             self._process.end()
+            self._input.put(None)
             for thread in threads:
                 thread.join()
             status = self._process.close()
-        result = conclude(status, self._log.redact(self._error_output.decode("utf-8", "replace")))
+        result = reader.finish(status, self._log.redact(self._error_output.decode("utf-8", "replace")))
         gateway = self._gateway
         if gateway:
             gateway.close()  # a request that was cut costs, too
@@ -132,28 +137,25 @@ class _Run:
             return end
         return replace(end, tokens=gateway.tokens, cost_usd=gateway.cost_usd, requests=gateway.requests)
 
-    def _converse(self) -> Callable[[int, str], HarnessResult]:
-        """Hold the conversation with the harness. Return the function that makes its result of status and errors."""
+    def _converse(self, reader: OutputReader) -> None:
+        """Pass input and output between the harness and the reader until the turn or the harness ends."""
         run = self._run
-        if run.harness.output == "acp":
-            watched = replace(run, on_progress=self._log.add)
-            turn = run_acp(self._process.stdin, self._process.stdout, watched, self._silence.restart)
-            return lambda _, errors: replace(turn, message=f"{turn.message} {errors}".strip()) if turn.error else turn
-        reader = make_reader(run.harness.output, self._log.earlier_tokens, run.permit)
-        # On a thread of its own: a harness may write before it reads.
-        prompt, is_answering = reader.encode_prompt(run.prompt), reader.is_answering
-        feeder = threading.Thread(target=self._feed, args=(prompt,), kwargs={"is_last": not is_answering}, daemon=True)
-        feeder.start()
+        self._input.put(reader.begin(run.prompt, session=run.session, folder=str(run.clone)))
+        is_open = reader.is_answering
+        if not is_open:
+            self._input.put(None)
         for line in _iter_lines(self._process.stdout, self._silence.restart):
             for progress in reader.read_line(line):
                 self._log.add(progress)
-            if is_answering:
+            if is_open:
                 self._silence.restart()  # a gate may have taken its time
-                self._feed(reader.answers, is_last=not reader.is_answering)
+                is_open = reader.is_answering
+                self._input.put(reader.answers if is_open else None)
                 reader.answers = b""
-        self._has_ended.wait()  # a harness may close its output and go on
-        feeder.join()
-        return reader.finish
+            if reader.ends_process and reader.error is not None:
+                break
+        if not reader.ends_process:
+            self._has_ended.wait()  # a harness may close its output and go on
 
     def _explain(self, result: HarnessResult) -> HarnessResult:
         """Return the result with the limit as its error, if a limit ended the run."""
@@ -165,11 +167,12 @@ class _Run:
         error: ErrorKind = "budget" if self._ended_by == "budget" else "stopped"
         return replace(result, error=error, message=f"{reason}: {message}" if message else reason)
 
-    def _feed(self, content: bytes, *, is_last: bool) -> None:
+    def _feed(self) -> None:
+        """Write the input, on a thread of its own: a harness may write before it reads."""
         with contextlib.suppress(OSError, ValueError):  # the harness need not read all of it, or has ended
-            self._process.stdin.write(content)
-            if is_last:
-                self._process.stdin.close()
+            for content in iter(self._input.get, None):
+                self._process.stdin.write(content)
+            self._process.stdin.close()
 
     def _read_errors(self) -> None:
         while chunk := os.read(self._process.stderr.fileno(), 1 << 16):
