@@ -11,7 +11,7 @@ from user_repositories import Bench, commit, git, make_user_repository, take_sna
 
 from lemming.capabilities.workers.repositories.collector import load_bundle, make_bundle, make_clone, open_collector
 from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError, require_git
-from lemming.capabilities.workers.repositories.merging import MergePlan, plan_merge, publish
+from lemming.capabilities.workers.repositories.merging import merge_tree
 from lemming.capabilities.workers.repositories.patches import rebuild_tree
 from lemming.capabilities.workers.repositories.user_repository import open_repository
 from lemming.capabilities.workers.repositories.work_tree import take_tree
@@ -98,9 +98,7 @@ def test_other_repositories_work(bench: Bench, tmp_path: Path, form: str) -> Non
     (tmp_path / "clone/new").write_text("n\n")
     taken = take_tree(collector, tmp_path / "clone", base)
     order = bench.order(taken, base)
-    plan = plan_merge(collector, repository, order)
-    assert isinstance(plan, MergePlan)
-    assert publish(collector, repository, order, plan)
+    assert merge_tree(collector, repository, order)["merged"]
     assert git(folder, "show", "lemming/team:new") == "n"
 
 

@@ -7,7 +7,7 @@ from user_repositories import AT, Bench, commit, git
 
 from lemming.capabilities.workers.recorded_merges import LineOrigin, RecordedPatch, find_line_origin
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
-from lemming.capabilities.workers.repositories.merging import MergePlan, plan_merge, publish
+from lemming.capabilities.workers.repositories.merging import merge_tree
 
 
 def merge_line(bench: Bench, agent: str, number: int) -> RecordedPatch:
@@ -20,9 +20,7 @@ def merge_line(bench: Bench, agent: str, number: int) -> RecordedPatch:
     (clone / f"{agent}.bin").write_bytes(b"\0" + agent.encode())
     taken = bench.take(clone, base)
     order = bench.order(taken, base, agent=agent, tick=number + 1)
-    plan = plan_merge(bench.collector, bench.repository, order)
-    assert isinstance(plan, MergePlan)
-    assert publish(bench.collector, bench.repository, order, plan)
+    assert merge_tree(bench.collector, bench.repository, order)["merged"]
     return RecordedPatch(agent=agent, tick=order.tick, turn=order.turn, patch=order.patch, content=taken.patch)
 
 

@@ -13,11 +13,10 @@ from user_repositories import Bench, commit, git, take_snapshot
 
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
 from lemming.capabilities.workers.repositories.merging import (
-    AlreadyMerged,
-    Conflict,
     MergeOrder,
     MergePlan,
-    is_published,
+    find_published,
+    merge_tree,
     plan_merge,
     publish,
 )
@@ -38,11 +37,9 @@ def order_edit(bench: Bench, agent: str, number: int, base: str = "", tick: int 
 
 
 def merge(bench: Bench, order: MergeOrder) -> str:
-    """Plan and publish, and return the id of the commit."""
-    plan = plan_merge(bench.collector, bench.repository, order)
-    assert isinstance(plan, MergePlan)
-    assert publish(bench.collector, bench.repository, order, plan)
-    return plan.commit
+    """Merge, and return the id of the commit."""
+    commit_id: str = merge_tree(bench.collector, bench.repository, order)["merged"]
+    return commit_id
 
 
 def test_a_merge_adds_a_commit_of_the_agent_and_touches_nothing_else(bench: Bench) -> None:
@@ -81,9 +78,9 @@ def test_a_conflict_names_the_three_versions_of_each_file(bench: Bench) -> None:
     first, second = order_edit(bench, "one", 3), order_edit(bench, "two", 3)
     head = merge(bench, first)
     conflict = plan_merge(bench.collector, bench.repository, second)
-    assert isinstance(conflict, Conflict)
-    assert conflict.head == head
-    sides = conflict.files["shared.txt"]
+    assert isinstance(conflict, dict)
+    assert conflict["head"] == head
+    sides = conflict["conflict"]["shared.txt"]
     lines = {side: text.splitlines()[3] for side, text in sides.items()}
     assert lines == {"base": "line 3", "branch": "edit of one in 1", "worker": "edit of two in 1"}
     assert git(bench.folder, "rev-parse", "lemming/team") == head
@@ -101,16 +98,18 @@ def test_versions_in_a_conflict_are_cut(bench: Bench) -> None:
     ]
     merge(bench, orders[0])
     conflict = plan_merge(bench.collector, bench.repository, orders[1])
-    assert isinstance(conflict, Conflict)
-    assert len(conflict.files["shared.txt"]["worker"]) < 20_100
-    assert "the file has 80000 bytes" in conflict.files["shared.txt"]["worker"]
-    assert conflict.files["blob.bin"]["worker"] == "(binary file of 4 bytes)"
+    assert isinstance(conflict, dict)
+    files = conflict["conflict"]
+    assert len(files["shared.txt"]["worker"]) < 20_100
+    assert "the file has 80000 bytes" in files["shared.txt"]["worker"]
+    assert files["blob.bin"]["worker"] == "(binary file of 4 bytes)"
 
 
 def test_a_patch_that_the_branch_has_is_already_merged(bench: Bench) -> None:
     order = order_edit(bench, "coder", 3)
     head = merge(bench, order)
-    assert plan_merge(bench.collector, bench.repository, order) == AlreadyMerged(head)
+    again = replace(order, turn="2-coder")
+    assert merge_tree(bench.collector, bench.repository, again) == {"already": head, "branch": order.branch}
 
 
 def test_a_branch_that_moved_after_the_plan_is_not_overwritten(bench: Bench) -> None:
@@ -121,7 +120,7 @@ def test_a_branch_that_moved_after_the_plan_is_not_overwritten(bench: Bench) -> 
     person = git(bench.folder, "commit-tree", "lemming/team^{tree}", "-p", "lemming/team", "-m", "a person")
     bench.repository.run("update-ref", "refs/heads/lemming/team", person)
     assert not publish(bench.collector, bench.repository, order, plan)
-    assert not is_published(bench.repository, order.branch, plan.commit)
+    assert find_published(bench.repository, order) == ""
     assert git(bench.folder, "rev-parse", "lemming/team") == person
     merged = merge(bench, order)
     assert git(bench.folder, "rev-parse", f"{merged}^") == person
@@ -133,7 +132,8 @@ def test_a_repeat_of_publishing_changes_nothing(bench: Bench) -> None:
     assert isinstance(plan, MergePlan)
     assert [publish(bench.collector, bench.repository, order, plan) for _ in range(2)] == [True, True]
     assert git(bench.folder, "rev-list", "--count", f"{bench.head}..lemming/team") == "1"
-    assert is_published(bench.repository, order.branch, plan.commit)
+    assert find_published(bench.repository, order) == plan.commit
+    assert merge_tree(bench.collector, bench.repository, order) == {"merged": plan.commit, "branch": order.branch}
 
 
 def test_a_checked_out_branch_is_refused_with_another_name(bench: Bench) -> None:
@@ -193,7 +193,7 @@ def test_a_merge_continues_after_the_branch_was_squashed_into_its_base(bench: Be
     merged = merge(bench, order_edit(bench, "three", 30, tick=2))
     # Nothing of the branch's history is lost, and the next commit goes on from the base.
     assert git(bench.folder, "rev-parse", f"{merged}^@").split() == [squashed, earlier]
-    assert is_published(bench.repository, "lemming/team", earlier)
+    assert bench.repository.is_ancestor(earlier, merged)
 
 
 @pytest.mark.long
@@ -229,7 +229,7 @@ def test_a_merge_ignores_drivers_of_the_repository(bench: Bench, tmp_path: Path)
         for agent in ("one", "two")
     ]
     merge(bench, orders[0])
-    assert isinstance(plan_merge(bench.collector, bench.repository, orders[1]), Conflict)
+    assert "conflict" in merge_tree(bench.collector, bench.repository, orders[1])
     assert not os.path.exists(tmp_path / "ran")
 
 

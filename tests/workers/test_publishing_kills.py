@@ -12,13 +12,7 @@ from pathlib import Path
 import pytest
 from user_repositories import Bench, commit, git, take_snapshot
 
-from lemming.capabilities.workers.repositories.merging import (
-    MergeOrder,
-    MergePlan,
-    is_published,
-    plan_merge,
-    publish,
-)
+from lemming.capabilities.workers.repositories.merging import MergeOrder, merge_tree
 from lemming.capabilities.workers.repositories.patches import rebuild_tree
 
 KILL_POINTS = 60
@@ -34,28 +28,14 @@ exec "REAL" "$@"
 
 
 def carry_out(bench: Bench, order: MergeOrder, patch: bytes) -> None:
-    """Merge as the engine does: what was recorded decides about the next step. Safe to repeat after a kill."""
+    """Merge as the engine does: the call is repeated until its result is recorded."""
     journal, repository, collector = bench.root / "journal.jsonl", bench.repository, bench.collector
-    records = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
-    if records and "merged" in records[-1]:
+    if journal.exists():
         return
-    if records and is_published(repository, order.branch, records[-1]["commit"]):
-        append(journal, {"merged": records[-1]["commit"]})
-        return
-    for _ in range(5):
-        rebuild_tree(collector, order.base, patch, order.tree)
-        plan = plan_merge(collector, repository, order)
-        assert isinstance(plan, MergePlan)
-        append(journal, {"commit": plan.commit})
-        if publish(collector, repository, order, plan):
-            break
+    rebuild_tree(collector, order.base, patch, order.tree)
+    outcome = merge_tree(collector, repository, order)
     assert repository.read_head(order.branch)  # one more point to be killed at: moved and not recorded
-    append(journal, {"merged": plan.commit})
-
-
-def append(journal: Path, record: dict[str, str]) -> None:
-    with journal.open("a") as file:
-        file.write(json.dumps(record) + "\n")
+    journal.write_text(json.dumps({"merged": outcome["merged"]}))
 
 
 def run_killed(work: Callable[[], None], shim: Path, kill_at: str, mode: str) -> bool:

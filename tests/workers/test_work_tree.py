@@ -13,7 +13,7 @@ from user_repositories import Bench, git, take_snapshot
 
 from lemming.capabilities.workers.repositories import tree_walk, work_tree
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
-from lemming.capabilities.workers.repositories.merging import MergePlan, plan_merge, publish
+from lemming.capabilities.workers.repositories.merging import merge_tree
 from lemming.capabilities.workers.repositories.patches import parse_patch, rebuild_tree
 from lemming.capabilities.workers.repositories.work_tree import ChangedFile, TakenTree
 
@@ -52,11 +52,9 @@ def turn(request: pytest.FixtureRequest, template: Path, tmp_path_factory: pytes
     shutil.rmtree(clone)
     rebuild_tree(bench.collector, bench.head, taken.patch, taken.tree)
     order = bench.order(taken)
-    plan = plan_merge(bench.collector, bench.repository, order)
-    assert isinstance(plan, MergePlan)
-    assert publish(bench.collector, bench.repository, order, plan)
+    commit = merge_tree(bench.collector, bench.repository, order)["merged"]
     programs = sorted(path.name for path in (root / "marks").iterdir())
-    return HostileTurn(bench, taken, plan.commit, programs, before)
+    return HostileTurn(bench, taken, commit, programs, before)
 
 
 def test_no_program_of_the_worker_runs(turn: HostileTurn) -> None:

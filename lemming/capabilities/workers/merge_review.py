@@ -9,34 +9,28 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.workers.attempts import collector_folder
 from lemming.capabilities.workers.merge_tool import (
     DIFF_CHARS,
     describe_merge,
     load_patch,
     make_merge_arguments,
+    open_workspace,
     patch_file,
+    require_same,
     store_patch,
     to_diff,
 )
-from lemming.capabilities.workers.repositories.collector import EngineRepository, open_collector
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
-from lemming.capabilities.workers.repositories.patches import (
-    apply_patch,
-    parse_patch,
-    rebuild_tree,
-    replace_file,
-)
+from lemming.capabilities.workers.repositories.patches import apply_patch, parse_patch, replace_file
 from lemming.capabilities.workers.repositories.tree_walk import to_text
-from lemming.capabilities.workers.repositories.user_repository import open_repository, require_own_branch
+from lemming.capabilities.workers.repositories.user_repository import require_own_branch
 from lemming.capabilities.workers.repositories.work_tree import compare_trees, list_tree
-from lemming.capabilities.workers.workspace_settings import locate_repository
 from lemming.ext import LemmingError
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import to_int
+from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.invisible_text import find_suspicious_text
@@ -50,7 +44,7 @@ class _KnownPatches:
     """Results for patches, which are named by their content: a page shows the same patch again each second."""
 
     def __init__(self, _org: Organisation) -> None:
-        self.sound: set[tuple[str, ...]] = set()
+        self.sound: set[bytes] = set()
         self._notes: dict[str, str] = {}
 
     def describe_text(self, digest: str, patch: bytes) -> dict[str, str]:
@@ -103,7 +97,7 @@ class MergeReview:
         """Return the text of a file with the patch, or of the patch for an empty path. Raises `UsageError` for bytes."""
         patch = load_patch(org, args["patch"])
         if path:
-            collector = _open_collector(org, args)
+            collector = open_workspace(org, args["workspace"])[1]
             tree = apply_patch(collector, args["base"], patch)
             names = {to_text(name): blob for name, blob in list_tree(collector, tree).items()}
             if path not in names:
@@ -116,22 +110,18 @@ class MergeReview:
             raise UsageError(f"{path or 'the patch'} must be text, got other bytes", hint=hint) from error
 
     def require_sound(self, org: Organisation, args: Mapping[str, Any]) -> None:
-        """Raise `LemmingError` if the stored patch is missing, or gives another tree or other files than the call says."""
-        patch, cache = load_patch(org, args["patch"]), org.get_cache(_KnownPatches)
-        require_own_branch(open_repository(locate_repository(org.base, args["workspace"])), args["branch"], "NAME")
-        key = (args["workspace"], args["base"], args["tree"], args["patch"], *args["paths"])
-        if key in cache.sound:
-            return
-        collector = _open_collector(org, args)
-        rebuild_tree(collector, args["base"], patch, args["tree"])
-        paths = [file.path for file in compare_trees(collector, args["base"], args["tree"]).files]
-        if paths != args["paths"]:
-            raise RepositoryError(f"paths of the call must be those of its patch, got {', '.join(args['paths'])[:200]}")
-        cache.sound.add(key)
+        """Raise `LemmingError` if the branch is not free, or the stored patch is missing or not that of the call."""
+        repository, collector = open_workspace(org, args["workspace"])
+        require_own_branch(repository, args["branch"], "NAME")
+        load_patch(org, args["patch"])  # its file may have changed since
+        key, cache = dump_compact(args), org.get_cache(_KnownPatches)
+        if key not in cache.sound:
+            require_same(org, collector, args)
+            cache.sound.add(key)
 
     def apply_edit(self, org: Organisation, args: Mapping[str, Any], edit: PatchEdit) -> Json:
         """Store the edited patch, and return the arguments of a call with it. Raises `UsageError` for a wrong patch."""
-        collector, base = _open_collector(org, args), args["base"]
+        collector, base = open_workspace(org, args["workspace"])[1], args["base"]
         patch = edit.patch or load_patch(org, args["patch"])
         try:
             tree = apply_patch(collector, base, patch, is_edited=True)
@@ -142,25 +132,11 @@ class MergeReview:
         changes = compare_trees(collector, base, tree)
         if not changes.files:
             raise UsageError("patch must change a file, got no change", hint="lemming deny ID --reason TEXT")
-        return make_merge_arguments(
-            workspace=args["workspace"],
-            branch=args["branch"],
-            base=base,
-            tree=tree,
-            digest=store_patch(org, changes.patch, sync=True),
-            patch=changes.patch,
-            files=[asdict(file) for file in changes.files],
-            flags=changes.flags,
-            summary=args["summary"],
-        )
+        store_patch(org, changes.patch, sync=True)
+        return make_merge_arguments(args["workspace"], args["branch"], base, changes, summary=args["summary"])
 
 
 REVIEW = MergeReview()
-
-
-def _open_collector(org: Organisation, args: Mapping[str, Any]) -> EngineRepository:
-    repository = open_repository(locate_repository(org.base, args["workspace"]))
-    return open_collector(collector_folder(Path(org.base), f"{repository.git_dir}"), repository)
 
 
 def _explain(patch: bytes, message: str) -> str:

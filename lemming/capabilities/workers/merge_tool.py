@@ -6,26 +6,18 @@ the recorded patch in a bare repository of the engine. A repeated call finds the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
 from lemming.capabilities.workers.attempts import collector_folder, organisation_id, remove_stale_attempts
-from lemming.capabilities.workers.repositories.collector import open_collector
-from lemming.capabilities.workers.repositories.merging import (
-    MAX_SIDE_BYTES,
-    AlreadyMerged,
-    Conflict,
-    MergeOrder,
-    plan_merge,
-    publish,
-)
+from lemming.capabilities.workers.repositories.collector import EngineRepository, open_collector
+from lemming.capabilities.workers.repositories.merging import MAX_SIDE_BYTES, MergeOrder, merge_tree
 from lemming.capabilities.workers.repositories.patches import rebuild_tree
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, compare_trees
-from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace, locate_repository
+from lemming.capabilities.workers.workspace_settings import get_workspace, locate_repository
 from lemming.ext import LemmingError, describe_field
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError
@@ -43,9 +35,6 @@ from lemming.kernel.tools.tool_context import ToolContext
 MERGE = "merge"
 MAX_CONFLICT_BYTES = 40_000
 """Bytes of the output about a conflict: a turn has room for the results of some more."""
-
-MAX_MOVES = 5
-"""Times that the branch may move while one patch is merged."""
 
 
 class CallOnly(EngineTool):
@@ -100,92 +89,57 @@ class MergeTool(CallOnly):
             if not is_any_match(path, settings.paths):
                 hint = f"allowed by workspace.paths: {', '.join(settings.paths)}"
                 raise ToolError(f"merge: the patch may not change {path}", hint=hint)
+        order = MergeOrder(
+            agent=context.agent.name, branch=branch, base=base, tree=tree, patch=patch, tick=context.tick,
+            turn=context.call_id, at=context.began_at, org=organisation_id(context.base), summary=summary,
+            base_branch=settings.base,
+        )  # fmt: skip
+        call: Json = {"files": files, "insertions": insertions, "deletions": deletions, "paths": paths}
         try:
-            call: Json = {"files": files, "insertions": insertions, "deletions": deletions, "paths": paths}
-            call |= {"flags": flags, "diff": diff}
-            result = _publish_patch(context, settings, base, tree, patch, summary, call)
+            repository, collector = open_workspace(context.org, workspace)
+            require_same(context.org, collector, {**call, "flags": flags, "diff": diff, **vars(order)})
+            outcome = merge_tree(collector, repository, order)
         except ToolError:
             raise
         except LemmingError as error:
             raise ToolError(f"merge: {error.message}", hint=error.hint) from error
-        if result.success:  # no run goes on from this clone, also if the call is repeated after a kill
-            remove_stale_attempts(context.base, context.agent.name, keep="")
-        return result
+        if "conflict" in outcome:
+            return ToolResult(False, dump_compact(_shorten_conflict(outcome)).decode())
+        # No run goes on from this clone, also if the call is repeated after a kill.
+        remove_stale_attempts(context.base, context.agent.name, keep="")
+        return ToolResult(True, dump_compact(outcome).decode())
 
 
-def _publish_patch(
-    context: ToolContext, settings: WorkspaceSettings, base: str, tree: str, patch: str, summary: str, call: Json
-) -> ToolResult:
-    branch = settings.branch_name(context.agent.name)
-    repository = open_repository(locate_repository(context.base, settings.repository))
-    collector = open_collector(collector_folder(context.base, f"{repository.git_dir}"), repository)
-    order = MergeOrder(
-        agent=context.agent.name,
-        branch=branch,
-        base=base,
-        tree=tree,
-        patch=patch,
-        tick=context.tick,
-        turn=context.call_id,
-        at=context.began_at,
-        org=organisation_id(context.base),
-        summary=summary,
-        base_branch=settings.base,
-    )
-    for _ in range(MAX_MOVES):
-        # Looked up each time: an earlier try of this call may have been killed right after the branch moved.
-        if commit := _find_published(repository, order):
-            return _to_result({"merged": commit, "branch": branch})
-        rebuild_tree(collector, base, load_patch(context.org, patch), tree)
-        _require_same(call, compare_trees(collector, base, tree))
-        plan = plan_merge(collector, repository, order)
-        if isinstance(plan, AlreadyMerged):
-            return _to_result({"already": plan.head, "branch": branch})
-        if isinstance(plan, Conflict):
-            return _describe_conflict(plan)
-        if publish(collector, repository, order, plan):
-            return _to_result({"merged": plan.commit, "branch": branch})
-    raise ToolError(f"merge: branch {branch} moved {MAX_MOVES} times meanwhile", hint="run the agent again")
+def open_workspace(org: Organisation, workspace: str) -> tuple[UserRepository, EngineRepository]:
+    """Return a workspace's repository, and the engine's repository beside it."""
+    repository = open_repository(locate_repository(org.base, workspace))
+    return repository, open_collector(collector_folder(Path(org.base), f"{repository.git_dir}"), repository)
 
 
-def _require_same(call: Mapping[str, Any], changes: TakenTree) -> None:
-    """Raise `ToolError` if a call does not describe its patch, as after a gate has rewritten it."""
-    for name, value in describe_changes(changes.patch, [asdict(file) for file in changes.files], changes.flags).items():
+def require_same(org: Organisation, collector: EngineRepository, call: Mapping[str, Any]) -> None:
+    """Make the tree of a call from its patch. Raises `ToolError` if a call does not describe its patch.
+
+    A gate may have rewritten the call, or a person its record.
+    """
+    rebuild_tree(collector, call["base"], load_patch(org, str(call["patch"])), call["tree"])
+    for name, value in describe_changes(compare_trees(collector, call["base"], call["tree"])).items():
         if call.get(name) != value:
             hint = "a gate cannot rewrite a patch: let it block, or ask a person who edits the patch"
             raise ToolError(f"merge: {name} must be that of the patch, got {to_line(call.get(name))[:200]}", hint=hint)
 
 
-def _find_published(repository: UserRepository, order: MergeOrder) -> str:
-    """Return the commit of this call in the branch's history, by its trailers, or an empty text.
-
-    The history of a branch is the user's: a forged trailer would need a commit of the user.
-    """
-    if not (head := repository.read_head(order.branch)):
-        return ""
-    expected = {"Turn": order.turn, "Patch": order.patch, "Org": order.org}
-    for commit in repository.read("rev-list", head, f"^{order.base}").split():
-        trailers = repository.read_trailers(commit)
-        if all(trailers.get(name) == value for name, value in expected.items()):
-            return commit
-    return ""
-
-
-def _describe_conflict(conflict: Conflict) -> ToolResult:
-    """Return the result of a merge in conflict. Texts are cut until the output is whole: a cut output tells nothing."""
-    limit, outcome = MAX_SIDE_BYTES, {"conflict": conflict.files, "head": conflict.head}
+def _shorten_conflict(outcome: Json) -> Json:
+    """Return the outcome of a conflict with texts that are short enough: a cut output tells nothing."""
+    limit, whole = MAX_SIDE_BYTES, outcome["conflict"]
     while len(dump_compact(outcome)) > MAX_CONFLICT_BYTES and limit:
         limit //= 2
-        files = dict([*conflict.files.items()][: max(1, limit)])
-        outcome["conflict"] = {
+        files = dict([*whole.items()][: max(1, limit)])
+        texts = {
             path: {side: text if len(text) <= limit else f"{text[:limit]}\n(cut)" for side, text in sides.items()}
             for path, sides in files.items()
         }
-    return _to_result(outcome, success=False)
-
-
-def _to_result(outcome: dict[str, Any], *, success: bool = True) -> ToolResult:
-    return ToolResult(success, dump_compact(outcome).decode())
+        outcome = {**outcome, "conflict": texts}
+    return outcome
 
 
 # --- the arguments of a call, and stored patches -------------------------------------------------
@@ -194,35 +148,24 @@ DIFF_CHARS = 24_000
 SUMMARY_CHARS = 120
 
 
-def make_merge_arguments(
-    *,
-    workspace: str,
-    branch: str,
-    base: str,
-    tree: str,
-    digest: str,
-    patch: bytes,
-    files: Sequence[Mapping[str, Any]],
-    flags: Mapping[str, str],
-    summary: str,
-) -> Json:
-    """Return the arguments of a call that merges a patch. `digest`: its SHA-256. `files`: fields of `ChangedFile`."""
-    target = {"workspace": workspace, "branch": branch, "base": base, "tree": tree, "patch": digest}
-    summary = _break_markers(redact_values(summary))[:SUMMARY_CHARS]
-    return {**target, **describe_changes(patch, files, flags), "summary": summary}
+def make_merge_arguments(workspace: str, branch: str, base: str, changes: TakenTree, *, summary: str) -> Json:
+    """Return the arguments of a call that merges changes of the commit `base`."""
+    target = {"workspace": workspace, "branch": branch, "base": base, "tree": changes.tree}
+    target["patch"] = sha256(changes.patch).hexdigest()
+    return {**target, **describe_changes(changes), "summary": _break_markers(redact_values(summary))[:SUMMARY_CHARS]}
 
 
-def describe_changes(patch: bytes, files: Sequence[Mapping[str, Any]], flags: Mapping[str, str]) -> Json:
+def describe_changes(changes: TakenTree) -> Json:
     """Return the arguments that follow from a patch."""
-    diff, flags = to_diff(patch), dict(flags)
+    diff, flags, files = to_diff(changes.patch), dict(changes.flags), changes.files
     if len(diff) > DIFF_CHARS:
         flags[""] = f"the patch has {len(diff)} characters, of which diff holds {DIFF_CHARS}"
         diff = diff[:DIFF_CHARS]
     return {
         "files": len(files),
-        "insertions": sum(file["insertions"] for file in files),
-        "deletions": sum(file["deletions"] for file in files),
-        "paths": [file["path"] for file in files],
+        "insertions": sum(file.insertions for file in files),
+        "deletions": sum(file.deletions for file in files),
+        "paths": [file.path for file in files],
         "flags": flags,
         "diff": diff,
     }

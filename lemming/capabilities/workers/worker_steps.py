@@ -28,6 +28,7 @@ from lemming.capabilities.workers.evidence_tools import CHECK, PERMIT
 from lemming.capabilities.workers.merge_tool import MERGE, load_patch, make_merge_arguments, store_patch
 from lemming.capabilities.workers.repositories.collector import make_bundle
 from lemming.capabilities.workers.repositories.user_repository import open_repository
+from lemming.capabilities.workers.repositories.work_tree import ChangedFile, TakenTree
 from lemming.capabilities.workers.worker_provider import HARNESSES
 from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace, locate_repository
 from lemming.ext import (
@@ -317,20 +318,9 @@ def _get_prices(entry: ModelEntry) -> dict[str, float]:
 
 
 def _make_call(facts: Json, turn: TurnView, settings: WorkspaceSettings, text: str, patch: bytes) -> Json:
-    files = facts["files"]
-    first_line = next(
-        (line.strip() for line in text.splitlines() if line.strip()),
-        f"change {format_count(len(files), 'file')}",
-    )
-    args = make_merge_arguments(
-        workspace=settings.repository,
-        branch=settings.branch_name(turn.agent.name),
-        base=facts["base"],
-        tree=facts["tree"],
-        digest=facts["patch"],
-        patch=patch,
-        files=files,
-        flags=facts["flags"],
-        summary=first_line,
-    )
+    files = tuple(ChangedFile(**file) for file in facts["files"])
+    summary = next(filter(None, map(str.strip, text.splitlines())), f"change {format_count(len(files), 'file')}")
+    changes = TakenTree(facts["tree"], patch, files, flags=facts["flags"])
+    branch = settings.branch_name(turn.agent.name)
+    args = make_merge_arguments(settings.repository, branch, facts["base"], changes, summary=summary)
     return {"id": "merge", "tool": MERGE, "args": args}

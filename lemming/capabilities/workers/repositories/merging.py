@@ -1,28 +1,31 @@
 """Merges a worker's tree into a branch of the user's repository, exactly once.
 
-A merge has two steps. `plan_merge` makes the commit in the engine's repository and changes nothing of the user. The caller
-records the commit id. `publish` copies the objects and moves the branch, if the branch is where the plan saw it. After a
-kill, `is_published` tells by the recorded id if the branch has moved; both steps may be repeated at any moment. The same
-order on the same branch gives the same commit id.
+A merge is planned in the engine's repository, which changes nothing of the user, and published: objects are copied, and
+the branch moves if it is where the plan saw it. A repeat, also after a kill at any moment, finds the commit in the branch
+by its trailers. The same order on the same branch gives the same commit id.
 """
 
 from __future__ import annotations
 
 import os
 from calendar import timegm
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lemming.capabilities.workers.repositories.collector import EngineRepository, to_address
 from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError
 from lemming.capabilities.workers.repositories.tree_walk import to_text
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, require_own_branch, to_ref
 from lemming.kernel.base.clock import parse_timestamp
+from lemming.kernel.files.field_types import Json
 
 MAX_SIDE_BYTES = 20_000
 """Bytes of each version of a file in a conflict."""
 
 MAX_CONFLICT_FILES = 50
 """Number of files in a conflict whose versions are shown; of further files there are the names."""
+
+MAX_MOVES = 5
+"""Times that the branch may move while one patch is merged."""
 
 _STAGES = {"1": "base", "2": "branch", "3": "worker"}
 _MAX_SUBJECT = 72
@@ -59,31 +62,41 @@ class MergePlan:
     old: str
 
 
-@dataclass(frozen=True)
-class AlreadyMerged:
-    """The branch has the changes already. `head`: the branch's head."""
+def merge_tree(collector: EngineRepository, repository: UserRepository, order: MergeOrder) -> Json:
+    """Bring the order's changes to its branch, and return what became of them. Safe to repeat.
 
-    head: str
+    Returns: `merged` with the commit or `already` with the branch's head, and `branch`; or `conflict` with texts by path
+    and by side ("base", "branch", "worker"; a side without the file is missing), and `head`.
 
-
-@dataclass(frozen=True)
-class Conflict:
-    """The branch and the worker changed the same lines.
-
-    `files`: texts by path and by side, "base", "branch" and "worker"; a side without the file is missing.
+    Raises: RepositoryError if the branch is checked out, or moves again and again.
     """
+    for _ in range(MAX_MOVES):
+        # Looked up each time: an earlier try may have been killed right after the branch moved.
+        if commit := find_published(repository, order):
+            return {"merged": commit, "branch": order.branch}
+        plan = plan_merge(collector, repository, order)
+        if not isinstance(plan, MergePlan):
+            return plan
+        if publish(collector, repository, order, plan):
+            return {"merged": plan.commit, "branch": order.branch}
+    hint = "run the agent again"
+    raise RepositoryError(f"branch {order.branch} moved {MAX_MOVES} times meanwhile", hint=hint)
 
-    head: str
-    files: dict[str, dict[str, str]] = field(default_factory=dict)
 
+def find_published(repository: UserRepository, order: MergeOrder) -> str:
+    """Return the commit of this order in the branch's history, by its trailers, or an empty text.
 
-def plan_merge(
-    collector: EngineRepository, repository: UserRepository, order: MergeOrder
-) -> MergePlan | AlreadyMerged | Conflict:
-    """Return the commit that brings the order's changes to the branch. Nothing of the user's repository changes.
-
-    Raises RepositoryError if the branch is checked out.
+    The history of a branch is the user's: a forged trailer would need a commit of the user.
     """
+    if not (head := repository.read_head(order.branch)):
+        return ""
+    expected = {"Turn": order.turn, "Patch": order.patch, "Org": order.org}
+    commits = repository.read("rev-list", head, f"^{order.base}").split()
+    return next((name for name in commits if expected.items() <= repository.read_trailers(name).items()), "")
+
+
+def plan_merge(collector: EngineRepository, repository: UserRepository, order: MergeOrder) -> MergePlan | Json:
+    """Return the commit that brings the order's changes to the branch, or the reason for none, as `merge_tree`."""
     require_own_branch(repository, order.branch, order.agent)
     old = repository.read_head(order.branch)
     parents, tree, head = [order.base], order.tree, old
@@ -92,12 +105,12 @@ def plan_merge(
     if head and (not old or not _can_follow_base(repository, order.base, old)):
         files_or_tree = merge_trees(collector, order.base, head, order.tree)
         if not isinstance(files_or_tree, str):
-            return Conflict(head, files_or_tree)
+            return {"conflict": files_or_tree, "head": head}
         parents, tree = [head], files_or_tree
     elif old and not repository.is_ancestor(old, order.base):
         parents.append(old)  # squashed into the base: its commits stay in the branch's history
     if tree == collector.read("rev-parse", f"{parents[0]}^{{tree}}"):
-        return AlreadyMerged(old or order.base)
+        return {"already": old or order.base, "branch": order.branch}
     date = f"@{timegm(parse_timestamp(order.at).utctimetuple())} +0000"
     identity = (order.agent, to_address(order.agent), date)
     return MergePlan(create_commit(collector, tree, parents, format_message(order), identity), old)
@@ -115,13 +128,6 @@ def publish(collector: EngineRepository, repository: UserRepository, order: Merg
     pack = collector.run("pack-objects", "--revs", "--stdout", "-q", stdin=revisions.encode())
     repository.run("unpack-objects", "-q", "--strict", stdin=pack)
     return _move_branch(repository, order, plan)
-
-
-def is_published(repository: UserRepository, branch: str, commit: str) -> bool:
-    """Return True if the branch's history has the commit, whatever followed."""
-    head = repository.read_head(branch)
-    has_commit = bool(head) and repository.is_true("cat-file", "-e", commit)
-    return has_commit and repository.is_ancestor(commit, head)
 
 
 def merge_trees(collector: EngineRepository, base: str, head: str, tree: str) -> str | dict[str, dict[str, str]]:
@@ -157,19 +163,13 @@ def create_commit(
 
 def _move_branch(repository: UserRepository, order: MergeOrder, plan: MergePlan) -> bool:
     env = {"GIT_COMMITTER_NAME": order.agent, "GIT_COMMITTER_EMAIL": to_address(order.agent)}
-    arguments = (
-        "--no-deref",
-        "--create-reflog",
-        "-m",
-        f"lemming: turn {order.turn}",
-        to_ref(order.branch),
-        plan.commit,
-    )
+    ref, reason = to_ref(order.branch), f"lemming: turn {order.turn}"
+    options = ("--no-deref", "--create-reflog", "-m", reason)
     try:
-        repository.run("update-ref", *arguments, plan.old or repository.no_commit, env=env)
+        repository.run("update-ref", *options, ref, plan.commit, plan.old or repository.no_commit, env=env)
     except GitError:
         # A git that outlived a killed engine may have moved the branch to this very commit.
-        if is_published(repository, order.branch, plan.commit):
+        if find_published(repository, order) == plan.commit:
             return True
         if repository.read_head(order.branch) == plan.old:
             raise  # git refuses for another reason, such as a branch named like the folder of this one
