@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 from model_servers import ModelServer
 from patience import until
-from worker_runs import KEY, MODEL, REQUEST, find_price, make_run
+from worker_runs import KEY, MODEL, PRICES, REQUEST, make_run
 
 from lemming.capabilities.workers.harnesses.harness_types import ModelApi
 from lemming.capabilities.workers.harnesses.json_fields import RunTokens
@@ -56,7 +56,7 @@ def send(gateway: ModelGateway, *arguments: Any, **options: Any) -> tuple[int, s
 
 def read_usage(folder: Path) -> list[dict[str, Any]]:
     """Return the lines of `usage.jsonl`."""
-    return [json.loads(line) for line in (folder / "attempt" / "usage.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (folder / "usage.jsonl").read_text().splitlines()]
 
 
 def test_the_server_gets_the_key_and_the_harness_never_has_it(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_tokens_of_each_api_are_counted(
     tmp_path: Path, api: ModelApi, path: str, body: dict[str, Any], written: int
 ) -> None:
     with ModelServer([{"say": "Hello.", "usage": [1000, 50, 200, 30]}]) as server:
-        with open_gateway(tmp_path, server.url, api=api, usd_cost=find_price) as gateway:
+        with open_gateway(tmp_path, server.url, api=api, prices=PRICES) as gateway:
             assert send(gateway, path, body)[0] == 200
         assert gateway.tokens == RunTokens(input=1000, output=50, cached=200, written=written)
         assert gateway.cost_usd == pytest.approx(1.05)
@@ -160,7 +160,7 @@ def test_usage_is_on_disk_before_the_end_of_an_answer_is_passed_on(tmp_path: Pat
 
 def test_a_request_beyond_the_cost_limit_never_reaches_the_server(tmp_path: Path) -> None:
     with ModelServer([{"say": "Hello.", "usage": [1000, 200]}]) as server:
-        with open_gateway(tmp_path, server.url, usd_cost=find_price, max_cost_usd=1.0) as gateway:
+        with open_gateway(tmp_path, server.url, prices=PRICES, max_cost_usd=1.0) as gateway:
             assert send(gateway)[0] == 200
             assert not gateway.is_exhausted
             status, body = send(gateway)
@@ -172,7 +172,7 @@ def test_a_request_beyond_the_cost_limit_never_reaches_the_server(tmp_path: Path
 
 def test_earlier_runs_count_against_the_cost_limit(tmp_path: Path) -> None:
     with ModelServer([]) as server:
-        limits = {"usd_cost": find_price, "max_cost_usd": 1.0, "spent_usd": 1.0}
+        limits = {"prices": PRICES, "max_cost_usd": 1.0, "spent_usd": 1.0}
         with open_gateway(tmp_path, server.url, **limits) as gateway:
             assert send(gateway)[0] == 400
         assert server.requests == []
@@ -180,7 +180,7 @@ def test_earlier_runs_count_against_the_cost_limit(tmp_path: Path) -> None:
 
 def test_requests_at_once_do_not_overtake_the_cost_limit(tmp_path: Path) -> None:
     with ModelServer([{"say": "Hello.", "usage": [1000, 200], "wait": 0.05}]) as server:
-        with open_gateway(tmp_path, server.url, usd_cost=find_price, max_cost_usd=1.0) as gateway:
+        with open_gateway(tmp_path, server.url, prices=PRICES, max_cost_usd=1.0) as gateway:
             with ThreadPoolExecutor(4) as pool:
                 statuses = sorted(pool.map(lambda _: send(gateway)[0], range(4)))
             assert statuses == [200, 400, 400, 400]
@@ -195,7 +195,7 @@ def test_a_cost_limit_needs_a_price(tmp_path: Path) -> None:
 
 def test_another_model_is_refused_under_a_cost_limit(tmp_path: Path) -> None:
     with ModelServer([{}]) as server:
-        with open_gateway(tmp_path, server.url, usd_cost=find_price, max_cost_usd=1.0) as gateway:
+        with open_gateway(tmp_path, server.url, prices=PRICES, max_cost_usd=1.0) as gateway:
             status, body = send(gateway, body={**REQUEST, "model": "claude-opus-4-5"})
             assert status == 400
             assert "model must be claude-sonnet-4-5" in body

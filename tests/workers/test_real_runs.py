@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness_programs import SEARCH_PATH
 from model_servers import ModelServer
-from worker_runs import KEY, find_price, make_run
+from worker_runs import KEY, PRICES, change_run, make_run
 
 from lemming.capabilities.workers.harnesses.harness_table import find_program, load_harness
 from lemming.capabilities.workers.harnesses.harness_types import (
@@ -42,18 +41,18 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     if find_program(harness) is None:
         pytest.skip(f"{harness.name} is not installed: {harness.install}")
     prompt = f"Write the file. Working directory: {tmp_path / 'clone'}"
-    return replace(make_run(tmp_path, prompt), harness=harness, model=MODELS[harness.name], usd_cost=find_price)
+    return change_run(make_run(tmp_path, prompt), harness=harness, model=MODELS[harness.name], prices=PRICES)
 
 
 def test_a_harness_writes_a_file_and_its_tokens_are_counted(run: HarnessRun, tmp_path: Path) -> None:
     look = "cat /proc/*/environ /proc/*/cmdline > seen.txt; env >> seen.txt"
     with ModelServer([WRITE, {"run": look}, {"say": "Written."}]) as server:
-        end = run_harness(replace(run, base_url=server.url))
+        end = run_harness(change_run(run, base_url=server.url))
         assert {request.key.removeprefix("Bearer ") for request in server.requests} == {KEY}
     assert (end.result.text, end.result.error, end.ended_by) == ("Written.", "", "")
     assert (end.requests, end.tokens) == (3, RunTokens(input=1200, output=240))
     assert (tmp_path / "clone" / "a.txt").read_text() == "one\n"
-    assert end.result.session in (tmp_path / "attempt" / "session.json").read_text()
+    assert end.result.session in (tmp_path / "session.json").read_text()
     assert "lemming-" in (tmp_path / "clone" / "seen.txt").read_text()
     holders = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert holders == []
@@ -61,24 +60,24 @@ def test_a_harness_writes_a_file_and_its_tokens_are_counted(run: HarnessRun, tmp
 
 def test_the_cost_limit_stops_a_harness_before_its_next_request(run: HarnessRun) -> None:
     with ModelServer([WRITE, {"run": "echo late > late.txt"}, {"say": "Written."}]) as server:
-        end = run_harness(replace(run, base_url=server.url, max_cost_usd=1.0))
+        end = run_harness(change_run(run, base_url=server.url, max_cost_usd=1.0))
         assert len(server.requests) == 1
     assert end.result.error == "budget"
     assert end.cost_usd == pytest.approx(1.2)
-    assert not (run.clone / "late.txt").exists()
+    assert not (run.attempt.clone / "late.txt").exists()
 
 
 def test_silence_ends_a_harness_whose_server_hangs(run: HarnessRun) -> None:
     with ModelServer([{**WRITE, "hang": True}]) as server:
-        end = run_harness(replace(run, base_url=server.url, silence_s=8.0))
+        end = run_harness(change_run(run, base_url=server.url, silence_s=8.0))
     assert (end.ended_by, end.result.error) == ("silence", "stopped")
     assert end.requests >= 1
 
 
 def test_a_session_goes_on_in_a_second_run(run: HarnessRun) -> None:
     with ModelServer([WRITE, {"say": "First."}, {"say": "Second."}]) as server:
-        first = run_harness(replace(run, base_url=server.url))
-        second = run_harness(replace(run, base_url=server.url, session=first.result.session, prompt="Go on."))
+        first = run_harness(change_run(run, base_url=server.url))
+        second = run_harness(change_run(run, base_url=server.url, session=first.result.session, prompt="Go on."))
         assert "Write the file" in server.requests[-1].text
     assert (first.result.text, second.result.text) == ("First.", "Second.")
     assert second.result.tokens == RunTokens(input=100, output=20)  # also where the harness counts the session's
@@ -99,7 +98,7 @@ def run_with_permit(
 
     with ModelServer(script) as server:
         model = "gpt-5.2-codex" if "codex" in name else "claude-sonnet-4-5"
-        end = run_harness(replace(run, harness=harness, model=model, base_url=server.url, permit=permit))
+        end = run_harness(change_run(run, harness=harness, model=model, base_url=server.url, permit=permit))
     return end, questions
 
 
@@ -113,7 +112,7 @@ def test_permission_questions_are_decided_while_a_harness_runs(run: HarnessRun, 
     assert end.result.error == ""
     assert end.result.session
     assert list(end.result.questions) == (questions if decision == "later" else [])
-    assert (run.clone / "a.txt").exists() == (decision == "allow")
+    assert (run.attempt.clone / "a.txt").exists() == (decision == "allow")
 
 
 def test_a_tool_of_a_harness_reaches_nothing_outside(run: HarnessRun, tmp_path: Path) -> None:
@@ -122,9 +121,16 @@ def test_a_tool_of_a_harness_reaches_nothing_outside(run: HarnessRun, tmp_path: 
     command = (
         f"cat {outside['secret']} /etc/shadow > got.txt; ls {outside['home']}/.ssh >> got.txt; touch {tmp_path}/evil"
     )
-    daemon = f"(setsid sh -c 'sleep 300; touch {run.clone}/ghost' >/dev/null 2>&1 &); echo up"
+    daemon = f"(setsid sh -c 'sleep 300; touch {run.attempt.clone}/ghost' >/dev/null 2>&1 &); echo up"
     with ModelServer([{"run": [command, daemon]}, {"say": "Done."}]) as server:
-        end = run_harness(replace(run, base_url=server.url))
+        end = run_harness(change_run(run, base_url=server.url))
     assert end.result.text == "Done."
-    assert (run.clone / "got.txt").read_text() == ""
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["attempt", "clone", "home", "secret"]
+    assert (run.attempt.clone / "got.txt").read_text() == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "clone",
+        "home",
+        "progress.jsonl",
+        "secret",
+        "session.json",
+        "usage.jsonl",
+    ]

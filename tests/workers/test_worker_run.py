@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from model_servers import ModelServer
-from worker_runs import KEY, REQUEST, find_price, make_run
+from worker_runs import KEY, PRICES, REQUEST, make_run
 
 from lemming.capabilities.workers.harnesses.harness_table import load_harness
 from lemming.capabilities.workers.harnesses.harness_types import Progress
@@ -40,7 +40,7 @@ def test_the_output_is_the_reply_and_the_prompt_is_no_argument(tmp_path: Path) -
     assert (end.exit_status, end.ended_by, end.result.error) == (0, "", "")
     assert (tmp_path / "clone" / "file").read_text() == "edited\n"
     assert steps[0] == Progress(kind="text", text="done")
-    first = json.loads((tmp_path / "attempt" / "progress.jsonl").read_text().splitlines()[0])
+    first = json.loads((tmp_path / "progress.jsonl").read_text().splitlines()[0])
     assert {name: first[name] for name in ("kind", "text", "path")} == {"kind": "text", "text": "done", "path": ""}
 
 
@@ -55,7 +55,7 @@ def test_a_harness_that_kills_itself_is_told_by_its_signal(tmp_path: Path) -> No
 
 def test_requests_go_through_the_gateway_with_the_real_key(tmp_path: Path) -> None:
     with ModelServer([{"say": "Hello.", "usage": [1000, 50]}]) as server:
-        run = make_run(tmp_path, f"{ASK}; {ASK}", api="anthropic", base_url=server.url, usd_cost=find_price)
+        run = make_run(tmp_path, f"{ASK}; {ASK}", api="anthropic", base_url=server.url, prices=PRICES)
         end = run_harness(run)
         assert [request.key for request in server.requests] == [KEY, KEY]
     assert end.result.text.count("Hello.") == 2
@@ -93,23 +93,21 @@ def test_progress_has_no_secrets_and_is_short(tmp_path: Path) -> None:
     run_harness(make_run(tmp_path, script, on_progress=steps.append))
     assert [step.text for step in steps[:2]] == ["[redacted key]", "[redacted key]"]
     assert len(steps[2].text) == 500
-    assert "real-key" not in (tmp_path / "attempt" / "progress.jsonl").read_text()
+    assert "real-key" not in (tmp_path / "progress.jsonl").read_text()
 
 
 def test_paths_of_progress_are_relative_to_the_clone(tmp_path: Path) -> None:
     block = '{"type":"tool_use","name":"Write","input":{"file_path":"\'$PWD\'/src/a.txt"}}'
     run = make_run(tmp_path, f"""echo '{{"type":"assistant","message":{{"content":[{block}]}}}}'""")
     run_harness(replace(run, harness=replace(run.harness, output="claude", events=load_harness("claude-code").events)))
-    (line,) = (tmp_path / "attempt" / "progress.jsonl").read_text().splitlines()
+    (line,) = (tmp_path / "progress.jsonl").read_text().splitlines()
     step = json.loads(line)
     assert (step["kind"], step["path"]) == ("file", "src/a.txt")
 
 
 def test_the_cost_limit_ends_a_run_before_the_next_request(tmp_path: Path) -> None:
     with ModelServer([{"say": "Hello.", "usage": [1000, 200]}]) as server:
-        run = make_run(
-            tmp_path, f"{ASK}; {ASK}", api="anthropic", base_url=server.url, usd_cost=find_price, max_cost_usd=1.0
-        )
+        run = make_run(tmp_path, f"{ASK}; {ASK}", api="anthropic", base_url=server.url, prices=PRICES, max_cost_usd=1.0)
         end = run_harness(run)
         assert len(server.requests) == 1
     assert (end.ended_by, end.result.error) == ("budget", "budget")
@@ -119,7 +117,7 @@ def test_the_cost_limit_ends_a_run_before_the_next_request(tmp_path: Path) -> No
 
 def test_a_harness_that_is_refused_and_goes_on_is_ended(tmp_path: Path) -> None:
     with ModelServer([]) as server:
-        limits = {"usd_cost": find_price, "max_cost_usd": 1.0, "spent_usd": 2.0, "budget_grace_s": 0.1}
+        limits = {"prices": PRICES, "max_cost_usd": 1.0, "spent_usd": 2.0, "budget_grace_s": 0.1}
         run = make_run(tmp_path, f"{ASK}; exec sleep 60", api="anthropic", base_url=server.url, **limits)
         end = run_harness(run)
     assert (end.ended_by, end.exit_status) == ("budget", -15)

@@ -8,8 +8,8 @@ from typing import Any
 
 from patience import PATIENCE_S
 
+from lemming.capabilities.workers.attempts import Attempt, WorkerJob
 from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessRun, ModelApi
-from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 
 KEY = "sk-the-real-key-0123456789"
 MODEL = "claude-sonnet-4-5"
@@ -29,14 +29,13 @@ print(answer.status, answer.read().decode())
 """
 
 
-def find_price(tokens: RunTokens) -> float:
-    """Return a cost: a dollar for a thousand tokens."""
-    return (tokens.input + tokens.output) / 1000
+PRICES = {"input": 0.001, "output": 0.001}
+"""A dollar for a thousand tokens."""
 
 
 def make_run(folder: Path, prompt: str = "", *, api: ModelApi = "none", **changes: Any) -> HarnessRun:
-    """Return a run of the scripted harness, with new folders below `folder`."""
-    for name in ("clone", "home", "attempt"):
+    """Return a run of the scripted harness, with `folder` as its attempt. `changes`: of the run, or of its job."""
+    for name in ("clone", "home"):
         (folder / name).mkdir(exist_ok=True)
     (folder / "clone" / "client.py").write_text(CLIENT)
     harness = Harness(
@@ -44,7 +43,13 @@ def make_run(folder: Path, prompt: str = "", *, api: ModelApi = "none", **change
         environment={"MODEL_URL": "{base_url}"}, install="install a shell",
     )  # fmt: skip
     run = HarnessRun(
-        harness=harness, model=MODEL, prompt=prompt, clone=folder / "clone", home=folder / "home",
-        folder=folder / "attempt", key=KEY, deadline_s=PATIENCE_S, silence_s=PATIENCE_S,
+        harness=harness, job=WorkerJob(key="1-a-0", base="", agent="a", model=MODEL), prompt=prompt,
+        attempt=Attempt("1-a-0", folder), key=KEY, deadline_s=PATIENCE_S, silence_s=PATIENCE_S,
     )  # fmt: skip
-    return replace(run, **changes)
+    return change_run(run, **changes)
+
+
+def change_run(run: HarnessRun, **changes: Any) -> HarnessRun:
+    """Return a run with changed fields of its own or of its job."""
+    of_job = {name: changes.pop(name) for name in [*changes] if name in WorkerJob.__dataclass_fields__}
+    return replace(run, job=replace(run.job, **of_job), **changes)

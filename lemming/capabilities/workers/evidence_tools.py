@@ -9,11 +9,11 @@ from base64 import b64encode
 from typing import Annotated, Any
 
 from lemming.capabilities.workers.attempts import Attempt, WorkerJob, state_folder
-from lemming.capabilities.workers.harnesses.harness_types import Harness
+from lemming.capabilities.workers.harnesses.harness_types import Harness, HarnessRun
 from lemming.capabilities.workers.merge_tool import MERGE, CallOnly, load_patch
 from lemming.capabilities.workers.repositories.user_repository import open_repository
 from lemming.capabilities.workers.running.worker_run import run_harness
-from lemming.capabilities.workers.worker_provider import fill_clone, make_run
+from lemming.capabilities.workers.worker_provider import fill_clone, list_readable
 from lemming.capabilities.workers.workspace_settings import get_workspace, locate_repository
 from lemming.ext import TurnView, describe_field
 from lemming.kernel.base.blocking_deadline import WorkAbandoned
@@ -64,8 +64,9 @@ class CheckPatchTool(CallOnly):
             fill_clone(job, attempt, repository)
             # Through a shell, so that a relative program is one of the clone.
             program = ("/bin/sh", "-c", 'exec "$@"', "check", *command)
-            run = make_run(
-                job, attempt, repository, harness=Harness(name="check", program=program), prompt="",
+            run = HarnessRun(
+                harness=Harness(name="check", program=program), job=job, attempt=attempt, prompt="",
+                readable=list_readable(job, repository),
                 deadline_s=min(timeout_s, context.limit_s), silence_s=timeout_s, stop=context.stop,
             )  # fmt: skip
             end = run_harness(run)

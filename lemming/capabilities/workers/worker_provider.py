@@ -12,7 +12,6 @@ import threading
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,12 +146,12 @@ class WorkerProvider(Backend):
             load_bundle(collector, b64decode(job.bundle), job.base)
         while True:
             prompt, session = self._enter_clone(job, attempt, repository, request.messages)
-            run = make_run(
-                job, attempt, repository, harness=self.harness, prompt=prompt, session=session,
+            run = HarnessRun(
+                harness=self.harness, job=job, attempt=attempt, prompt=prompt, session=session,
+                readable=list_readable(job, repository),
                 environment={name: os.environ[name] for name in self._env if name in os.environ},
                 base_url=self._base_url, key=os.environ.get(self.key_variable, "") if self.key_variable else "",
-                usd_cost=partial(_compute_cost, job.prices) if job.prices else None,
-                max_cost_usd=job.max_cost_usd, max_turns=self._max_turns,
+                max_turns=self._max_turns,
                 spent_usd=sum(float(item.get("cost_usd") or 0) for item in attempt.iter_lines("usage.jsonl")),
                 deadline_s=request.deadline_s, silence_s=self._silence_s,
                 permit=_make_permit(job.grants) if self._permissions == "ask" else None,
@@ -250,13 +249,10 @@ def fill_clone(job: WorkerJob, attempt: Attempt, repository: UserRepository | No
         patch_clone(attempt.clone, b64decode(job.patch))
 
 
-def make_run(job: WorkerJob, attempt: Attempt, repository: UserRepository | None, **facts: Any) -> HarnessRun:
-    """Return a run in the clone of an attempt. `facts`: further fields of the run."""
+def list_readable(job: WorkerJob, repository: UserRepository | None) -> list[Path]:
+    """Return the folders that a run of a job may read besides its clone."""
     borrowed = repository.list_object_folders() if repository and not job.is_full_copy else []
-    return HarnessRun(
-        model=job.model, clone=attempt.clone, home=attempt.home, folder=attempt.folder,
-        readable=[*borrowed, *map(Path, job.readable)], is_confined=job.is_confined, **facts,
-    )  # fmt: skip
+    return [*borrowed, *map(Path, job.readable)]
 
 
 def _describe_folder(job: WorkerJob, messages: Sequence[Message]) -> Sequence[Message]:
@@ -272,12 +268,6 @@ def _to_text(messages: Sequence[Message]) -> str:
     headings = {"assistant": "Your answer was:\n"}
     texts = (headings.get(message["role"], "") + message["content"] for message in messages)
     return "\n\n".join(filter(None, texts)) + "\n"
-
-
-def _compute_cost(prices: Mapping[str, float], tokens: RunTokens) -> float:
-    """Return the dollars of tokens by prices per token of `input`, `output`, `cached`, `written`."""
-    amounts: dict[str, int] = asdict(tokens) | {"input": max(0, tokens.input - tokens.cached - tokens.written)}
-    return sum(count * prices.get(kind, prices["input"]) for kind, count in amounts.items())
 
 
 def _make_permit(grants: Sequence[Mapping[str, Any]]) -> Any:
@@ -309,7 +299,7 @@ class RecordedProvider(WorkerProvider):
         """Apply the patch of the first recorded run whose text is in the prompt. Raises `RequestRejected` without one."""
         for recorded in self._runs:
             if recorded.contains in run.prompt:
-                patch_clone(run.clone, _read_file(self._base, recorded.patch) if recorded.patch else b"")
+                patch_clone(run.attempt.clone, _read_file(self._base, recorded.patch) if recorded.patch else b"")
                 return HarnessEnd(result=HarnessResult(text=recorded.text), exit_status=0)
         hint = "choose a harness: docs/workers.md lists the lines of config/models.json"
         raise RequestRejected("these runs are recorded, and this task was not given then", where=self._file, hint=hint)

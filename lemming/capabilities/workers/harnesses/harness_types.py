@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from lemming.capabilities.workers.attempts import Attempt, WorkerJob
 from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 
 ModelApi = Literal["anthropic", "openai-responses", "openai-chat", "gemini", "none"]
@@ -138,37 +139,29 @@ EndedBy = Literal["", "deadline", "silence", "stop", "person", "budget"]
 
 @dataclass(frozen=True, kw_only=True)
 class HarnessRun:
-    """One run of a harness.
+    """One run of a harness for a job, in the clone of an attempt.
 
-    `prompt`: text for standard input. `session`: the session to resume, or an empty text. `clone`: the work tree, `home`:
-    HOME, both writable. `folder`: where `progress.jsonl`, `usage.jsonl` and `session.json` of the attempt are written.
-    `readable`: further folders to read, such as the objects of the user's repository. `base_url` and `key`: the model's
-    server behind the gateway. `usd_cost`: price of tokens in dollars, or None if unknown. `max_cost_usd`, `max_turns`:
-    limits, None for none. `spent_usd`: spent by earlier runs of the attempt, which counts against `max_cost_usd`.
-    `deadline_s`, `silence_s`: seconds for the run, and without any output or request. `budget_grace_s`: seconds for a
-    harness to end by itself after a request beyond `max_cost_usd`. `is_confined`: False runs without a sandbox, as a
-    person agreed. `permit`: decides permission questions.
+    `prompt`: text for standard input. `session`: the session to resume, or an empty text. `readable`: folders to read
+    besides, such as the objects of the user's repository. `base_url` and `key`: the model's server behind the gateway.
+    `max_turns`: None for no limit. `spent_usd`: spent by earlier runs of the attempt, which counts against the job's
+    `max_cost_usd`. `deadline_s`, `silence_s`: seconds for the run, and without any output or request. `budget_grace_s`:
+    seconds for a harness to end by itself after a request beyond `max_cost_usd`. `permit`: decides permission questions.
     """
 
     harness: Harness
-    model: str
+    job: WorkerJob
+    attempt: Attempt
     prompt: str
     session: str = ""
-    clone: Path
-    home: Path
-    folder: Path
     readable: Sequence[Path] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     base_url: str = ""
     key: str = ""
-    usd_cost: Callable[[RunTokens], float | None] | None = None
-    max_cost_usd: float | None = None
     max_turns: int | None = None
     spent_usd: float = 0.0
     deadline_s: float = 1800.0
     silence_s: float = 600.0
     budget_grace_s: float = 5.0
-    is_confined: bool = True
     permit: Permit | None = None
     on_progress: Callable[[Progress], object] | None = None
     stop: threading.Event | None = None
@@ -177,6 +170,10 @@ class HarnessRun:
     def secret_key(self) -> str:
         """The key, to keep out of texts; empty for a short one, such as the "none" of a local server."""
         return self.key if len(self.key) >= MIN_SECRET_CHARS else ""
+
+    def find_cost(self, tokens: RunTokens) -> float | None:
+        """Return the dollars of tokens, or None without known prices."""
+        return tokens.compute_cost(self.job.prices)
 
 
 @dataclass(frozen=True, kw_only=True)

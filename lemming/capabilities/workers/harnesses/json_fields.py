@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from fnmatch import fnmatchcase
 from operator import add, sub
 from typing import Any
@@ -29,6 +29,11 @@ class RunTokens:
 
     def __sub__(self, other: RunTokens) -> RunTokens:
         return RunTokens(*(max(0, count) for count in map(sub, astuple(self), astuple(other))))
+
+    def compute_cost(self, prices: Mapping[str, float]) -> float | None:
+        """Return the dollars by prices per token of `input`, `output`, `cached`, `written`, or None without prices."""
+        counts: dict[str, int] = asdict(self) | {"input": max(0, self.input - self.cached - self.written)}
+        return sum(count * prices.get(kind, prices["input"]) for kind, count in counts.items()) if prices else None
 
 
 class JsonFields:

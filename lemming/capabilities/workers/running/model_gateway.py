@@ -150,10 +150,9 @@ class ModelGateway:
     """
 
     def __init__(self, run: HarnessRun, on_activity: Callable[[], object]) -> None:
-        self._find_cost = run.usd_cost or (lambda _: None)
-        if run.max_cost_usd is not None and self._find_cost(RunTokens(input=1, output=1)) is None:
+        if run.job.max_cost_usd is not None and not run.job.prices:
             raise Unusable(
-                f"a run with a cost limit must have a known price, got model {run.model!r} without one",
+                f"a run with a cost limit must have a known price, got model {run.job.model!r} without one",
                 where=run.harness.name, hint="add the model's prices to config/models.json, or remove max_cost_usd",
             )  # fmt: skip
         if not run.base_url:
@@ -175,14 +174,14 @@ class ModelGateway:
             message, hint = "the model gateway needs starlette and uvicorn", install_command("workers")
             raise Unusable(message, where=run.harness.name, hint=hint)
         with contextlib.ExitStack() as stack:
-            self._usage_file = stack.enter_context(AppendFile(run.folder, USAGE_FILE))
+            self._usage_file = stack.enter_context(AppendFile(run.attempt.folder, USAGE_FILE))
             self._usage_file.sync_name()
             timeout = httpx2.Timeout(
                 connect=_CONNECT_TIMEOUT_S, read=run.silence_s + _READ_MARGIN_S, write=_WRITE_TIMEOUT_S, pool=None
             )
             self._client = httpx2.AsyncClient(timeout=timeout, follow_redirects=False)
             self._transport_error = httpx2.HTTPError
-            if run.is_confined:
+            if run.job.is_confined:
                 parent = None if len(tempfile.gettempdir()) <= _MAX_FOLDER_CHARS else "/tmp"  # noqa: S108
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lmg-", dir=parent))
                 self.socket = Path(folder) / "gateway.sock"
@@ -246,10 +245,9 @@ class ModelGateway:
         if not operation:
             target = f"{request.method} {request.target.partition('?')[0]}"
             raise RefusedRequest(404, f"request must be one of the {self._api} API, got {target}")
-        if run.max_cost_usd is not None and operation == "generate" and not _is_same_model(model, run.model):
-            raise RefusedRequest(
-                400, f"model must be {run.model}, whose price counts for the cost limit, got {model!r}"
-            )
+        limit_usd, priced = run.job.max_cost_usd, run.job.model
+        if limit_usd is not None and operation == "generate" and not _is_same_model(model, priced):
+            raise RefusedRequest(400, f"model must be {priced}, whose price counts for the cost limit, got {model!r}")
         if self._api == "openai-chat" and body.get("stream"):
             # Otherwise the stream tells no usage.
             body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
@@ -261,7 +259,7 @@ class ModelGateway:
 
         With a limit, requests that cost money pass one at a time: the cost of the one before is known by then.
         """
-        limit = self._run.max_cost_usd if operation == "generate" else None
+        limit = self._run.job.max_cost_usd if operation == "generate" else None
         async with contextlib.nullcontext() if limit is None else self._paid_turn:
             if self._is_closed:
                 raise RefusedRequest(503, "the run has ended")
@@ -321,7 +319,7 @@ class ModelGateway:
     def _record_usage(self, target: str, model: str, usage: UsageCounter) -> None:
         """Count the tokens of an answer, and append them to `usage.jsonl` durably."""
         tokens = usage.count_tokens()
-        cost_usd = self._find_cost(tokens)
+        cost_usd = self._run.find_cost(tokens)
         entry = {
             "at": self._clock.now().isoformat(), "model": model,
             "path": target.partition("?")[0], **asdict(tokens), "cost_usd": cost_usd, "is_estimate": not usage.is_final,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import IO
 
-from lemming.capabilities.workers.attempts import STOP_FILE, Attempt
+from lemming.capabilities.workers.attempts import STOP_FILE
 from lemming.capabilities.workers.harnesses.acp_reader import READERS
 from lemming.capabilities.workers.harnesses.harness_table import build_invocation, can_ask, find_program
 from lemming.capabilities.workers.harnesses.harness_types import (
@@ -47,41 +47,42 @@ _LIMIT_TEXTS: dict[EndedBy, str] = {
     "silence": "the harness must give output or send a request within {run.silence_s:g} s",
     "stop": "the engine was asked to stop",
     "person": "stopped by {by}",
-    "budget": "the run must cost at most ${run.max_cost_usd:g}",
+    "budget": "the run must cost at most ${run.job.max_cost_usd:g}",
 }
 
 
 def run_harness(run: HarnessRun) -> HarnessEnd:
     """Run a harness to its end or to a limit. No process of it is left when this returns.
 
-    Writes `progress.jsonl` and `session.json` into `run.folder`. An error of the harness is told by the result. Raises
+    Writes `progress.jsonl` and `session.json` into the attempt's folder. An error of the harness is told by the result. Raises
     `Unusable` if the harness cannot be started, or not confined.
     """
     program = find_program(run.harness)
     if program is None:
         message = f"{(*run.harness.program, run.harness.name)[0]} cannot be started: it is not installed"
         raise Unusable(message, where=run.harness.name, hint=run.harness.install)
-    is_free = run.usd_cost is not None and run.usd_cost(RunTokens(input=1, output=1)) == 0
-    if run.max_cost_usd is not None and run.harness.api == "none" and not is_free:
+    is_free = run.find_cost(RunTokens(input=1, output=1)) == 0
+    if run.job.max_cost_usd is not None and run.harness.api == "none" and not is_free:
         hint = "limit runs and deadline_s: the model requests of this harness do not pass the engine"
         raise Unusable("a limit in dollars cannot be kept", where=run.harness.name, hint=hint)
     silence = Deadline(run.silence_s)
     with contextlib.ExitStack() as stack:
         gateway = stack.enter_context(ModelGateway(run, silence.restart)) if run.harness.api != "none" else None
         arguments, environment = _prepare_harness(run, gateway)
-        log = RunLog(run, stack.enter_context(fs.AppendFile(run.folder, PROGRESS_FILE)))
+        log = RunLog(run, stack.enter_context(fs.AppendFile(run.attempt.folder, PROGRESS_FILE)))
         process = HarnessProcess(
-            [str(program.resolve()), *arguments], clone=run.clone, home=run.home, environment=environment,
-            readable=run.readable, socket=gateway.socket if gateway else None, is_confined=run.is_confined,
+            [str(program.resolve()), *arguments], clone=run.attempt.clone, home=run.attempt.home,
+            environment=environment, readable=run.readable, socket=gateway.socket if gateway else None,
+            is_confined=run.job.is_confined,
         )  # fmt: skip
         return _Run(run, process, gateway, silence, log).finish()
 
 
 def _prepare_harness(run: HarnessRun, gateway: ModelGateway | None) -> tuple[list[str], dict[str, str]]:
     """Write the harness's files into HOME. Return its arguments and its environment."""
-    limit_usd = run.max_cost_usd
+    limit_usd = run.job.max_cost_usd
     invocation = build_invocation(
-        run.harness, model=run.model, session=run.session, base_url=gateway.url if gateway else "",
+        run.harness, model=run.job.model, session=run.session, base_url=gateway.url if gateway else "",
         max_cost_usd=None if limit_usd is None else max(0.0, limit_usd - run.spent_usd), max_turns=run.max_turns,
         permissions="ask" if run.permit and can_ask(run.harness) else "bypass",
     )  # fmt: skip
@@ -93,7 +94,7 @@ def _prepare_harness(run: HarnessRun, gateway: ModelGateway | None) -> tuple[lis
         hint = "remove the key from the harness's options and from the prompt"
         raise Unusable("the key of a model must not be given to a harness", where=run.harness.name, hint=hint)
     for path, text in invocation.home_files.items():
-        fs.write_private(run.home, path, text.encode())
+        fs.write_private(run.attempt.home, path, text.encode())
     return invocation.command[1:], environment
 
 
@@ -140,7 +141,7 @@ class _Run:
     def _converse(self, reader: OutputReader) -> None:
         """Pass input and output between the harness and the reader until the turn or the harness ends."""
         run = self._run
-        self._input.put(reader.begin(run.prompt, session=run.session, folder=str(run.clone)))
+        self._input.put(reader.begin(run.prompt, session=run.session, folder=str(run.attempt.clone)))
         is_open = reader.is_answering
         if not is_open:
             self._input.put(None)
@@ -162,7 +163,7 @@ class _Run:
         message = self._log.redact(result.message)
         if not self._ended_by:
             return replace(result, message=message)
-        by = Attempt("", self._run.folder).read_json(STOP_FILE).get("by") or "a person"
+        by = self._run.attempt.read_json(STOP_FILE).get("by") or "a person"
         reason = _LIMIT_TEXTS[self._ended_by].format(run=self._run, by=by)
         error: ErrorKind = "budget" if self._ended_by == "budget" else "stopped"
         return replace(result, error=error, message=f"{reason}: {message}" if message else reason)
@@ -199,7 +200,7 @@ class _Run:
             self._budget_grace = self._budget_grace or Deadline(self._run.budget_grace_s)
             if self._budget_grace.has_passed:
                 return "budget"
-        if (self._run.folder / STOP_FILE).exists():
+        if (self._run.attempt.folder / STOP_FILE).exists():
             return "person"
         if self._run.stop is not None and self._run.stop.is_set():
             return "stop"
@@ -234,7 +235,7 @@ class RunLog:
 
     def __init__(self, run: HarnessRun, file: AppendFile) -> None:
         self._run, self._file, self._clock, self._session = run, file, SystemClock(), ""
-        saved = Attempt("", run.folder).read_json(SESSION_FILE)
+        saved = run.attempt.read_json(SESSION_FILE)
         tokens = JsonFields(saved.get("tokens") if saved.get("session") == run.session else None)
         self.earlier_tokens = RunTokens(*map(tokens.get_count, asdict(RunTokens())))
         self.save_session(run.session)
@@ -244,7 +245,7 @@ class RunLog:
         if progress.kind == "session":
             self.save_session(progress.text)
         text, path = (
-            self.redact(value[:_MAX_SCANNED_CHARS].replace(f"{self._run.clone}/", ""))[:_MAX_TEXT_CHARS]
+            self.redact(value[:_MAX_SCANNED_CHARS].replace(f"{self._run.attempt.clone}/", ""))[:_MAX_TEXT_CHARS]
             for value in (progress.text, progress.path)
         )
         progress = replace(progress, text=text, path=path)
@@ -263,7 +264,7 @@ class RunLog:
             self._session = session
             total = asdict(self.earlier_tokens + (tokens or RunTokens()))
             content = json.dumps({"session": session, "harness": self._run.harness.name, "tokens": total})
-            fs.write_atomic(self._run.folder, SESSION_FILE, content.encode(), sync=True)
+            fs.write_atomic(self._run.attempt.folder, SESSION_FILE, content.encode(), sync=True)
 
     def redact(self, text: str) -> str:
         """Return a text of the harness without secrets."""
