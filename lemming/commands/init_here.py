@@ -76,25 +76,24 @@ def plan_first_org(folder: Path | None, user_folder: Path) -> FirstOrg:
     start = require_fact("workers.describe_start")(user_folder)
     # Installed and with a key if possible, else installed, else with a key.
     harness = max(start.harnesses, key=lambda harness: (bool(harness.version), harness.has_key))
-    repository = start.repository
-    name = repository.folder.name.removesuffix(".git") or "repository"
-    base = Path(os.path.abspath((folder or repository.folder.parent / f"{name}-agents").expanduser()))
-    for top in {repository.folder, repository.work_tree}:
+    name = start.folder.name.removesuffix(".git") or "repository"
+    base = Path(os.path.abspath((folder or start.folder.parent / f"{name}-agents").expanduser()))
+    for top in {start.folder, start.work_tree}:
         if base.resolve().is_relative_to(top):
-            hint = f"leave the folder out for {repository.folder.parent / f'{name}-agents'}"
+            hint = f"leave the folder out for {start.folder.parent / f'{name}-agents'}"
             raise UsageError("the organisation must be outside of the repository", where=str(base), hint=hint)
-    survey, vendor = survey_repository(repository.work_tree), harness.vendor
+    survey, vendor = survey_repository(start.work_tree), harness.vendor
     coder: dict[str, Any] = {"provider": harness.provider, "model": vendor.model}
     if find_price(ModelEntry(provider=harness.provider, model=vendor.model)):  # a limit in dollars needs a price
         coder["options"] = {"max_cost_usd": MAX_COST_USD}
     cheap = vendor.hosted_model
     default = {"provider": vendor.hosted_provider, "model": cheap}
     models = {"default": default, "coder": coder, "human": {"provider": "human"}}
-    files = _build_files(name, base, repository, survey, models)
+    files = _build_files(name, base, start, survey, models)
     problem = start.sandbox_problem
     sandbox = f"missing, and no worker starts without it: {problem}" if problem else "taken: each worker runs in it"
     items = [
-        *_describe_repository(repository),
+        *_describe_repository(start),
         *survey.items,
         *_describe_machine(start.harnesses, harness),
         SurveyItem("sandbox", sandbox),

@@ -65,12 +65,11 @@ def trace_line(org: Organisation, target: str, *, branch: str = "") -> LineTrace
     `branch`: branch to read, by default the one that is checked out. Raises `UsageError` for a file without the line.
     """
     find_line = find_fact("workers.find_line")
-    found_line = find_line(org, target, branch) if find_line else None
-    if found_line is None:
+    origin = find_line(org, target, branch) if find_line else None
+    if origin is None:
         return None
-    origin = found_line.origin
-    facts: Json = {key: getattr(found_line, key) for key in ("repository", "revision", "path", "line")}
-    facts |= {"content": found_line.text, "commit": origin.commit, "author": origin.author, "at": origin.at}
+    keys = ("repository", "revision", "path", "line", "commit", "author", "at")
+    facts: Json = {key: getattr(origin, key) for key in keys} | {"content": origin.text}
     if not origin.agent:
         return LineTrace(**facts)
     facts |= {"agent": origin.agent, "tick": origin.tick, "merge_tick": origin.tick, "patch": origin.patch}

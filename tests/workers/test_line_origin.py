@@ -34,6 +34,7 @@ def squash(bench: Bench) -> str:
 def test_a_line_leads_to_its_turn(bench: Bench) -> None:
     patches = [merge_line(bench, agent, number) for number, agent in enumerate(("one", "two"))]
     assert find_line_origin(bench.repository, "lemming/team", "shared.txt", 2) == LineOrigin(
+        revision="lemming/team", path="shared.txt", line=2, text="edit of two",
         commit=git(bench.folder, "rev-parse", "lemming/team"), author="two", at=AT, agent="two", tick=2, turn="2-two",
         patch=patches[1].patch,
     )  # fmt: skip
@@ -41,7 +42,8 @@ def test_a_line_leads_to_its_turn(bench: Bench) -> None:
 
 def test_a_line_of_a_person_has_no_turn(bench: Bench) -> None:
     origin = find_line_origin(bench.repository, "main", "shared.txt", 2, patches=list)
-    assert origin == LineOrigin(commit=bench.head, author="Ada", at="2026-05-28T20:26:40.000Z")
+    place = {"revision": "main", "path": "shared.txt", "line": 2, "text": "line 1"}
+    assert origin == LineOrigin(**place, commit=bench.head, author="Ada", at="2026-05-28T20:26:40.000Z")
 
 
 def test_the_squash_of_one_turn_is_found_by_its_patch(bench: Bench) -> None:

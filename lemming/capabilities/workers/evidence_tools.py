@@ -17,7 +17,7 @@ from lemming.capabilities.workers.worker_provider import fill_clone, list_readab
 from lemming.capabilities.workers.workspace_settings import get_workspace, locate_repository
 from lemming.ext import TurnView, describe_field
 from lemming.kernel.base.blocking_deadline import WorkAbandoned
-from lemming.kernel.base.errors import LemmingError, ToolError
+from lemming.kernel.base.errors import ToolError
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
@@ -74,10 +74,6 @@ class CheckPatchTool(CallOnly):
                 raise WorkAbandoned(
                     "the engine ended during a check"
                 )  # its status says nothing: the next run repeats it
-        except ToolError:
-            raise
-        except LemmingError as error:
-            raise ToolError(f"check_patch: {error.message}", hint=error.hint) from error
         finally:
             attempt.remove()
         tail = redact_values(end.result.text or end.result.message)[-TAIL_CHARS:]

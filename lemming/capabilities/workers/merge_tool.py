@@ -50,6 +50,15 @@ class CallOnly(EngineTool):
         """Return the reason that an agent without a workspace gets, or an empty text."""
         return "" if get_workspace(agent) else f"{self.name} needs a workspace in the resume"
 
+    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+        """Make the call. Raises `ToolError` for each error of a repository, a sandbox or a file."""
+        try:
+            return self.plan(context, **arguments)
+        except ToolError:
+            raise
+        except LemmingError as error:
+            raise ToolError(f"{self.name}: {error.message}", hint=error.hint) from error
+
     def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
         """Refuse a call without the engine: a merge needs the tick that it belongs to."""
         raise ToolError(f"{self.name} must be called in a turn")
@@ -95,14 +104,9 @@ class MergeTool(CallOnly):
             base_branch=settings.base,
         )  # fmt: skip
         call: Json = {"files": files, "insertions": insertions, "deletions": deletions, "paths": paths}
-        try:
-            repository, collector = open_workspace(context.org, workspace)
-            require_same(context.org, collector, {**call, "flags": flags, "diff": diff, **vars(order)})
-            outcome = merge_tree(collector, repository, order)
-        except ToolError:
-            raise
-        except LemmingError as error:
-            raise ToolError(f"merge: {error.message}", hint=error.hint) from error
+        repository, collector = open_workspace(context.org, workspace)
+        require_same(context.org, collector, {**call, "flags": flags, "diff": diff, **vars(order)})
+        outcome = merge_tree(collector, repository, order)
         if "conflict" in outcome:
             return ToolResult(False, dump_compact(_shorten_conflict(outcome)).decode())
         # No run goes on from this clone, also if the call is repeated after a kill.

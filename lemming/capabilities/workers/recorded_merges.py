@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,7 +113,7 @@ def _check_merge(org: Organisation, merge: RecordedMerge, repository: UserReposi
         yield MergeProblem(merge.tick, place, "missing", f"{subject} was merged, and there is no repository now", False)
         return
     head = repository.read_head(merge.branch)
-    has_commit = repository.is_true("cat-file", "-e", f"{merge.commit}^{{commit}}")
+    has_commit = repository.find_object(f"{merge.commit}^{{commit}}")
     if not has_commit or not (head and repository.is_ancestor(merge.commit, head)):
         if not (has_commit and repository.is_reachable(merge.commit)):
             reason = "is gone from the branch's history" if head else "is gone with its branch"
@@ -136,18 +138,28 @@ def _find_repository(git_dir: str) -> UserRepository | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundLine:
-    """A line of a file in a workspace's repository. `path`: inside the repository. `revision`: branch that is read."""
+class LineOrigin:
+    """A line of a file in a workspace's repository, with its commit and the turn behind the commit.
 
-    repository: str
+    `repository`: folder. `revision`: branch that is read, or HEAD. `at`: timestamp of the author. `agent`, `turn`, `patch`
+    are empty, and `tick` is 0, for a commit of a person.
+    """
+
+    repository: str = ""
     revision: str
     path: str
     line: int
     text: str
-    origin: LineOrigin
+    commit: str
+    author: str
+    at: str
+    agent: str = ""
+    tick: int = 0
+    turn: str = ""
+    patch: str = ""
 
 
-def find_line(org: Organisation, target: str, branch: str = "") -> FoundLine | None:
+def find_line(org: Organisation, target: str, branch: str = "") -> LineOrigin | None:
     """Return the line at `PATH:LINE` with its origin, or None if no workspace's repository has the path.
 
     PATH is absolute, relative to the current folder, or inside the repository of a workspace. Without `branch`, the line
@@ -162,21 +174,13 @@ def find_line(org: Organisation, target: str, branch: str = "") -> FoundLine | N
         if repository is None:
             continue
         names = [*dict.fromkeys(filter(None, (_locate(folder, Path.cwd() / path), _locate(folder, folder / path))))]
-        for revision in [branch] if branch else ["HEAD", *branches]:
-            for name in names:
-                lines = _read_lines(repository, revision, name)
-                is_file = is_file or lines is not None
-                if lines is not None and (line := to_int(number)) <= len(lines):
-                    ref = _to_revision(revision)
-                    origin = find_line_origin(repository, ref, name, line, patches=lambda: _iter_patches(org))
-                    return FoundLine(
-                        repository=f"{folder}",
-                        revision=revision,
-                        path=name,
-                        line=line,
-                        text=lines[line - 1],
-                        origin=origin,
-                    )
+        for revision, name in product([branch] if branch else ["HEAD", *branches], names):
+            try:
+                patches = partial(_iter_patches, org)
+                origin = find_line_origin(repository, revision, name, to_int(number), patches=patches)
+                return replace(origin, repository=f"{folder}")
+            except RepositoryError:
+                is_file = is_file or bool(repository.find_object(f"{_to_revision(revision)}:{name}"))
     if is_file:
         hint = "see `git log` for branches"
         raise UsageError(f"{target} must be a line of the file, got none of that number", hint=hint)
@@ -204,14 +208,6 @@ def _locate(folder: Path, path: Path) -> str:
     return "" if name == os.curdir or name.startswith(os.pardir) else name
 
 
-def _read_lines(repository: UserRepository, revision: str, path: str) -> list[str] | None:
-    try:
-        content = repository.run("cat-file", "blob", f"{_to_revision(revision)}:{path}")
-    except RepositoryError:
-        return None
-    return content.decode("utf-8", "replace").split("\n")[: content.count(b"\n") + (not content.endswith(b"\n"))]
-
-
 def _iter_patches(org: Organisation) -> Iterator[RecordedPatch]:
     """Yield the patches of recorded merges, newest first."""
     for merge in iter_merges(org, reversed(journal_ticks(org))):
@@ -235,22 +231,6 @@ class RecordedPatch:
     content: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class LineOrigin:
-    """The commit that wrote a line, and the turn behind the commit.
-
-    `at`: timestamp of the author. `agent`, `turn`, `patch` are empty, and `tick` is 0, for a commit of a person.
-    """
-
-    commit: str
-    author: str
-    at: str
-    agent: str = ""
-    tick: int = 0
-    turn: str = ""
-    patch: str = ""
-
-
 def find_line_origin(
     repository: UserRepository,
     revision: str,
@@ -259,24 +239,25 @@ def find_line_origin(
     *,
     patches: Callable[[], Iterable[RecordedPatch]] | None = None,
 ) -> LineOrigin:
-    """Return the origin of a line, which counts from 1, of a file as it is in `revision`.
+    """Return the origin of a line, which counts from 1, of a file as it is in the branch `revision`, or HEAD.
 
     `patches`: gives the recorded patches, newest first. They are asked for a commit without the trailers of a single
-    turn, such as a squash of several. Raises RepositoryError without the revision, the file or the line.
+    turn, such as a squash of several. Raises RepositoryError without the branch, the file or the line.
     """
-    if revision.startswith("-"):
-        raise RepositoryError(f"revision must be a branch or a commit, got {revision!r}", where=f"{path}:{line}")
-    arguments = ("--porcelain", "--no-textconv", f"-L{line},{line}", revision, "--", path)
+    arguments = ("--porcelain", "--no-textconv", f"-L{line},{line}", _to_revision(revision), "--", path)
     header, _, text = repository.run("blame", *arguments).partition(b"\n\t")
     names, *rows = (row.partition(" ") for row in header.decode("utf-8", "replace").split("\n"))
-    facts, commit = {name: value for name, _, value in rows}, names[0]
+    facts, commit, text = {name: value for name, _, value in rows}, names[0], text.removesuffix(b"\n")
     at = timestamp(datetime.fromtimestamp(to_int(facts["author-time"]), UTC))
-    origin = LineOrigin(commit=commit, author=facts["author"], at=at)
+    origin = LineOrigin(
+        revision=revision, path=path, line=line, text=text.decode("utf-8", "replace"), commit=commit,
+        author=facts["author"], at=at,
+    )  # fmt: skip
     content = repository.run("cat-file", "commit", commit)
     if content.count(b"LeMMing-Turn: ") == 1 and (trailers := parse_trailers(content)):
         turn, tick = trailers.get("Turn", ""), parse_int(trailers.get("Tick", "")) or 0
         return replace(origin, agent=trailers.get("Agent", ""), tick=tick, turn=turn, patch=trailers.get("Patch", ""))
-    patch = _find_patch(repository, commit, text.removesuffix(b"\n"), list(patches() if patches else ()))
+    patch = _find_patch(repository, commit, text, list(patches() if patches else ()))
     return replace(origin, agent=patch.agent, tick=patch.tick, turn=patch.turn, patch=patch.patch) if patch else origin
 
 

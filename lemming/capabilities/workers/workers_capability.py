@@ -138,10 +138,8 @@ def find_workspace_problems(subject: AgentSubject) -> Iterator[Problem]:
         worker = _make_provider(entry, subject.org)
     except (LemmingError, TypeError):
         return  # the check of the model's options tells it
-    for text, fix in find_obstacles(worker):
-        yield Problem(text, pointer="/workspace", hint=fix)
-    for text, fix in find_missing_key(worker):
-        yield make_warning(text, "/workspace", fix)
+    for text, fix, is_program in find_obstacles(worker):
+        yield Problem(text, pointer="/workspace", hint=fix) if is_program else make_warning(text, "/workspace", fix)
     if worker.has_program and settings.sandbox == "required" and not get_worker_sandbox()[0]:
         text = f"a worker must run in a sandbox, got none: {get_worker_sandbox()[1]}"
         yield Problem(text, pointer="/workspace/sandbox", hint=INSTALL_SANDBOX)
@@ -188,12 +186,24 @@ INSTALL_SANDBOX = "install bubblewrap: apt install bubblewrap, or dnf install bu
 # --- facts for a first organisation and for `lemming doctor` -------------------------------------
 
 
-class RepositoryFacts(NamedTuple):
-    """A repository of the user.
+class HarnessFacts(NamedTuple):
+    """A harness on this machine. `version`: empty for a program that is not installed. `has_key`: the key's variable is set."""
+
+    provider: str
+    program: str
+    version: str
+    install: str
+    vendor: ModelVendor
+    has_key: bool
+
+
+class StartFacts(NamedTuple):
+    """What a first organisation is made of: a repository of the user, and this machine.
 
     `folder`: the main work tree or the bare repository, which a workspace names. `work_tree`: the top folder around
     the user, a linked work tree perhaps. `branch`: the branch there, empty for a detached HEAD. `changes`: files that
-    are not committed. `has_stash`: a shared clone could read the stash.
+    are not committed. `has_stash`: a shared clone could read the stash. `sandbox_problem`: empty if workers can be
+    confined here.
     """
 
     folder: Path
@@ -202,16 +212,18 @@ class RepositoryFacts(NamedTuple):
     commit: str
     changes: int
     has_stash: bool
+    harnesses: list[HarnessFacts]
+    sandbox_problem: str
 
 
-def describe_repository(folder: Path) -> RepositoryFacts:
-    """Return the repository around a folder.
+def describe_start(folder: Path) -> StartFacts:
+    """Return the facts about the repository around a folder, and about this machine.
 
     Raises `RepositoryError` without git, and `ConfigError` without a repository, without a commit, or for one that
     workers cannot use.
     """
     require_git()
-    top = _find_top_folder(folder.resolve())
+    top, (is_confined, detail) = _find_top_folder(folder.resolve()), get_worker_sandbox()
     git_dir, common_dir = _ask(top, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir").split("\n")
     main = top
     if os.path.realpath(git_dir) != os.path.realpath(common_dir):
@@ -221,13 +233,15 @@ def describe_repository(folder: Path) -> RepositoryFacts:
         hint = "commit something first: git add -A && git commit -m begin"
         raise ConfigError("repository must have a commit, got none", where=str(top), hint=hint)
     is_bare = _ask(top, "rev-parse", "--is-bare-repository") == "true"
-    return RepositoryFacts(
+    return StartFacts(
         folder=main,
         work_tree=top,
         branch=_ask(top, "symbolic-ref", "-q", "--short", "HEAD"),
         commit=commit,
         changes=0 if is_bare else len(_ask(top, "status", "--porcelain").splitlines()),
         has_stash=bool(_ask(top, "rev-parse", "-q", "--verify", "refs/stash")),
+        harnesses=list_harnesses(),
+        sandbox_problem="" if is_confined else detail,
     )
 
 
@@ -246,17 +260,6 @@ def _ask(folder: Path, *arguments: str) -> str:
         return ""
 
 
-class HarnessFacts(NamedTuple):
-    """A harness on this machine. `version`: empty for a program that is not installed. `has_key`: the key's variable is set."""
-
-    provider: str
-    program: str
-    version: str
-    install: str
-    vendor: ModelVendor
-    has_key: bool
-
-
 def list_harnesses() -> list[HarnessFacts]:
     """Return the harnesses that need no `command`, in the order in which a first organisation prefers them."""
     facts = []
@@ -271,43 +274,27 @@ def list_harnesses() -> list[HarnessFacts]:
     return facts
 
 
-class StartFacts(NamedTuple):
-    """What a first organisation is made of. `sandbox_problem`: empty if workers can be confined here."""
+def find_obstacles(worker: WorkerProvider) -> Iterator[tuple[str, str, bool]]:
+    """Yield what a worker lacks on this machine, apart from a sandbox.
 
-    repository: RepositoryFacts
-    harnesses: list[HarnessFacts]
-    sandbox_problem: str
-
-
-def describe_start(folder: Path) -> StartFacts:
-    """Return the facts about the repository around a folder and this machine. Raises as `describe_repository`."""
-    repository, (is_confined, detail) = describe_repository(folder), get_worker_sandbox()
-    return StartFacts(repository, list_harnesses(), "" if is_confined else detail)
-
-
-def find_obstacles(worker: WorkerProvider) -> Iterator[tuple[str, str]]:
-    """Yield the programs that a worker lacks on this machine, apart from a sandbox: text, and command that helps."""
+    Each with its text, the command that helps, and True for a program or False for a key, which may come later.
+    """
     try:
         require_git()
     except LemmingError as error:
-        yield error.message, error.hint
-    harness = worker.harness
+        yield error.message, error.hint, True
+    harness, variable = worker.harness, worker.key_variable
     if worker.has_program and find_program(harness) is None:
         hint = harness.install or f"install {harness.program[0]}, or set options.command in {paths.MODELS_FILE}"
-        yield f"{harness.program[0]} must be installed, got no such program", hint
-
-
-def find_missing_key(worker: WorkerProvider) -> Iterator[tuple[str, str]]:
-    """Yield the variable without a key that a worker needs, if any: text, and command that helps."""
-    variable = worker.key_variable
+        yield f"{harness.program[0]} must be installed, got no such program", hint, True
     if worker.has_program and variable and not os.environ.get(variable, "").strip():
-        yield f"{variable} must hold a key, got nothing", f"export {variable}=..."
+        yield f"{variable} must hold a key, got nothing", f"export {variable}=...", False
 
 
 def check_worker_model(entry: ModelEntry, base: Path) -> tuple[bool, str, str]:
     """Return True if a worker could start here, a remark about its harness, and the command that helps otherwise."""
-    worker = HARNESSES[entry.provider](**entry.options, base=base)
-    for text, fix in (*find_obstacles(worker), *find_missing_key(worker)):
+    worker = _make_provider(entry, base)
+    for text, fix, _ in find_obstacles(worker):
         return False, text, fix
     if not worker.has_program:
         return True, "recorded runs are replayed", ""

@@ -76,6 +76,10 @@ class GitRepository:
         """Run git and return the text of standard output without surrounding blanks. Raises as `run`."""
         return self.run(*arguments, stdin=stdin, env=env).decode("utf-8", "replace").strip()
 
+    def find_object(self, name: str) -> str:
+        """Return the id of an object, such as `HEAD^{commit}` or `BRANCH:PATH`, or an empty text without one."""
+        return self.run("rev-parse", "-q", "--verify", name, accept=(0, 1, 128)).decode().strip()
+
     def is_true(self, *arguments: str) -> bool:
         """Return True if a git command that answers a question exits with 0, and False for 1. Raises as `run`."""
         try:

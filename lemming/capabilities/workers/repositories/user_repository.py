@@ -157,8 +157,7 @@ class UserRepository(GitRepository):
     def read_base(self, base_branch: str) -> str:
         """Return the head of a branch, or of HEAD for an empty name. Raises ConfigError for a missing branch."""
         if not base_branch:
-            output = self.run("rev-parse", "-q", "--verify", "HEAD^{commit}", accept=(0, 1, 128))
-            return output.decode().strip()
+            return self.find_object("HEAD^{commit}")
         if head := self.read_head(base_branch):
             return head
         raise ConfigError(f"base must be a branch of the repository, got {base_branch!r}", where=str(self.git_dir))
