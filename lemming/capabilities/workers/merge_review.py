@@ -99,7 +99,7 @@ class MergeReview:
         if path:
             collector = open_workspace(org, args["workspace"])[1]
             tree = apply_patch(collector, args["base"], patch)
-            names = {to_text(name): blob for name, blob in list_tree(collector, tree).items()}
+            names = {to_text(name): blob for name, (_, blob) in list_tree(collector, tree).items()}
             if path not in names:
                 raise UsageError(f"the patch leaves no file {path}", hint="edit the patch itself")
             patch = collector.read_blobs([names[path]])[0]

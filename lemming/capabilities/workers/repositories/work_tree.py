@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lemming.capabilities.workers.repositories.collector import EngineRepository
 from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError
-from lemming.capabilities.workers.repositories.tree_walk import Walk, to_text, walk_tree
+from lemming.capabilities.workers.repositories.tree_walk import Walk, to_text
 from lemming.kernel.base.integers import to_int
 from lemming.kernel.files import fs
 
@@ -68,13 +68,22 @@ def take_tree(
     `max_file_bytes`: a larger file is left out. `max_files`: number of changed files; raises RepositoryError beyond.
     """
     with collector.open_index(base, clone) as env:
-        entries = _list_entries(collector, env)
+        entries = _parse_entries(collector.run("ls-files", "-s", "-z", env=env))
         submodules = {path for path, (mode, _) in entries.items() if mode == _SUBMODULE}
-        walk = walk_tree(clone, max_file_bytes=max_file_bytes, submodules=submodules)
-        new_paths, left_out = _choose_new_paths(collector, clone, entries, walk)
+        walk = Walk(clone, max_file_bytes, submodules)
+        new_paths, left_out = _choose_new_paths(collector, entries, walk)
         _require_few(len(new_paths), max_files)
         _require_small(sum(max(0, walk.files[path]) for path in new_paths))
-        _update_index(collector, env, entries, walk, new_paths, left_out)
+        # Bring the index from the base to the work tree.
+        tracked = [path for path in entries if path not in submodules and not walk.is_left_out(path)]
+        removed = [path for path in tracked if path not in walk.files]
+        # By name alone: where a folder became a link, looking at the old path would lead behind the link.
+        collector.run("update-index", "--force-remove", "-z", "--stdin", env=env, stdin=_join(removed))
+        present = sorted([*new_paths, *(path for path in tracked if path in walk.files)])
+        left_out |= _add_paths(collector, env, present)
+        # git passes over a path such as `.GIT/config` with status 0.
+        indexed = _parse_entries(collector.run("ls-files", "-s", "-z", env=env)).keys()
+        left_out |= dict.fromkeys(set(present) - indexed - left_out.keys(), "git refuses the path")
         tree = collector.read("write-tree", env=env)
     changes = compare_trees(collector, base, tree)
     _require_few(len(changes.files), max_files)
@@ -87,64 +96,41 @@ def take_tree(
 
 def compare_trees(collector: EngineRepository, base: str, tree: str) -> TakenTree:
     """Return a tree with its changes from the commit `base`."""
-    files, modes = _list_changes(collector, base, tree)
-    flags = find_flags(collector, modes, list_tree(collector, tree))
-    return TakenTree(tree, collector.run(*_PATCH, base, tree), files, flags=flags)
+    changed = _list_changes(collector, base, tree)
+    flags = find_flags(collector, changed, list_tree(collector, tree))
+    return TakenTree(tree, collector.run(*_PATCH, base, tree), tuple(changed.values()), flags=flags)
 
 
-def list_tree(collector: EngineRepository, tree: str) -> dict[bytes, str]:
-    """Return the object ids of the files of a tree, by path."""
-    lines = collector.run("ls-tree", "-r", "-z", tree).split(b"\0")[:-1]
-    return {path: facts.split()[2].decode() for facts, _, path in (line.partition(b"\t") for line in lines)}
+Entries = Mapping[bytes, tuple[bytes, str]]
+"""Mode and object id by path."""
 
 
-def _list_entries(collector: EngineRepository, env: Mapping[str, str]) -> dict[bytes, tuple[bytes, str]]:
-    entries = {}
-    for line in collector.run("ls-files", "-s", "-z", env=env).split(b"\0")[:-1]:
-        facts, _, path = line.partition(b"\t")
-        mode, name, _ = facts.split()
-        entries[path] = (mode, name.decode())
-    return entries
+def list_tree(collector: EngineRepository, tree: str) -> Entries:
+    """Return the files of a tree."""
+    return _parse_entries(collector.run("ls-tree", "-r", "-z", "--format=%(objectmode) %(objectname)%x09%(path)", tree))
+
+
+def _parse_entries(listing: bytes) -> Entries:
+    rows = (line.partition(b"\t") for line in listing.split(b"\0")[:-1])
+    return {path: (facts.split()[0], facts.split()[1].decode()) for facts, _, path in rows}
 
 
 def _choose_new_paths(
-    collector: EngineRepository, clone: Path, entries: Mapping[bytes, tuple[bytes, str]], walk: Walk
+    collector: EngineRepository, entries: Entries, walk: Walk
 ) -> tuple[list[bytes], dict[bytes, str]]:
     """Return the files that the base does not have and no rule ignores, and the paths that are left out.
 
     A path that both the base's and the worker's rules ignore is not named: it is what both call a by-product.
     """
-    base_rules = read_rules(collector, entries)
-    own_rules = walk.read_rules(clone)
+    base_rules, own_rules = read_rules(collector, entries), walk.read_rules()
     new_paths = [path for path in walk.files if path not in entries]
     candidates = [*new_paths, *(path for path in walk.left_out if path.rstrip(b"/") not in entries)]
     by_base = find_ignored_paths(collector, base_rules, candidates)
     by_worker = by_base if own_rules == base_rules else find_ignored_paths(collector, own_rules, candidates)
-    ignored, by_products = by_base | by_worker, by_base & by_worker
-    left_out = {path: reason for path, reason in walk.left_out.items() if path not in by_products}
+    left_out = {path: reason for path, reason in walk.left_out.items() if path not in by_base & by_worker}
     left_out |= dict.fromkeys(find_top_paths(by_worker, by_base), "ignored by rules that the worker wrote")
     left_out |= dict.fromkeys(find_top_paths(by_base, by_worker), "ignored by rules of the base")
-    return [path for path in new_paths if path not in ignored], left_out
-
-
-def _update_index(
-    collector: EngineRepository,
-    env: Mapping[str, str],
-    entries: Mapping[bytes, tuple[bytes, str]],
-    walk: Walk,
-    new_paths: list[bytes],
-    left_out: dict[bytes, str],
-) -> None:
-    """Bring the index from the base to the work tree. What git refuses is added to `left_out`."""
-    tracked = [path for path, (mode, _) in entries.items() if mode != _SUBMODULE and not walk.is_left_out(path)]
-    removed = [path for path in tracked if path not in walk.files]
-    # By name alone: where a folder became a link, looking at the old path would lead behind the link.
-    collector.run("update-index", "--force-remove", "-z", "--stdin", env=env, stdin=_join(removed))
-    present = sorted([*new_paths, *(path for path in tracked if path in walk.files)])
-    left_out |= _add_paths(collector, env, present)
-    # git passes over a path such as `.GIT/config` with status 0.
-    for path in set(present) - _list_entries(collector, env).keys() - left_out.keys():
-        left_out[path] = "git refuses the path"
+    return [path for path in new_paths if path not in by_base | by_worker], left_out
 
 
 def _add_paths(collector: EngineRepository, env: Mapping[str, str], paths: list[bytes]) -> dict[bytes, str]:
@@ -162,25 +148,19 @@ def _add_paths(collector: EngineRepository, env: Mapping[str, str], paths: list[
     return {}
 
 
-def _list_changes(
-    collector: EngineRepository, base: str, tree: str
-) -> tuple[tuple[ChangedFile, ...], dict[bytes, str]]:
-    """Return the changed files by path, and the new mode of each path, which is 000000 for a deleted file."""
+def _list_changes(collector: EngineRepository, base: str, tree: str) -> dict[bytes, ChangedFile]:
     arguments = ("-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", base, tree)
     fields = collector.run("diff-tree", *arguments).split(b"\0")[:-1]
-    statuses: dict[bytes, str] = {}
-    modes: dict[bytes, str] = {}
-    while len(statuses) * 2 < len(fields) and fields[len(statuses) * 2].startswith(b":"):
-        facts, path = fields[len(statuses) * 2], fields[len(statuses) * 2 + 1]
-        _, mode, _, _, status = facts.split()
-        statuses[path], modes[path] = status.decode(), mode.decode()
-    files = []
-    for line in fields[len(statuses) * 2 :]:
+    count = sum(field.startswith(b":") for field in fields[::2])
+    rows = zip(fields[: 2 * count : 2], fields[1 : 2 * count : 2], strict=True)
+    statuses = {path: facts.split()[-1].decode() for facts, path in rows}
+    files = {}
+    for line in fields[2 * count :]:
         insertions, deletions, path = line.split(b"\t", 2)
         is_binary = insertions == b"-"
         counts = (0, 0) if is_binary else (to_int(insertions), to_int(deletions))
-        files.append(ChangedFile(to_text(path), statuses[path], *counts, is_binary))
-    return tuple(files), modes
+        files[path] = ChangedFile(to_text(path), statuses[path], *counts, is_binary)
+    return files
 
 
 def _require_few(count: int, max_files: int) -> None:
@@ -203,8 +183,8 @@ def _join(paths: Iterable[bytes]) -> bytes:
 _NAME = b".gitignore"
 
 
-def read_rules(collector: EngineRepository, entries: Mapping[bytes, tuple[bytes, str]]) -> dict[bytes, bytes]:
-    """Return the contents of the .gitignore files among an index's entries (mode and object id by path)."""
+def read_rules(collector: EngineRepository, entries: Entries) -> dict[bytes, bytes]:
+    """Return the contents of the .gitignore files among an index's entries."""
     names = {
         path: name
         for path, (mode, name) in entries.items()
@@ -258,17 +238,15 @@ _HARNESS_FILES = frozenset({
 _GIT_FILES = frozenset({b".gitattributes", b".gitmodules", b".lfsconfig"})
 
 
-def find_flags(collector: EngineRepository, modes: Mapping[bytes, str], names: Mapping[bytes, str]) -> dict[str, str]:
-    """Return the reason for each changed path of a tree that deserves attention.
-
-    `modes`: the new mode of each changed path, 000000 for deleted files. `names`: object ids of the tree by path.
-    """
-    flags = {to_text(path): reason for path in modes if (reason := _find_name_reason(path))}
-    links = [path for path, mode in modes.items() if mode == "120000"]
-    for path, target in zip(links, collector.read_blobs([names[path] for path in links]), strict=True):
+def find_flags(collector: EngineRepository, changed: Collection[bytes], entries: Entries) -> dict[str, str]:
+    """Return the reason for each changed path that deserves attention. `entries`: of the new tree."""
+    flags = {to_text(path): reason for path in changed if (reason := _find_name_reason(path))}
+    present = [path for path in changed if path in entries]
+    links = [path for path in present if entries[path][0] == b"120000"]
+    for path, target in zip(links, collector.read_blobs([entries[path][1] for path in links]), strict=True):
         if reason := _find_link_reason(path, target):
             flags[to_text(path)] = reason
-    for path, twin in _find_twins((path for path, mode in modes.items() if mode != "000000"), names).items():
+    for path, twin in _find_twins(present, entries).items():
         flags.setdefault(to_text(path), f"differs only by case from {to_text(twin)}")
     return flags
 
