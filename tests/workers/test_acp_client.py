@@ -20,7 +20,7 @@ from lemming.capabilities.workers.harnesses.harness_table import build_invocatio
 from lemming.capabilities.workers.harnesses.harness_types import (
     Decision,
     Harness,
-    HarnessResult,
+    HarnessEnd,
     PermissionQuestion,
     Permit,
     Progress,
@@ -43,7 +43,7 @@ def make_text(text: str) -> dict[str, Any]:
 class Turn:
     """A turn with the scripted agent: the result, its progress, and what the agent was told."""
 
-    result: HarnessResult
+    result: HarnessEnd
     steps: list[Progress]
     told: list[dict[str, Any]]
 
@@ -56,7 +56,7 @@ class Turn:
 
 def converse(
     process: subprocess.Popen[bytes], harness: Harness, folder: Path, session: str, permit: Permit | None
-) -> tuple[HarnessResult, list[Progress]]:
+) -> tuple[HarnessEnd, list[Progress]]:
     """Hold a turn with a started agent, and end it."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -90,7 +90,7 @@ def test_a_turn_has_its_text_session_and_progress(tmp_path: Path) -> None:
     place = {"locations": [{"path": "/run/a.txt"}]}
     call = {"sessionUpdate": "tool_call", **WRITE, **place}
     turn = run_script(tmp_path, updates=[make_text("I write."), call, make_text("All "), make_text("done.")])
-    assert turn.result == HarnessResult(text="All done.", session="s1")
+    assert turn.result == HarnessEnd(text="All done.", session="s1")
     assert [(step.kind, step.path) for step in turn.steps if step.kind != "text"] == [
         ("session", ""), ("file", "/run/a.txt"),
     ]  # fmt: skip
@@ -186,7 +186,7 @@ def test_keys_that_differ_at_each_asking_are_no_part_of_a_question(tmp_path: Pat
 
 def test_a_session_is_loaded_without_its_history_in_the_reply(tmp_path: Path) -> None:
     turn = run_script(tmp_path, session="s1", history=[make_text("old")], updates=[make_text("new")])
-    assert turn.result == HarnessResult(text="new", session="s1")
+    assert turn.result == HarnessEnd(text="new", session="s1")
     assert turn.find_request("session/load")["sessionId"] == "s1"
 
 
@@ -221,7 +221,7 @@ def test_a_turn_that_waits_for_a_person_is_no_error(tmp_path: Path) -> None:
     [{}, {"sessionUpdate": "dance"}, {"sessionUpdate": "tool_call"}, {"sessionUpdate": "tool_call", "title": 5}],
 )
 def test_an_update_that_does_not_fit_is_passed_over(tmp_path: Path, update: dict[str, Any]) -> None:
-    assert run_script(tmp_path, updates=[update, make_text("ok")]).result == HarnessResult(text="ok", session="s1")
+    assert run_script(tmp_path, updates=[update, make_text("ok")]).result == HarnessEnd(text="ok", session="s1")
 
 
 @pytest.mark.parametrize(
@@ -247,12 +247,12 @@ def test_an_agent_that_dies_is_an_error_with_the_text_so_far(tmp_path: Path) -> 
 
 def test_lines_that_are_no_messages_are_passed_over(tmp_path: Path) -> None:
     turn = run_script(tmp_path, garbage="npm warn: old\n[1]\n{}", updates=[make_text("ok")])
-    assert turn.result == HarnessResult(text="ok", session="s1")
+    assert turn.result == HarnessEnd(text="ok", session="s1")
 
 
 def run_real(
     command: list[str], folder: Path, base_url: str, session: str = "", permit: Permit | None = None
-) -> HarnessResult:
+) -> HarnessEnd:
     harness = with_command(load_harness("acp"), command)
     program = require_program(command[0])
     home = make_home(folder / "home", harness, "stand-in", base_url)

@@ -14,7 +14,7 @@ from model_servers import ModelServer
 from patience import PATIENCE_S
 
 from lemming.capabilities.workers.harnesses.harness_table import build_invocation, load_harness
-from lemming.capabilities.workers.harnesses.harness_types import Decision, HarnessResult, PermissionQuestion, Permit
+from lemming.capabilities.workers.harnesses.harness_types import Decision, HarnessEnd, PermissionQuestion, Permit
 from lemming.capabilities.workers.harnesses.output_readers import LATER_MESSAGE, ClaudeReader
 
 
@@ -129,7 +129,7 @@ def test_a_question_of_a_run_without_answers_is_passed_over() -> None:
     assert read(make_reader(), make_question()) == b""
 
 
-def run_claude(folder: Path, base_url: str, reader: ClaudeReader, session: str = "") -> HarnessResult:
+def run_claude(folder: Path, base_url: str, reader: ClaudeReader, session: str = "") -> HarnessEnd:
     """Run the real program once, and answer its questions."""
     harness = load_harness("claude-code")
     require_program("claude")

@@ -13,7 +13,7 @@ from model_servers import ModelServer
 
 from lemming.capabilities.workers.harnesses.acp_reader import READERS
 from lemming.capabilities.workers.harnesses.harness_table import load_harness
-from lemming.capabilities.workers.harnesses.harness_types import HarnessResult, Progress
+from lemming.capabilities.workers.harnesses.harness_types import HarnessEnd, Progress
 from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 from lemming.capabilities.workers.harnesses.output_readers import MAX_TEXT_CHARS, OutputReader
 
@@ -44,7 +44,7 @@ def load_ends(name: str) -> dict[str, Any]:
     return ends
 
 
-def read_recording(name: str, case: str, earlier: RunTokens | None = None) -> tuple[HarnessResult, list[Progress]]:
+def read_recording(name: str, case: str, earlier: RunTokens | None = None) -> tuple[HarnessEnd, list[Progress]]:
     end = load_ends(name)[case]
     output = (RECORDED / f"{name}-{case}.out").read_bytes()
     return read_output(name, output, KILLED if end["exit"] is None else end["exit"], end["errors"], earlier)
@@ -57,7 +57,7 @@ def make_reader(name: str, earlier: RunTokens | None = None) -> OutputReader:
 
 def read_output(
     name: str, output: bytes, status: int = 0, errors: str = "", earlier: RunTokens | None = None
-) -> tuple[HarnessResult, list[Progress]]:
+) -> tuple[HarnessEnd, list[Progress]]:
     reader = make_reader(name, earlier)
     steps = [step for line in output.splitlines() for step in reader.read_line(line)]
     return reader.finish(status, errors), steps

@@ -49,10 +49,10 @@ def test_a_harness_writes_a_file_and_its_tokens_are_counted(run: HarnessRun, tmp
     with ModelServer([WRITE, {"run": look}, {"say": "Written."}]) as server:
         end = run_harness(change_run(run, base_url=server.url))
         assert {request.key.removeprefix("Bearer ") for request in server.requests} == {KEY}
-    assert (end.result.text, end.result.error, end.ended_by) == ("Written.", "", "")
-    assert (end.requests, end.tokens) == (3, RunTokens(input=1200, output=240))
+    assert (end.text, end.error, end.ended_by) == ("Written.", "", "")
+    assert (end.requests, end.gateway_tokens) == (3, RunTokens(input=1200, output=240))
     assert (tmp_path / "clone" / "a.txt").read_text() == "one\n"
-    assert end.result.session in (tmp_path / "session.json").read_text()
+    assert end.session in (tmp_path / "session.json").read_text()
     assert "lemming-" in (tmp_path / "clone" / "seen.txt").read_text()
     holders = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert holders == []
@@ -62,25 +62,25 @@ def test_the_cost_limit_stops_a_harness_before_its_next_request(run: HarnessRun)
     with ModelServer([WRITE, {"run": "echo late > late.txt"}, {"say": "Written."}]) as server:
         end = run_harness(change_run(run, base_url=server.url, max_cost_usd=1.0))
         assert len(server.requests) == 1
-    assert end.result.error == "budget"
-    assert end.cost_usd == pytest.approx(1.2)
+    assert end.error == "budget"
+    assert end.gateway_usd == pytest.approx(1.2)
     assert not (run.attempt.clone / "late.txt").exists()
 
 
 def test_silence_ends_a_harness_whose_server_hangs(run: HarnessRun) -> None:
     with ModelServer([{**WRITE, "hang": True}]) as server:
         end = run_harness(change_run(run, base_url=server.url, silence_s=8.0))
-    assert (end.ended_by, end.result.error) == ("silence", "stopped")
+    assert (end.ended_by, end.error) == ("silence", "stopped")
     assert end.requests >= 1
 
 
 def test_a_session_goes_on_in_a_second_run(run: HarnessRun) -> None:
     with ModelServer([WRITE, {"say": "First."}, {"say": "Second."}]) as server:
         first = run_harness(change_run(run, base_url=server.url))
-        second = run_harness(change_run(run, base_url=server.url, session=first.result.session, prompt="Go on."))
+        second = run_harness(change_run(run, base_url=server.url, session=first.session, prompt="Go on."))
         assert "Write the file" in server.requests[-1].text
-    assert (first.result.text, second.result.text) == ("First.", "Second.")
-    assert second.result.tokens == RunTokens(input=100, output=20)  # also where the harness counts the session's
+    assert (first.text, second.text) == ("First.", "Second.")
+    assert second.tokens == RunTokens(input=100, output=20)  # also where the harness counts the session's
 
 
 def run_with_permit(
@@ -109,9 +109,9 @@ def test_permission_questions_are_decided_while_a_harness_runs(run: HarnessRun, 
     end, questions = run_with_permit(run, name, decision, [WRITE, {"say": "Written."}])
     assert len(questions) == 1
     assert "a.txt" in str(questions[0].input)
-    assert end.result.error == ""
-    assert end.result.session
-    assert list(end.result.questions) == (questions if decision == "later" else [])
+    assert end.error == ""
+    assert end.session
+    assert list(end.questions) == (questions if decision == "later" else [])
     assert (run.attempt.clone / "a.txt").exists() == (decision == "allow")
 
 
@@ -124,7 +124,7 @@ def test_a_tool_of_a_harness_reaches_nothing_outside(run: HarnessRun, tmp_path: 
     daemon = f"(setsid sh -c 'sleep 300; touch {run.attempt.clone}/ghost' >/dev/null 2>&1 &); echo up"
     with ModelServer([{"run": [command, daemon]}, {"say": "Done."}]) as server:
         end = run_harness(change_run(run, base_url=server.url))
-    assert end.result.text == "Done."
+    assert end.text == "Done."
     assert (run.attempt.clone / "got.txt").read_text() == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "clone",

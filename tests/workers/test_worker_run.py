@@ -35,9 +35,9 @@ def test_the_output_is_the_reply_and_the_prompt_is_no_argument(tmp_path: Path) -
     end = run_harness(
         make_run(tmp_path, "echo edited > file; echo done; cat /proc/*/cmdline", on_progress=steps.append)
     )
-    assert end.result.text.splitlines()[0] == "done"
-    assert "edited" not in end.result.text
-    assert (end.exit_status, end.ended_by, end.result.error) == (0, "", "")
+    assert end.text.splitlines()[0] == "done"
+    assert "edited" not in end.text
+    assert (end.exit_status, end.ended_by, end.error) == (0, "", "")
     assert (tmp_path / "clone" / "file").read_text() == "edited\n"
     assert steps[0] == Progress(kind="text", text="done")
     first = json.loads((tmp_path / "progress.jsonl").read_text().splitlines()[0])
@@ -46,7 +46,7 @@ def test_the_output_is_the_reply_and_the_prompt_is_no_argument(tmp_path: Path) -
 
 def test_a_failure_is_told_with_the_last_lines(tmp_path: Path) -> None:
     end = run_harness(make_run(tmp_path, "echo no luck >&2; exit 3"))
-    assert (end.exit_status, end.result.error, end.result.message) == (3, "exit", "no luck")
+    assert (end.exit_status, end.error, end.message) == (3, "exit", "no luck")
 
 
 def test_a_harness_that_kills_itself_is_told_by_its_signal(tmp_path: Path) -> None:
@@ -58,17 +58,21 @@ def test_requests_go_through_the_gateway_with_the_real_key(tmp_path: Path) -> No
         run = make_run(tmp_path, f"{ASK}; {ASK}", api="anthropic", base_url=server.url, prices=PRICES)
         end = run_harness(run)
         assert [request.key for request in server.requests] == [KEY, KEY]
-    assert end.result.text.count("Hello.") == 2
-    assert (end.requests, end.tokens, end.cost_usd) == (2, RunTokens(input=2000, output=100), pytest.approx(2.1))
+    assert end.text.count("Hello.") == 2
+    assert (end.requests, end.gateway_tokens, end.gateway_usd) == (
+        2,
+        RunTokens(input=2000, output=100),
+        pytest.approx(2.1),
+    )
 
 
 def test_the_key_appears_nowhere_in_the_sandbox(tmp_path: Path) -> None:
     look = "cat /proc/*/environ /proc/*/cmdline; env; grep -r the-real-key . $HOME /tmp /run /etc 2>/dev/null"
     with ModelServer([]) as server:
         end = run_harness(make_run(tmp_path, f"{look}; true", api="anthropic", base_url=server.url))
-    assert "MODEL_KEY=lemming-" in end.result.text
+    assert "MODEL_KEY=lemming-" in end.text
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY in path.read_text(errors="replace")]
-    assert KEY not in end.result.text
+    assert KEY not in end.text
 
 
 @pytest.mark.parametrize("changes", [{"prompt": f"use {KEY}"}, {"environment": {"MY_KEY": KEY}}], ids=["prompt", "env"])
@@ -83,8 +87,8 @@ def test_a_short_key_of_a_local_server_is_no_secret(tmp_path: Path) -> None:
     with ModelServer([{"say": "none of it"}]) as server:
         end = run_harness(make_run(tmp_path, f"echo none; {ASK}", api="anthropic", base_url=server.url, key="none"))
         assert server.requests[0].key == "none"
-    assert end.result.text.startswith("none\n")
-    assert "none of it" in end.result.text
+    assert end.text.startswith("none\n")
+    assert "none of it" in end.text
 
 
 def test_progress_has_no_secrets_and_is_short(tmp_path: Path) -> None:
@@ -110,9 +114,9 @@ def test_the_cost_limit_ends_a_run_before_the_next_request(tmp_path: Path) -> No
         run = make_run(tmp_path, f"{ASK}; {ASK}", api="anthropic", base_url=server.url, prices=PRICES, max_cost_usd=1.0)
         end = run_harness(run)
         assert len(server.requests) == 1
-    assert (end.ended_by, end.result.error) == ("budget", "budget")
-    assert end.result.message == "the run must cost at most $1"
-    assert end.cost_usd == pytest.approx(1.2)
+    assert (end.ended_by, end.error) == ("budget", "budget")
+    assert end.message == "the run must cost at most $1"
+    assert end.gateway_usd == pytest.approx(1.2)
 
 
 def test_a_harness_that_is_refused_and_goes_on_is_ended(tmp_path: Path) -> None:
@@ -126,9 +130,9 @@ def test_a_harness_that_is_refused_and_goes_on_is_ended(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_deadline_ends_a_run(tmp_path: Path) -> None:
     end = run_harness(make_run(tmp_path, "while true; do echo busy; done | head -n 3; exec sleep 60", deadline_s=1.0))
-    assert (end.ended_by, end.result.error, end.exit_status) == ("deadline", "stopped", -15)
-    assert end.result.text == "busy\nbusy\nbusy"
-    assert end.result.message.startswith("the run must end within 1 s")
+    assert (end.ended_by, end.error, end.exit_status) == ("deadline", "stopped", -15)
+    assert end.text == "busy\nbusy\nbusy"
+    assert end.message.startswith("the run must end within 1 s")
 
 
 @pytest.mark.long
@@ -137,14 +141,14 @@ def test_silence_ends_a_run_whose_server_hangs(tmp_path: Path) -> None:
         ask = ASK.replace('"max_tokens"', '"stream": true, "max_tokens"')
         run = make_run(tmp_path, ask, api="anthropic", base_url=server.url, silence_s=3.0)
         end = run_harness(run)
-    assert (end.ended_by, end.result.error) == ("silence", "stopped")
-    assert (end.requests, end.tokens) == (1, RunTokens(input=100, output=1))
+    assert (end.ended_by, end.error) == ("silence", "stopped")
+    assert (end.requests, end.gateway_tokens) == (1, RunTokens(input=100, output=1))
 
 
 def test_the_engine_s_stop_ends_a_run(tmp_path: Path) -> None:
     stop = threading.Event()
     end = run_harness(make_run(tmp_path, "echo up; exec sleep 60", stop=stop, on_progress=lambda _: stop.set()))
-    assert (end.ended_by, end.result.text, end.exit_status) == ("stop", "up", -15)
+    assert (end.ended_by, end.text, end.exit_status) == ("stop", "up", -15)
 
 
 @pytest.mark.long
@@ -163,7 +167,7 @@ def test_a_program_that_is_not_installed_is_unusable(tmp_path: Path) -> None:
 def test_files_of_home_are_written_and_a_link_in_home_is_not_followed(tmp_path: Path) -> None:
     run = make_run(tmp_path, "cat $HOME/.config/tool; ln -s .. $HOME/.other")
     run = replace(run, harness=replace(run.harness, home_files={".config/tool": "model {model}"}))
-    assert run_harness(run).result.text == "model claude-sonnet-4-5"
+    assert run_harness(run).text == "model claude-sonnet-4-5"
     run = replace(run, harness=replace(run.harness, home_files={".other/evil": "x"}))
     with pytest.raises(DiskError, match=r"\.other"):
         run_harness(run)

@@ -76,7 +76,7 @@ class CheckPatchTool(CallOnly):
                 )  # its status says nothing: the next run repeats it
         finally:
             attempt.remove()
-        tail = redact_values(end.result.text or end.result.message)[-TAIL_CHARS:]
+        tail = redact_values(end.text or end.message)[-TAIL_CHARS:]
         receipt = {"command": command, "status": end.exit_status, "tail": tail}
         if end.ended_by:
             receipt["ended_by"] = end.ended_by

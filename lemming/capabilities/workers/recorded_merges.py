@@ -239,7 +239,7 @@ def find_line_origin(
     *,
     patches: Callable[[], Iterable[RecordedPatch]] | None = None,
 ) -> LineOrigin:
-    """Return the origin of a line, which counts from 1, of a file as it is in the branch `revision`, or HEAD.
+    """Return the origin of a line, which counts from 1, of a file in the branch `revision`, or in HEAD.
 
     `patches`: gives the recorded patches, newest first. They are asked for a commit without the trailers of a single
     turn, such as a squash of several. Raises RepositoryError without the branch, the file or the line.

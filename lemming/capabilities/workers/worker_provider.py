@@ -19,7 +19,6 @@ from lemming.capabilities.workers.attempts import JOB, STOP_FILE, Attempt, Worke
 from lemming.capabilities.workers.harnesses.harness_table import VENDORS, load_harness, with_command
 from lemming.capabilities.workers.harnesses.harness_types import (
     HarnessEnd,
-    HarnessResult,
     HarnessRun,
     PermissionQuestion,
 )
@@ -159,7 +158,7 @@ class WorkerProvider(Backend):
             )  # fmt: skip
             end = self.run_worker(run)
             asked_nothing = self.harness.api != "none" and not end.requests
-            if not (session and end.result.error and not end.ended_by and asked_nothing):
+            if not (session and end.error and not end.ended_by and asked_nothing):
                 break
             attempt.discard_work()  # its session is gone or damaged: once more, without one
         if self.stopping and self.stopping.is_set():
@@ -197,38 +196,37 @@ class WorkerProvider(Backend):
         return _to_text([*messages, *_describe_folder(job, messages)]), ""
 
     def _make_reply(self, job: WorkerJob, attempt: Attempt, end: HarnessEnd, tree: TakenTree) -> Reply:
-        result = end.result
         # Of all runs of the attempt, also of interrupted ones, unless nothing passed the gateway.
         counts = [
             RunTokens(*(clamp_int(line.get(name)) or 0 for name in ("input", "output", "cached", "written")))
             for line in attempt.iter_lines("usage.jsonl")
         ]
-        tokens = sum(counts, RunTokens()) if counts else result.tokens
+        tokens = sum(counts, RunTokens()) if counts else end.tokens
         outcome: dict[str, Any] = {
             "harness": self.harness.name,
-            "session": result.session or attempt.read_json("session.json").get("session", ""),
+            "session": end.session or attempt.read_json("session.json").get("session", ""),
             "exit": end.exit_status,
-            "cost_usd": result.cost_usd,
-            "gateway_usd": end.cost_usd,
+            "cost_usd": end.cost_usd,
+            "gateway_usd": end.gateway_usd,
             "base": job.base,
             "tree": tree.tree,
             "content": b64encode(tree.patch).decode("ascii"),
             "files": [asdict(file) for file in tree.files],
             "left_out": dict(tree.left_out),
             "flags": dict(tree.flags),
-            "error": result.error,
-            "message": redact_values(result.message)[:2000],
-            "questions": [{"tool": item.tool, "input": dict(item.input)} for item in result.questions],
+            "error": end.error,
+            "message": redact_values(end.message)[:2000],
+            "questions": [{"tool": item.tool, "input": dict(item.input)} for item in end.questions],
             "run": job.run,
             "key": job.key,
         }
         return Reply(
-            text=result.text or result.message,
+            text=end.text or end.message,
             input_tokens=tokens.input if tokens else None,
             output_tokens=tokens.output if tokens else None,
             cached_tokens=tokens.cached if tokens else None,
             written_tokens=tokens.written if tokens else None,
-            finish="failed" if result.error else "stop",
+            finish="failed" if end.error else "stop",
             model=job.model or self.harness.name,
             kept={JOB: outcome},
         )
@@ -300,7 +298,7 @@ class RecordedProvider(WorkerProvider):
         for recorded in self._runs:
             if recorded.contains in run.prompt:
                 patch_clone(run.attempt.clone, _read_file(self._base, recorded.patch) if recorded.patch else b"")
-                return HarnessEnd(result=HarnessResult(text=recorded.text), exit_status=0)
+                return HarnessEnd(text=recorded.text)
         hint = "choose a harness: docs/workers.md lists the lines of config/models.json"
         raise RequestRejected("these runs are recorded, and this task was not given then", where=self._file, hint=hint)
 

@@ -14,7 +14,7 @@ from typing import Any
 from lemming.capabilities.workers.harnesses.harness_types import (
     ErrorKind,
     Harness,
-    HarnessResult,
+    HarnessEnd,
     PermissionQuestion,
     Permit,
     Progress,
@@ -57,7 +57,7 @@ class AcpReader(OutputReader):
         start, self.answers = self.answers, b""
         return start
 
-    def finish(self, exit_status: int, error_output: str) -> HarnessResult:
+    def finish(self, exit_status: int, error_output: str) -> HarnessEnd:
         """Return the result. The exit status tells nothing: most adapters stay until they are ended."""
         if self.error is None:
             self.end_turn("exit", "the harness ended before it answered")

@@ -113,12 +113,20 @@ Decision = Literal["allow", "deny", "later"]
 Permit = Callable[[PermissionQuestion], Decision]
 
 
-@dataclass(frozen=True, kw_only=True)
-class HarnessResult:
-    """The end of a run, as the harness's output tells it.
+MIN_SECRET_CHARS = 8
+"""Minimum length of a secret: a shorter text is part of ordinary words."""
 
-    `tokens`: usage of this run by the count of the harness, or None. `cost_usd`: cost by the count of the harness, or None.
-    `message`: the error in the harness's own words. `questions`: permission questions answered "later".
+EndedBy = Literal["", "deadline", "silence", "stop", "person", "budget"]
+"""Cause of an early end; empty if the harness ended by itself. "stop": the engine ends. "person": `lemming workers stop`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarnessEnd:
+    """The end of a run, as the output of the harness tells it, and as the engine saw it.
+
+    `tokens`, `cost_usd`: by the count of the harness, or None. `message`: the error in the harness's own words.
+    `questions`: permission questions answered "later". `gateway_tokens`, `gateway_usd`: None if nothing passed the
+    gateway, `requests` the number of what did.
     """
 
     text: str = ""
@@ -128,13 +136,11 @@ class HarnessResult:
     error: ErrorKind = ""
     message: str = ""
     questions: Sequence[PermissionQuestion] = ()
-
-
-MIN_SECRET_CHARS = 8
-"""Minimum length of a secret: a shorter text is part of ordinary words."""
-
-EndedBy = Literal["", "deadline", "silence", "stop", "person", "budget"]
-"""Cause of an early end; empty if the harness ended by itself. "stop": the engine ends. "person": `lemming workers stop`."""
+    exit_status: int = 0
+    ended_by: EndedBy = ""
+    gateway_tokens: RunTokens | None = None
+    gateway_usd: float | None = None
+    requests: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,15 +180,3 @@ class HarnessRun:
     def find_cost(self, tokens: RunTokens) -> float | None:
         """Return the dollars of tokens, or None without known prices."""
         return tokens.compute_cost(self.job.prices)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HarnessEnd:
-    """The end of a run. `tokens` and `cost_usd`: as the gateway counted them, None if nothing passed the gateway."""
-
-    result: HarnessResult
-    exit_status: int
-    ended_by: EndedBy = ""
-    tokens: RunTokens | None = None
-    cost_usd: float | None = None
-    requests: int = 0

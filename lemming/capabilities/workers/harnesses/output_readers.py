@@ -17,7 +17,7 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     ErrorKind,
     EventRule,
     Harness,
-    HarnessResult,
+    HarnessEnd,
     PermissionQuestion,
     Permit,
     Progress,
@@ -98,7 +98,7 @@ class OutputReader:
         if isinstance(event, dict):
             yield from self._read_event(JsonFields(event))
 
-    def finish(self, exit_status: int, error_output: str) -> HarnessResult:
+    def finish(self, exit_status: int, error_output: str) -> HarnessEnd:
         """Return the result, once the harness has ended. `exit_status` is negative for a signal."""
         error, message = self.error, self.message
         error_output = _COLOURS.sub("", error_output)
@@ -118,7 +118,7 @@ class OutputReader:
             error = "session"
         if error == "stopped" and self.questions:  # a question for a person interrupts the turn
             error, message = "", ""
-        return HarnessResult(
+        return HarnessEnd(
             text=self.text.strip(), session=self.session, tokens=self.tokens, cost_usd=self.cost_usd, error=error,
             message=message, questions=tuple(self.questions),
         )  # fmt: skip
@@ -184,7 +184,7 @@ class TextReader(OutputReader):
             self._lines.append(text)
             yield Progress(kind="text", text=text)
 
-    def finish(self, exit_status: int, error_output: str) -> HarnessResult:
+    def finish(self, exit_status: int, error_output: str) -> HarnessEnd:
         """Return the result. `exit_status` is negative for a signal."""
         self.text = "\n".join(self._lines)
         if exit_status == 0 and self._size <= MAX_TEXT_CHARS:

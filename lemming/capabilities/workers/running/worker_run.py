@@ -23,7 +23,6 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     EndedBy,
     ErrorKind,
     HarnessEnd,
-    HarnessResult,
     HarnessRun,
     Progress,
 )
@@ -54,7 +53,7 @@ _LIMIT_TEXTS: dict[EndedBy, str] = {
 def run_harness(run: HarnessRun) -> HarnessEnd:
     """Run a harness to its end or to a limit. No process of it is left when this returns.
 
-    Writes `progress.jsonl` and `session.json` into the attempt's folder. An error of the harness is told by the result. Raises
+    Writes `progress.jsonl` and `session.json` into the attempt's folder. An error of the harness is told by its end. Raises
     `Unusable` if the harness cannot be started, or not confined.
     """
     program = find_program(run.harness)
@@ -125,18 +124,17 @@ class _Run:
             for thread in threads:
                 thread.join()
             status = self._process.close()
-        result = reader.finish(status, self._log.redact(self._error_output.decode("utf-8", "replace")))
+        end = reader.finish(status, self._log.redact(self._error_output.decode("utf-8", "replace")))
         gateway = self._gateway
         if gateway:
             gateway.close()  # a request that was cut costs, too
             if gateway.is_exhausted and not self._ended_by:
                 self._ended_by = "budget"
-        result = self._explain(result)
-        self._log.save_session(result.session, result.tokens)
-        end = HarnessEnd(result=result, exit_status=status, ended_by=self._ended_by)
-        if not (gateway and gateway.requests):
-            return end
-        return replace(end, tokens=gateway.tokens, cost_usd=gateway.cost_usd, requests=gateway.requests)
+            if gateway.requests:
+                tokens, usd = gateway.tokens, gateway.cost_usd
+                end = replace(end, gateway_tokens=tokens, gateway_usd=usd, requests=gateway.requests)
+        self._log.save_session(end.session, end.tokens)
+        return replace(self._explain(end), exit_status=status, ended_by=self._ended_by)
 
     def _converse(self, reader: OutputReader) -> None:
         """Pass input and output between the harness and the reader until the turn or the harness ends."""
@@ -158,15 +156,15 @@ class _Run:
         if not reader.ends_process:
             self._has_ended.wait()  # a harness may close its output and go on
 
-    def _explain(self, result: HarnessResult) -> HarnessResult:
-        """Return the result with the limit as its error, if a limit ended the run."""
-        message = self._log.redact(result.message)
+    def _explain(self, end: HarnessEnd) -> HarnessEnd:
+        """Return the end with the limit as its error, if a limit ended the run."""
+        message = self._log.redact(end.message)
         if not self._ended_by:
-            return replace(result, message=message)
+            return replace(end, message=message)
         by = self._run.attempt.read_json(STOP_FILE).get("by") or "a person"
         reason = _LIMIT_TEXTS[self._ended_by].format(run=self._run, by=by)
         error: ErrorKind = "budget" if self._ended_by == "budget" else "stopped"
-        return replace(result, error=error, message=f"{reason}: {message}" if message else reason)
+        return replace(end, error=error, message=f"{reason}: {message}" if message else reason)
 
     def _feed(self) -> None:
         """Write the input, on a thread of its own: a harness may write before it reads."""
