@@ -59,6 +59,20 @@ def test_a_message_is_taken_for_the_answer_of_a_model_that_knows_no_other_kind(t
     ]
 
 
+def test_what_is_written_before_and_after_the_answer_stays_in_its_place(tmp_path: Path) -> None:
+    before, after = entry("message", "first", target="zoe"), entry("message", "last", target="zoe")
+    script = [{"agent": "ada", "reply": reply(before, entry("message", "here", target="human"), after)}]
+    org = org_of(tmp_path, resume("ada", **ONE), resume("zoe", schedule={"wake": "addressed"}), script=script)
+    request = ask(org, "ada")
+    tick(org)
+    assert [(kind, payload["text"]) for kind, payload in said(org, "ada")] == [
+        ("message", "first"),
+        ("response", "here"),
+        ("message", "last"),
+    ]
+    assert answers(org, "ada").keys() == {request.id}
+
+
 def test_an_answer_is_owed_to_whoever_asked_whatever_the_model_says(tmp_path: Path) -> None:
     script = [{"reply": reply(entry("response", "here", target="bob"))}]
     org = org_of(tmp_path, resume("ada", **ONE), resume("bob", schedule={"wake": "addressed"}), script=script)
