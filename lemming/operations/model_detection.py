@@ -7,7 +7,6 @@ Servers are queried quickly, concurrently, and never with a key. Formats: GET `/
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -99,12 +98,14 @@ def ask_server(server: KeylessServer, timeout_s: float) -> ServedModels:
 
 
 def _ask_server(server: KeylessServer, timeout_s: float) -> ServedModels:
+    from http.client import HTTPException  # imported here: most who read this module ask no server
+
     # caught in the thread: an error carried to another one would keep the socket open
     try:
         return _query_server(server, timeout_s)
     except ValueError:  # from urlsplit, also for an invalid port
         return ServedModels(problem="not the address of a server")
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, HTTPException) as error:
         return ServedModels(problem=f"no server answers ({getattr(error, 'strerror', None) or error})")
 
 
@@ -134,8 +135,10 @@ def _query_server(server: KeylessServer, timeout_s: float) -> ServedModels:
 
 def _get_json(url: str, timeout_s: float) -> tuple[int, Any]:
     """Return the status and the JSON value of a response. The value is None for invalid JSON."""
+    from http.client import HTTPConnection, HTTPSConnection
+
     parts = urlsplit(url)
-    connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     with contextlib.closing(connect(parts.hostname or "", parts.port, timeout=timeout_s)) as connection:
         connection.request("GET", parts.path)
         response = connection.getresponse()

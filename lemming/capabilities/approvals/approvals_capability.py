@@ -269,11 +269,7 @@ def find_approver_problems(subject: CheckSubject) -> Iterator[Problem]:
         rules = rules_for_agent(agent, config.org)
         if not any(rule.gate.then == "ask" for rule in rules):
             continue
-        tools = [
-            tool
-            for tool in get_toolset(config.org, org).for_agent(name).values()
-            if not tool.refusal_reason(agent, config.org)
-        ]
+        tools = [*get_toolset(config.org, org).allowed_tools(agent, config.org).values()]
         for rule in rules:
             if rule.gate.then != "ask" or (rule.gate.at == "call" and not _concerns_any(rule.gate, tools)):
                 continue

@@ -39,8 +39,8 @@ def validate_untrusted_access(base: OrgPath, config: Config, only: str | None = 
     tools = {
         name: [
             tool
-            for tool in toolset.for_agent(name).values()
-            if (_is_acting(tool) or returns_outside_text(tool.name)) and not tool.refusal_reason(agent, config.org)
+            for tool in toolset.allowed_tools(agent, config.org).values()
+            if _is_acting(tool) or returns_outside_text(tool.name)
         ]
         for name, agent in agents.items()
     }

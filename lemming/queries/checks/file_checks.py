@@ -162,11 +162,7 @@ def find_structure_problems(subject: CheckSubject) -> Iterator[Problem]:
     working = {name: agent for name, agent in agents.items() if config.has_model_turns(agent) and not agent.paused}
     toolset = get_toolset(config.org, org)
     tools = {
-        name: [
-            tool
-            for tool in toolset.for_agent(name).values()
-            if tool.tool_class != "read" and not tool.refusal_reason(agent, config.org)
-        ]
+        name: [tool for tool in toolset.allowed_tools(agent, config.org).values() if tool.tool_class != "read"]
         for name, agent in working.items()
     }
     problems = [
