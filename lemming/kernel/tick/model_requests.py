@@ -146,7 +146,7 @@ class ModelRequests:
         from lemming.kernel.turn.live_phase import SendRequest  # imported only if needed
 
         chain, phase = live
-        if SendRequest not in chain:
+        if SendRequest not in chain.handled:
             return request
         phase.verdicts = []
         steps = chain.begin(SendRequest(key=key, entry=entry, request=request, number=request.step))

@@ -55,7 +55,7 @@ class CallView(NamedTuple):
     used_up: float
 
 
-_get_answer_fields = attrgetter(*(answer_field.name for answer_field in fields(Answer)))
+_get_answer_fields = attrgetter(*(answer_field.name for answer_field in fields(Answer) if answer_field.init))
 
 
 def restore_answer(record: ModelReplied | ModelFailed) -> Answer:

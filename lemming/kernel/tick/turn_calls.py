@@ -75,7 +75,7 @@ class LiveCalls:
         parallel_calls = self._parallel_prefix(calls)
         if len(parallel_calls) < 2:
             return
-        if self._chain is not None and RunTool in self._chain:
+        if self._chain is not None and RunTool in self._chain.handled:
             tool = self._find_tool(parallel_calls[0])
             assert tool, "it can run"
             effect = RunTool(call=parallel_calls[0], tool=tool, context=self._make_context(view(first)))
@@ -111,7 +111,7 @@ class LiveCalls:
     def _parallel_prefix(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the calls that can run in parallel, up to the first that cannot or repeats an earlier call."""
         allowed = self._toolset.allowed_tools(self._inputs.agent, self._settings)
-        is_traced = self._chain is not None and StartTool in self._chain
+        is_traced = self._chain is not None and StartTool in self._chain.handled
         parallel_calls: list[ToolCall] = []
         for call in calls:
             can_run = can_run_in_parallel(allowed.get(call.tool), is_traced=is_traced)
@@ -192,10 +192,10 @@ class LiveCalls:
         chain = self._chain
         if chain is None:
             return decided
-        if tool and CheckResult in chain:
+        if tool and CheckResult in chain.handled:
             check = partial(self._check_result, chain, decided.call, tool, context)
             decided.context = replace(context, check_result=check)
-        if StartTool in chain:
+        if StartTool in chain.handled:
             steps = chain.begin(StartTool(call=decided.call, tool=tool, context=context))
             agreed = chain.advance(steps, StartTool)
             if isinstance(agreed, Outcome):
@@ -220,7 +220,7 @@ class LiveCalls:
     def _pass_interceptors(self, decided: DecidedCall, tool: Tool, questions: Sequence[AskPerson]) -> ToolResult | None:
         """Take a call through the interceptors of `RunTool`; return the result of a blocked call, or None."""
         chain = self._chain or (LiveChain(self._phase, ()) if questions else None)
-        if chain is None or not (questions or RunTool in chain):
+        if chain is None or not (questions or RunTool in chain.handled):
             return None
         effect = RunTool(call=decided.call, tool=tool, context=decided.context)
         self._phase.verdicts, self._phase.grants = [], {}

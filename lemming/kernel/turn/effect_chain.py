@@ -41,7 +41,8 @@ class Interceptor(NamedTuple):
 class EffectChain:
     """The interceptors of a turn, by effect type, in the order of their capabilities.
 
-    `perform` performs an effect that all interceptors agreed to; `record` takes the events.
+    `perform` performs an effect that all interceptors agreed to; `record` takes the events. `handled`: the types with an
+    interceptor, for all others the kernel creates no effect.
     """
 
     def __init__(
@@ -53,9 +54,7 @@ class EffectChain:
             for handled in interceptor.handles:
                 by_type.setdefault(handled, []).append(interceptor)
         self._by_type: Mapping[type[effects.Effect], Sequence[Interceptor]] = by_type
-
-    def __contains__(self, effect_type: type[effects.Effect]) -> bool:
-        return effect_type in self._by_type
+        self.handled: Collection[type[effects.Effect]] = by_type.keys()
 
     def dispatch(self, effect: effects.Effect) -> effects.Allowed | effects.Refusal:
         """Take an effect through all interceptors of its type, perform it, and return the outcome."""
@@ -190,6 +189,14 @@ class EffectChain:
             return answer
         self._record(effects.EffectPerformed(effect, answer))
         return effects.Allowed(effect, answer)
+
+
+def ignore(item: effects.Effect | effects.Event) -> None:
+    """Do nothing: where effects are only decided, nothing is performed and nothing recorded."""
+
+
+NO_CHAIN = EffectChain((), ignore, ignore)
+"""The chain of all turns without capabilities."""
 
 
 def _checked(

@@ -39,28 +39,27 @@ from lemming.kernel.plugins.capability_table import (
     find_asked_capabilities,
     find_key_owners,
 )
-from lemming.kernel.turn.effect_chain import EffectChain, check_json
+from lemming.kernel.turn.effect_chain import EffectChain, check_json, ignore
 from lemming.kernel.turn.loop_breaker import select_request_counts
 from lemming.kernel.turn.preparation import Block, Continue, Preparation, TurnContext, Wake, Watch
 from lemming.kernel.turn.preparation_effects import ReceiveEntry
 from lemming.kernel.turn.prompt_input import TrustLabeler
 from lemming.kernel.turn.prompt_prefix import TickContext
-from lemming.kernel.turn.turn_effects import Deferred, Effect, Event, Rejected, Suspended
+from lemming.kernel.turn.turn_effects import Deferred, Effect, Rejected, Suspended
 from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_values import TurnInputs
 
 T = TypeVar("T", bound=Effect)
 
 
-class PreparationChain:
-    """The capabilities that prepare a turn, in their order."""
+class PreparationChain(EffectChain):
+    """The capabilities that prepare a turn, in their order. Nothing is recorded yet."""
 
     def __init__(self, by_name: Mapping[str, tuple[Capability, Preparation]], agent_name: str = "") -> None:
         self._by_name, self._agent_name = by_name, agent_name
         self.names = by_name.keys()
-        links = [capability.interceptor(turn) for capability, turn in by_name.values()]
-        self._chain = EffectChain(links, _ignore, _ignore) if links else NO_CHAIN
-        self._receives = ReceiveEntry in self._chain
+        super().__init__([capability.interceptor(turn) for capability, turn in by_name.values()], ignore, ignore)
+        self._receives = ReceiveEntry in self.handled
         self.may_change = any(
             name not in LISTED and (type(item).due is not Capability.due or ReceiveEntry in item.handles)
             for name, (item, _) in by_name.items()
@@ -70,9 +69,6 @@ class PreparationChain:
         self.blocks: dict[str, Block] = {}
         self._continued, self._wakes = set[str](), list[Wake]()
         self.files: dict[str, str] = {}
-
-    def __contains__(self, effect_type: type[Effect]) -> bool:
-        return effect_type in self._chain
 
     # --- before there is a reason for a turn ------------------------------------------------------
 
@@ -144,9 +140,9 @@ class PreparationChain:
 
         Raises `StoppedByGate` for a final rejection.
         """
-        if type(effect) not in self._chain:
+        if type(effect) not in self.handled:
             return effect
-        passed = self._chain.decide(effect)
+        passed = super().decide(effect)
         if isinstance(passed, Suspended):
             raise TypeError(f"{type(effect).__name__} must be passed on, rejected or deferred, got {passed!r}")
         if isinstance(passed, Rejected) and passed.is_final:
@@ -185,11 +181,6 @@ class PreparationChain:
         return snapshots
 
 
-def _ignore(item: Effect | Event) -> None:
-    """Do nothing: an effect of a turn in preparation is only decided, and nothing is recorded yet."""
-
-
-NO_CHAIN = EffectChain((), _ignore, _ignore)
 NO_PREPARATION = PreparationChain({})
 """The chain of a turn without capabilities."""
 

@@ -33,7 +33,7 @@ class ReplyReader:
     """
 
     inputs: TurnInputs
-    chain: EffectChain | None
+    chain: EffectChain
     needs_answer: bool
     has_written: bool
     found_tools: Sequence[Mapping[str, Any]]
@@ -49,7 +49,7 @@ class ReplyReader:
             has_content = reply.outbox_entries or reply.tool_calls or reply.goes_on or self.has_written
             if keep == "all" and self.needs_answer and not has_content:
                 raise ContractError(NOT_ANSWERED)
-            if keep == "all" and chain and TakeReply in chain:
+            if keep == "all" and TakeReply in chain.handled:
                 passed = chain.decide(TakeReply(reply=reply))
                 if not isinstance(passed, TakeReply):
                     raise ContractError(passed.reason)
@@ -72,7 +72,7 @@ class ReplyReader:
         kinds = (*limits.kinds, *({"response"}.difference(limits.kinds) if has_request else ()))
         # Turns of version 0.2.0 required every part.
         keep = "sound" if keep == "all" and inputs.loops is not None else keep
-        validate = partial(_check_entries, chain) if chain and CheckEntries in chain else None
+        validate = partial(_check_entries, chain) if CheckEntries in chain.handled else None
         parse = partial(
             parse_reply,
             kinds=kinds,

@@ -22,7 +22,8 @@ from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn import loop_breaker
 from lemming.kernel.turn.dialogue import make_dialogue
 from lemming.kernel.turn.tool_results import RESULTS_CHARS, is_notice, without_notices
-from lemming.kernel.turn.turn_effects import EndTurn
+from lemming.kernel.turn.turn_chain import TurnChain
+from lemming.kernel.turn.turn_effects import EndTurn, Seal
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Answer, TurnInputs, TurnOutcome
 
@@ -39,7 +40,7 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
         end = "repeats"  # no further turn is taken for results that only repeat earlier ones
         turn_state.mark_results_shown()  # no news for its next turn
         turn_state.remark(REPETITION_REMARK)
-    if turn_state.chain and EndTurn in turn_state.chain:
+    if EndTurn in turn_state.chain.handled:
         ended = turn_state.chain.decide(EndTurn(end=end, error=error, entries=(*turn_state.entries,)))
         end = ended.end if isinstance(ended, EndTurn) else end
     if turn_state.strategy_turn.note and not (turn_state.inputs.task or turn_state.pending_indexes):
@@ -48,7 +49,7 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     status = turn_state.get_status(end)
     is_written = is_applied(status)
     # Also for a failed turn: its last entries and the results it leaves carry their trust labels.
-    if turn_state.chain:
+    if Seal in turn_state.chain.handled:
         turn_state.seal_outputs()
     entries = (*turn_state.entries,) if is_written else (*turn_state.failure_entries,)
     if is_written and turn_state.approvals:
@@ -83,8 +84,7 @@ def _report(
     usage: dict[str, Any],
 ) -> TurnReport:
     # The model of the agent's own answers; capabilities may have asked another.
-    auxiliary_ids = {id(answer) for answers in turn_state.auxiliary_answers.values() for answer in answers}
-    own_answers = (answer for answer in reversed(turn_state.answers) if id(answer) not in auxiliary_ids)
+    own_answers = (answer for answer in reversed(turn_state.answers) if not answer.asked_by)
     return TurnReport(
         agent=turn_state.inputs.agent.name,
         status=status,
@@ -149,8 +149,8 @@ def _next_state(
     if turn_state.approvals:
         questions = turn_state.approvals.save_state(is_applied=is_written, holds_all=holds_all)
         state.kept = {name: value for name, value in {**state.kept, DECISION_RULES: questions}.items() if value}
-    if turn_state.events:
-        state.kept = turn_state.capabilities.reduce_states(state.kept, is_applied=holds_all)
+    if turn_state.events and isinstance(turn_state.chain, TurnChain):
+        state.kept = turn_state.chain.reduce_states(state.kept, is_applied=holds_all)
     # Nothing was shown to the model: it counts as no turn, and unread entries stay unread.
     if turn_state.only_asks:
         return state
@@ -170,11 +170,13 @@ def _next_state(
     if turn_state.approvals:
         turn_state.approvals.update_agent_state(state, status, end)
     # Kept whatever the outcome of the turn: it was spent.
-    if turn_state.auxiliary_answers:
-        state.aside = {**state.aside}
-        for name, answers in turn_state.auxiliary_answers.items():
-            if credits := sum(answer.credits for answer in answers):
-                state.aside[name] = round(state.aside.get(name, 0.0) + credits, 6)
+    asides: dict[str, float] = {}
+    for answer in turn_state.answers:
+        if answer.asked_by:
+            asides[answer.asked_by] = asides.get(answer.asked_by, 0.0) + answer.credits
+    if asides:
+        spent = {name: round(state.aside.get(name, 0.0) + credits, 6) for name, credits in asides.items() if credits}
+        state.aside = {**state.aside, **spent}
     if turn_state.transferred:
         # Counts as transferred if it may have been written: an allowance must never exist twice.
         amounts = [

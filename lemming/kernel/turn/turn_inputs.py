@@ -311,18 +311,18 @@ def select_context(chain: PreparationChain, selected: SelectContext) -> SelectCo
     Order of the effects: entries of the request, of the inbox, requests, memories, files, results.
     """
     task, memories = selected.task, selected.memories
-    if ShowEntry in chain:
+    if ShowEntry in chain.handled:
         selected = _show_entries(chain, selected)
-    if ShowMemory in chain:
+    if ShowMemory in chain.handled:
         decided = {key: chain.decide(ShowMemory(memory_key=key, value=memories.values[key])) for key in memories.values}
         values = {key: shown.value for key, shown in decided.items() if isinstance(shown, ShowMemory)}
         selected = replace(selected, memories=memories._replace(values=values))
-    if ShowFile in chain:
+    if ShowFile in chain.handled:
         effects = (ShowFile(label=label, text=text, index=i) for i, (label, text) in enumerate(selected.context))
         passed = map(chain.decide, effects)
         files = [(shown.label, shown.text) for shown in passed if isinstance(shown, ShowFile)]
         selected = replace(selected, context=files)
-    if ShowEarlierResult in chain and selected.results:
+    if ShowEarlierResult in chain.handled and selected.results:
         selected = replace(selected, results=_show_results(chain, selected, _outcomes_by_call(task, selected.task)))
     return chain.complete(selected)
 

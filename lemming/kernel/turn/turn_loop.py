@@ -6,8 +6,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lemming.kernel.base.errors import (
@@ -20,28 +19,29 @@ from lemming.kernel.base.errors import (
     StrategyFailed,
     TurnTooLong,
 )
-from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import ENDS, End
-from lemming.kernel.plugins.capability_table import DECISION_RULES, LISTED, REQUEST_RULES, SPEAKING_PROVIDERS, USES
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
-from lemming.kernel.turn.effect_chain import EffectChain, check_json
+from lemming.kernel.turn.effect_chain import NO_CHAIN
 from lemming.kernel.turn.preparation import RunTurn
-from lemming.kernel.turn.preparation_chain import starting_capabilities
 from lemming.kernel.turn.strategy import NoMoreReplies, Strategy, Turn, react
 from lemming.kernel.turn.turn_approvals import TurnApprovals
-from lemming.kernel.turn.turn_effects import AskModel, CallTool, EffectPerformed, has_turn_effects
+from lemming.kernel.turn.turn_chain import find_turn_chain, has_requests
 from lemming.kernel.turn.turn_end import build_outcome
-from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Act, Answer, AnswerSource, Ask, Step, Steps, TurnInputs, TurnOutcome
-from lemming.kernel.turn.turn_view import TurnView
 
+Wrap = Callable[[RunTurn], End]
+"""`Capability.wrap_turn` of one turn."""
 MAX_ANSWERS = 1000
 """Maximum number of answers for a strategy: one that asks for more would never end."""
 
 
-def run_strategy(turn_state: TurnState, strategy: Strategy | None = None) -> End:
-    """Run a strategy, or without one the agent's own, to the end. Lets errors of the strategy through."""
+def run_strategy(turn_state: TurnState, strategy: Strategy | None = None, wraps: Sequence[Wrap] = ()) -> End:
+    """Run a strategy, or without one the agent's own, to the end. Lets errors of the strategy through.
+
+    `wraps`: what capabilities run around it, outermost first.
+    """
     task = turn_state.inputs.task
     if task and (reason := task.failure_reason):  # no reply could change the outcome
         turn_state.fail_request(reason)
@@ -57,12 +57,12 @@ def run_strategy(turn_state: TurnState, strategy: Strategy | None = None) -> End
         return _run_steps(turn_state, steps)
 
     run: RunTurn = run_innermost
-    for wrap_turn in reversed(turn_state.capabilities.wraps):  # the first capability is the outermost
+    for wrap_turn in reversed(wraps):
         run = _wrap(turn_state, wrap_turn, run, chosen)
     return run()
 
 
-def _wrap(turn_state: TurnState, wrap_turn: Callable[[RunTurn], End], run: RunTurn, chosen: list[Steps]) -> RunTurn:
+def _wrap(turn_state: TurnState, wrap_turn: Wrap, run: RunTurn, chosen: list[Steps]) -> RunTurn:
     """Return the rest of a turn inside a capability. It runs once; after that only steps of a strategy run."""
     has_run = False
 
@@ -134,12 +134,12 @@ def finish_turn(
 
     Raises `ConfigError` if a capability of the turn is missing: the turn does not run without the capability.
     """
-    capabilities = find_turn_capabilities(turn_state, plugins)
+    chain = find_turn_chain(turn_state, plugins)
     approvals = TurnApprovals(turn_state) if DECISION_RULES in turn_state.inputs.given else None
-    with_requests = capabilities is not NO_CAPABILITIES and has_requests(turn_state.inputs)
-    turn_state.begin(capabilities, Turn(turn_state, plugins), approvals, has_requests=with_requests)
+    with_requests = chain is not None and has_requests(turn_state.inputs)
+    turn_state.begin(chain or NO_CHAIN, Turn(turn_state, plugins), approvals, has_requests=with_requests)
     try:
-        end = run_strategy(turn_state, strategy)
+        end = run_strategy(turn_state, strategy, chain.wraps if chain else ())
         return build_outcome(turn_state, end, turn_state.stop_error if end == "failed" else None)
     except OutOfCredits as error:
         is_late, is_paused = isinstance(error, TurnTooLong), isinstance(error, Paused)
@@ -151,7 +151,7 @@ def finish_turn(
         if not (turn_state.answers or turn_state.results):
             return build_outcome(turn_state, "no_answer" if end == "deadline" else end, error)
         # Only questions of capabilities were answered: the agent's own model was not called.
-        if len(turn_state.answers) == sum(map(len, turn_state.auxiliary_answers.values())):
+        if all(answer.asked_by for answer in turn_state.answers):
             return build_outcome(turn_state, "no_answer", error)
         turn_state.remark(str(error))
         return build_outcome(turn_state, end)
@@ -170,85 +170,3 @@ def take_turn(inputs: TurnInputs, answers: AnswerSource, plugins: tuple[str, ...
     `plugins`: plugins that may bring strategies and capabilities. None allows any plugin of the process.
     """
     return finish_turn(TurnState(inputs, answers), plugins=plugins)
-
-
-class TurnCapabilities:
-    """Capabilities of a turn, in the order in which they are called.
-
-    `chain` is None if none of them handles an effect, and `wraps` has what runs around the turn, outermost first.
-    """
-
-    def __init__(
-        self, capabilities: Iterable[Capability], snapshots: Mapping[str, Json], turn_state: TurnState | None
-    ) -> None:
-        self.chain: EffectChain | None = None
-        self.wraps: list[Callable[[RunTurn], End]] = []
-        self._members: list[tuple[Capability, TurnView]] = []
-        if turn_state is None:
-            return
-        for capability in capabilities:
-            snapshot = snapshots.get(capability.name, {})
-            view = TurnView(capability.name, turn_state, snapshot, frozenset(capability.handles))
-            self._members.append((capability, view))
-            if capability.wraps_turns:
-                self.wraps.append(partial(capability.wrap_turn, view))
-        links = [capability.interceptor(view) for capability, view in self._members]
-        if any(has_turn_effects(link.handles) for link in links):
-            self.chain = EffectChain(links, turn_state.perform, turn_state.events.append)
-
-    def reduce_states(self, states: Mapping[str, Json], *, is_applied: bool) -> dict[str, Json]:
-        """Return the states for the ledger, by capability, after the events of the turn that count.
-
-        `is_applied`: all events count. Of a failed turn only calls and answers of models do. A capability gets the events
-        of the types it handles, whatever others handle.
-        """
-        reduced = {**states}
-        for capability, view in self._members:
-            if not capability.reduces_events:
-                continue
-            state = states.get(capability.name, {})
-            for event in view.iter_events():
-                is_outside = isinstance(event, EffectPerformed) and isinstance(event.effect, (CallTool, AskModel))
-                if is_applied or is_outside:
-                    state = capability.reduce(state, event, view)
-            if capability.name not in LISTED and is_applied:  # a failed turn must keep the states of the others
-                check_json(capability.name, capability.reduce, state, "the state to keep, a JSON object")
-            reduced[capability.name] = state
-        return {name: state for name, state in reduced.items() if state}
-
-
-NO_CAPABILITIES = TurnCapabilities((), {}, None)
-"""The capabilities of a plain turn."""
-
-
-def find_turn_capabilities(turn_state: TurnState, plugins: Sequence[str] | None = None) -> TurnCapabilities:
-    """Return the capabilities of a turn from the recorded inputs.
-
-    Raises `ConfigError` for a missing capability.
-
-    `plugins`: the organisation's plugins; None allows any plugin of the process.
-    """
-    inputs = turn_state.inputs
-    agent, entry = inputs.agent, inputs.model
-    snapshots: Mapping[str, Json] = inputs.given
-    # Capabilities without a snapshot, by the other recorded inputs.
-    extra_names = [name for name, uses in USES.items() if uses(agent, entry)]
-    if entry.provider in SPEAKING_PROVIDERS:
-        extra_names.append(SPEAKING_PROVIDERS[entry.provider][0])
-    if has_requests(inputs):
-        extra_names.append(REQUEST_RULES)
-    if not (extra_names or snapshots):
-        return NO_CAPABILITIES
-    return TurnCapabilities(starting_capabilities(inputs, plugins, extra_names), snapshots, turn_state)
-
-
-_WITHOUT_REQUESTS = LISTED.keys() - {REQUEST_RULES, DECISION_RULES}
-"""Capabilities whose turns write no request that a person answers; a plugin's may."""
-
-
-def has_requests(inputs: TurnInputs) -> bool:
-    """Return True if a turn serves, shows or can create requests: to a team or to persons."""
-    is_shown = inputs.open_requests or inputs.said_requests
-    if inputs.task or is_shown or inputs.state.requests or "team" in inputs.agent.extensions:
-        return True
-    return not inputs.given.keys() <= _WITHOUT_REQUESTS

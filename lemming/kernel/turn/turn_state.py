@@ -39,7 +39,7 @@ class TurnState(TurnWrites):
 
         `by`: the capability that calls the model for itself; such an answer is not a reply.
         """
-        if self.chain is None or effects.AskModel not in self.chain:
+        if effects.AskModel not in self.chain.handled:
             return self._ask_model(messages, model, schema, by)
         match self.chain.dispatch(effects.AskModel(messages=messages, model=model, schema=schema, asked_by=by)):
             case effects.Allowed(_, answer):
@@ -70,9 +70,8 @@ class TurnState(TurnWrites):
                     question = effects.AskModel(messages=messages, model=model, schema=schema, asked_by=asked_by)
                     self._ask_to_spend(question, error.verdicts[-1])
             raise
+        answer.asked_by = asked_by
         self.answers.append(answer)
-        if asked_by:
-            self.auxiliary_answers.setdefault(asked_by, []).append(answer)
         self.verdicts += answer.verdicts
         self.write_off = self.write_off.add(WriteOff.from_json(answer.lost)) if answer.lost else self.write_off
         return answer
@@ -82,7 +81,7 @@ class TurnState(TurnWrites):
         effect = effects.AskPerson(
             subject=question, asked_by=verdict["line"], reason=verdict["why"], facts={"verdict": verdict}
         )
-        outcome = self.chain.dispatch(effect) if self.chain else None
+        outcome = self.chain.dispatch(effect)
         if isinstance(outcome, effects.Suspended) and outcome.request:
             self.last_requests.append(outcome.request)
             self.asks_persons, self.only_asks = True, not (self.answers or self.results)
@@ -115,7 +114,7 @@ class TurnState(TurnWrites):
         if self.results:
             self.repeats.begin_reply()
         at = self.answers[-1].at
-        if self.chain is None or effects.CarryOut not in self.chain:
+        if effects.CarryOut not in self.chain.handled:
             self._carry_out(reply, at)
         else:
             self.chain.dispatch(effects.CarryOut(reply=reply, at=at, has_seen=has_seen))
@@ -124,7 +123,7 @@ class TurnState(TurnWrites):
             self.call_ids.append("")
         self.remarks += [*reply.remarks, *(f"left out: {reason}"[:500] for reason in reply.left_out)]
         notes = reply.notes
-        if self.chain and notes:
+        if notes and effects.WriteNotes in self.chain.handled:
             passed = self.chain.decide(effects.WriteNotes(text=notes))
             notes = passed.text if isinstance(passed, effects.WriteNotes) else ""
         self.notes = notes or self.notes
@@ -151,15 +150,15 @@ class TurnState(TurnWrites):
                 continue
             number = self.call_numbers.get_reply_number(index)
             # Where a capability decides about calls, none may start before the earlier ones have their results.
-            if index + 1 < len(reply.tool_calls) and (self.chain is None or effects.CallTool not in self.chain):
+            if index + 1 < len(reply.tool_calls) and effects.CallTool not in self.chain.handled:
                 parallel_calls = self.call_numbers.get_recorded_number(number, len(self.results))
                 self.source.start_calls(parallel_calls, reply.tool_calls[index:], at, self.stage_labels)
             self.call_tool(call, at, number)
-        is_observed = self.chain is not None and effects.CarryOut in self.chain
+        is_observed = effects.CarryOut in self.chain.handled
         files_before, memories_before = ({**self.staged}, {**self.memory}) if is_observed else ({}, {})
         for update in reply.memory_updates:  # after the tools: of two values for a key, these count
             self.stage_memory(update.key, update.value, at)
-        if self.chain and effects.BindFiles in self.chain:
+        if effects.BindFiles in self.chain.handled:
             entries = self.entries[first:]
             payloads = self.bind_files([entry.payload for entry in entries], at)
             self.entries[first:] = [
@@ -176,7 +175,7 @@ class TurnState(TurnWrites):
 
     def bind_files(self, payloads: Sequence[Json], at: str) -> Sequence[PayloadWithDigests]:
         """Return payloads with the digests of their attached files."""
-        if self.chain and effects.BindFiles in self.chain:
+        if effects.BindFiles in self.chain.handled:
             outcome = self.chain.dispatch(effects.BindFiles(payloads=payloads, at=at))
             if isinstance(outcome, effects.Allowed):
                 bound: Sequence[PayloadWithDigests] = outcome.answer
@@ -219,12 +218,11 @@ class TurnState(TurnWrites):
     def call_tool(self, call: ToolCall, at: str, number: int | None = None) -> None:
         """Call a tool and stage the file effects. `number`: number of the call in the reply."""
         self.call_numbers.begin_call(number)
-        chain = self.chain
-        if chain is None or effects.CallTool not in chain:
+        if effects.CallTool not in self.chain.handled:
             self._take_result(call, self._make_call(call, at), at)
             return
         number, before = self.call_numbers.peek(len(self.results)), (len(self.results), len(self.entries))
-        match chain.dispatch(effects.CallTool.from_call(call, at)):
+        match self.chain.dispatch(effects.CallTool.from_call(call, at)):
             case effects.Suspended(effects.AskPerson(subject=effects.CallTool() as waiting) as question):
                 if question in self.call_numbers.questions:
                     self._take_result(waiting.call, self._make_call(waiting.call, at), at)
@@ -260,7 +258,7 @@ class TurnState(TurnWrites):
         had_side_effects = self.source.had_side_effects(number)
         if self.approvals:
             self.approvals.record_result(result, had_side_effects=had_side_effects)
-        if self.chain is not None and effects.TakeResult in self.chain:
+        if effects.TakeResult in self.chain.handled:
             effect = effects.TakeResult(
                 call=effects.CallTool.from_call(call, at), result=result, had_side_effects=had_side_effects
             )
@@ -278,7 +276,7 @@ class TurnState(TurnWrites):
             if result.outcome == "interrupted":
                 self.results[-1]["unknown"] = self.inputs.call_id(number)
                 self.remarks.append(f"{call.tool}: {result.output}")
-        files = [*self._pass_files(result.effects, at)] if self.chain else result.effects
+        files = [*self._pass_files(result.effects, at)] if self.chain.handled else result.effects
         self.staged |= {file.path_key: file for file in files}
         if result.verdicts:
             self.verdicts += map(GateVerdict.as_json, result.verdicts)

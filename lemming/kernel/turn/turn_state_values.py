@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import LemmingError, LimitReached, Paused, TurnTooLong
@@ -17,13 +17,11 @@ from lemming.kernel.obligations.grants import parse_pending_action
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.effect_chain import NO_CHAIN, EffectChain
 from lemming.kernel.turn.loop_breaker import RepeatDetector
 from lemming.kernel.turn.tool_results import Notices, render_result, without_notices
 from lemming.kernel.turn.turn_effects import AskPerson, Event, ShowResult
 from lemming.kernel.turn.turn_values import Answer, AnswerSource, TurnInputs
-
-if TYPE_CHECKING:
-    from lemming.kernel.turn.effect_chain import EffectChain
 
 
 class CallNumbers:
@@ -104,8 +102,7 @@ class TurnStateValues:
 
     inputs: TurnInputs
     source: AnswerSource
-    capabilities: Any = None  # `TurnCapabilities`, once the turn is taken
-    chain: EffectChain | None = None  # of the capabilities that handle effects
+    chain: EffectChain = NO_CHAIN  # of its capabilities, a `TurnChain` then
     approvals: Any = None  # `TurnApprovals`, where persons are asked, or have approved something
     has_requests: bool = False  # it serves, shows or can create requests
     strategy_turn: Any = None  # the `Turn` that strategies see: its conversation and its note
@@ -122,7 +119,6 @@ class TurnStateValues:
     answer_violation: str = ""  # reason that the last reply's answer was rejected
     write_off: WriteOff = NO_WRITE_OFF
     answers: list[Answer] = field(default_factory=list)
-    auxiliary_answers: dict[str, list[Answer]] = field(default_factory=dict)  # of these, to questions of capabilities
     # Outputs of the turn.
     entries: list[OutboxEntry] = field(default_factory=list)
     misaddressed_entries: dict[str, NewEntry] = field(default_factory=dict)  # by id, for agents that do not exist
@@ -212,17 +208,21 @@ class TurnStateValues:
 
     def render_result(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return a result as the model sees it within the turn."""
-        if self.chain is None or ShowResult not in self.chain:
+        if ShowResult not in self.chain.handled:
             return result
         shown = self.chain.decide(ShowResult(result=result))
         return shown.result if isinstance(shown, ShowResult) else {**result, "output": f"[withheld: {shown.reason}]"}
 
     # --- changes, also by other modules of the turn: none of them assigns to the state ------------------
 
-    def begin(self, capabilities: Any, strategy_turn: Any, approvals: Any, *, has_requests: bool) -> None:
+    def begin(self, chain: EffectChain, strategy_turn: Any, approvals: Any, *, has_requests: bool) -> None:
         """Set the parts of the turn."""
-        self.capabilities, self.chain, self.approvals = capabilities, capabilities.chain, approvals
-        self.strategy_turn, self.has_requests = strategy_turn, has_requests
+        self.chain, self.approvals, self.strategy_turn, self.has_requests = (
+            chain,
+            approvals,
+            strategy_turn,
+            has_requests,
+        )
 
     def remark(self, *remarks: str) -> None:
         """Add remarks to the report of the turn."""

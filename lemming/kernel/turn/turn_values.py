@@ -103,6 +103,8 @@ class Answer:
     verdicts: Sequence[dict[str, Any]] = ()
     lost: Mapping[str, Any] = field(default_factory=dict)
     acted: bool = False
+    asked_by: str = field(default="", init=False)
+    """The capability that asked for itself, noted by the turn; empty for the turn's own question."""
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long

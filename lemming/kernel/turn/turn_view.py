@@ -242,8 +242,7 @@ class TurnView(ObjectCache):
     def withdraw(self, entries: Collection[str] = (), memories: Mapping[str, FileEffect | None] = NOTHING) -> None:
         """Take back entries and memories of replies, as in `Withdraw`."""
         effect = Withdraw(entries=entries, memories=memories)
-        if self._state.chain:
-            self._state.chain.dispatch(effect)
+        self._state.chain.dispatch(effect)
 
     def tag_entries(self, entries: Collection[str], tag: str) -> None:
         """Add a tag to entries of the turn, by their identities: they are taken back, and pass the interceptors again."""
@@ -311,4 +310,4 @@ class TurnView(ObjectCache):
 
     def list_answers(self, by: str) -> Sequence[Answer]:
         """Return the answers that a capability asked for in this turn."""
-        return tuple(self._state.auxiliary_answers.get(by, ()))
+        return [answer for answer in self._state.answers if answer.asked_by == by]

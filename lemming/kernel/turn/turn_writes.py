@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.contract import NewEntry, ToolCall
@@ -29,9 +29,6 @@ from lemming.kernel.turn.addressing import complete_entry, find_unknown_targets
 from lemming.kernel.turn.loop_breaker import repetition_hint
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, RESULTS_CHARS, render_result, tool_use_json
 from lemming.kernel.turn.turn_state_values import TurnStateValues
-
-if TYPE_CHECKING:
-    from lemming.kernel.turn.effect_chain import EffectChain
 
 
 class TurnWrites(TurnStateValues):
@@ -69,7 +66,7 @@ class TurnWrites(TurnStateValues):
                 self._handle_result(len(self.results) - 1, ToolCall(OUTBOX_ENTRIES, new._asdict()), refusal)
                 return None
             new = completed
-        if self.chain is None or by_engine:
+        if by_engine or effects.WriteEntry not in self.chain.handled:
             return self._write_entry(new, at)
         kind, payload, tags = new
         effect = effects.WriteEntry(kind=kind, payload=payload, tags=tags, at=at, grant=grant, is_independent=alone)
@@ -92,7 +89,7 @@ class TurnWrites(TurnStateValues):
         effect = effects.WriteEntry(
             kind=entry.kind, payload=entry.payload, tags=entry.tags, at=entry.created_at, written=entry
         )
-        passed = self.chain.decide(effect) if self.chain else effect
+        passed = self.chain.decide(effect)
         if isinstance(passed, effects.WriteEntry):
             self.entries.append(replace(entry, payload=passed.payload, tags=[*passed.tags]))
         else:
@@ -168,11 +165,9 @@ class TurnWrites(TurnStateValues):
         try:
             if key in self.inputs.damaged:
                 raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
-            chain = self.chain
-            if chain is not None:
-                value = self._pass_memory(chain, key, value, at)
-            is_from_reply = chain is None or effects.WriteMemory not in chain
-            effect = make_memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=is_from_reply)
+            is_decided = effects.WriteMemory in self.chain.handled
+            value = self._pass_memory(key, value, at) if is_decided else value
+            effect = make_memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=not is_decided)
         except ToolError as error:
             self.remarks.append(f"not kept: {error}"[:500])
             self.notices.add(str(error))
@@ -181,9 +176,9 @@ class TurnWrites(TurnStateValues):
             self.repeats.record_memory(key, value)
             self.memory[path] = self.staged[path] = effect
 
-    def _pass_memory(self, chain: EffectChain, key: str, value: Any, at: str) -> Any:
+    def _pass_memory(self, key: str, value: Any, at: str) -> Any:
         """Return a memory's value as the capabilities of the turn let it pass. Raises `ToolError` if they do not."""
-        passed = chain.decide(effects.WriteMemory(memory_key=key, value=value, at=at))
+        passed = self.chain.decide(effects.WriteMemory(memory_key=key, value=value, at=at))
         if isinstance(passed, effects.WriteMemory):
             return passed.value
         self._fail_if_final(passed)
@@ -191,14 +186,13 @@ class TurnWrites(TurnStateValues):
 
     def _pass_files(self, files: Iterable[FileEffect], at: str) -> Iterator[FileEffect]:
         """Yield the files of a tool as the capabilities of the turn let them pass, entries and memories among them."""
-        chain, name = self.chain, self.inputs.agent.name
-        assert chain is not None, "a turn without capabilities asks none"
+        name = self.inputs.agent.name
         for file in files:
             if entry := parse_entry_file(file, name):
                 effect = effects.WriteEntry(
                     kind=entry.kind, payload=entry.payload, tags=entry.tags, at=at, written=entry
                 )
-                passed = chain.decide(effect)
+                passed = self.chain.decide(effect)
                 if not isinstance(passed, effects.WriteEntry):
                     self._report_stopped_entry(effect.new, passed, at)
                 elif passed.new == effect.new:
@@ -208,13 +202,13 @@ class TurnWrites(TurnStateValues):
             elif key := memory_key(file, name):
                 value = decode_memory(file.content, file.path_key)
                 try:
-                    allowed_value = self._pass_memory(chain, key, value, at)
+                    allowed_value = self._pass_memory(key, value, at)
                 except ToolError as error:
                     refusal = ToolResult(False, str(error), outcome="refused")
                     self.add_result("memory_update", {"key": key}, refusal)
                     continue
                 yield file if allowed_value == value else make_memory_effect(name, key, allowed_value, at)
-            elif isinstance(written := chain.decide(effects.WriteFile(file=file, at=at)), effects.WriteFile):
+            elif isinstance(written := self.chain.decide(effects.WriteFile(file=file, at=at)), effects.WriteFile):
                 yield written.file
             else:
                 refusal = ToolResult(False, written.reason, outcome="refused")
@@ -223,11 +217,11 @@ class TurnWrites(TurnStateValues):
     def stage_labels(self) -> dict[str, FileEffect]:
         """Return the staged files as a call sees and may write them, with label files."""
         staged = {**self.staged}
-        return staged if self.chain is None else {**self._seal(effects.Seal(files=staged)).files}
+        return {**self._seal(effects.Seal(files=staged)).files} if effects.Seal in self.chain.handled else staged
 
     def _seal(self, outputs: effects.Seal) -> effects.Seal:
         """Return outputs of the turn in their final form. Raises `ToolError` if a capability refuses them."""
-        sealed = self.chain.decide(outputs) if self.chain and effects.Seal in self.chain else outputs
+        sealed = self.chain.decide(outputs)
         if isinstance(sealed, effects.Seal):
             return sealed
         raise ToolError(f"the turn's outputs are not written: {sealed.reason}")
@@ -258,8 +252,6 @@ class TurnWrites(TurnStateValues):
 
     def seal_outputs(self) -> None:
         """Give the entries, files and results of the turn their final form."""
-        if self.chain is None or effects.Seal not in self.chain:
-            return
         entries, results = [*self.entries, *self.failure_entries], [*self.results, *self.external_results]
         sealed = self._seal(effects.Seal(files={**self.staged}, entries=entries, results=results))
         entry_count, result_count = len(self.entries), len(self.results)
